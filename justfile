@@ -1,20 +1,31 @@
-# One verb for each chore; CI calls the same.
+# One recipe for each chore; CI uses the same recipes.
 
 python := env_var_or_default("PYTHON", "python3")
 bin := ".venv/bin"
 
-# List the verbs.
+# Compiled modules are kept: tests start hundreds of processes that import the same modules.
+export PYTHONDONTWRITEBYTECODE := ""
+
+# List the recipes.
 default:
     @just --list
 
-# Make or renew the environment.
-sync:
+# Make or renew the environment, with the core packages only.
+core: (_install "." "core" "synced")
+
+# Make or renew the environment, with all packages.
+sync: (_install ".[dev]" "synced" "synced")
+
+# Install the extras, unless one of the two stamps is newer than what names the packages.
+_install what stamp other:
     #!/usr/bin/env bash
     set -euo pipefail
-    if [ .venv/.synced -nt pyproject.toml ] && [ .venv/.synced -nt constraints.txt ]; then exit 0; fi
+    for stamp in .venv/.{{stamp}} .venv/.{{other}}; do
+        if [ $stamp -nt pyproject.toml ] && [ $stamp -nt constraints.txt ]; then exit 0; fi
+    done
     [ -x {{bin}}/python ] || {{python}} -m venv .venv
-    {{bin}}/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-    touch .venv/.synced
+    {{bin}}/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '{{what}}'
+    touch .venv/.{{stamp}}
 
 # See that the tests' broker and the sandbox's tools are installed (Debian; on macOS the broker only).
 setup:
@@ -40,17 +51,22 @@ setup:
     fi
 
 # Run the main job: 1,024 episodes on the bundled worlds, measured.
-bench *ARGS: sync
+bench *ARGS: core
     {{bin}}/rehearse bench shop_support flight_desk claims_desk -p oracle -n 1024 -c 1024 {{ARGS}}
 
-# Run the tests.
+# Run the tests, on all processors.
 test *ARGS: sync setup
-    {{bin}}/python -m pytest {{ARGS}}
+    {{bin}}/python -m pytest -n {{num_cpus()}} --dist worksteal {{ARGS}}
 
-# Check style, types and layers.
+# Run the tests with many more examples, worlds and rounds (about an hour).
+test-long *ARGS: sync setup
+    REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest -n {{num_cpus()}} --dist worksteal --timeout 1800 {{ARGS}}
+
+# Check style, spelling, types, layers and words.
 check: sync
     {{bin}}/ruff check .
     {{bin}}/ruff format --check .
+    {{bin}}/codespell
     {{bin}}/mypy
     {{bin}}/mypy --strict scenarios/bundled/shop_support/tools.py
     {{bin}}/mypy --strict scenarios/bundled/shop_support/verify.py
@@ -58,7 +74,7 @@ check: sync
     {{bin}}/mypy --strict scenarios/bundled/flight_desk/verify.py
     {{bin}}/mypy --strict scenarios/bundled/claims_desk/tools.py
     {{bin}}/mypy --strict scenarios/bundled/claims_desk/verify.py
-    {{bin}}/python -m pytest -q tests/test_layers.py
+    {{bin}}/python -m pytest -q tests/test_layers.py tests/test_words.py tests/docs/test_english.py
 
 # Write the code in the house style.
 fmt: sync
@@ -78,7 +94,25 @@ conformance: sync
     tests/conformance/run.sh
 
 # What CI runs.
-ci: check test gate conformance test-vllm
+ci: check test gate conformance docs test-vllm
+
+# Install what the recipes of `ci` need.
+prepare: sync setup sync-docs
+    tests/conformance/run.sh --install
+    tests/vllm/run.sh --install
+
+# Make or renew the environment of the documentation (.venv-docs).
+sync-docs:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    if [ .venv-docs/.synced -nt pyproject.toml ] && [ .venv-docs/.synced -nt constraints.txt ]; then exit 0; fi
+    [ -x .venv-docs/bin/python ] || {{python}} -m venv .venv-docs
+    .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+    touch .venv-docs/.synced
+
+# Build the documentation as a site: build/site/index.html (strict: a broken link is an error).
+docs *ARGS: sync-docs
+    NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet {{ARGS}}
 
 # Learn from nothing on two cores: clone, GRPO, held-out worlds (docs/learning.md).
 learn *ARGS: sync
@@ -101,4 +135,4 @@ lock:
 
 # Remove what was built.
 clean:
-    rm -rf .venv .venv-vllm build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+    rm -rf .venv .venv-docs .venv-vllm build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -5,7 +5,7 @@
 
 Without a name, all of them run (see docs/performance.md). Each runs in a process
 of its own, so that none inherits another's heap. They take minutes. On a machine that does other
-work at the same time, their figures say little.
+work at the same time, their figures are of little use.
 """
 
 import subprocess

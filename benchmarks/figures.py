@@ -17,12 +17,12 @@ class Figure(msgspec.Struct, frozen=True):
     measured: float
     low: float
     high: float
-    reach: float | None = None  # the contract's; None: it is no part of the contract
+    reach: float | None = None  # the contract's; None: it is not part of the contract
     aim: float | None = None
 
     @property
     def verdict(self) -> str:
-        """How the figure stands against the contract; empty where it is no part of it."""
+        """Whether the figure meets the contract; empty where it is not part of it."""
         if self.reach is None:
             return ""
         if self.aim is not None and self.measured <= self.aim:
@@ -58,7 +58,7 @@ def table(figures: Iterable[Figure]) -> str:
     return "\n".join(lines)
 
 
-def tell(figures: list[Figure], path: Path | None) -> None:
+def report(figures: list[Figure], path: Path | None) -> None:
     """Print the table, and write the figures as JSON where a path is given."""
     print(table(figures))
     if path is not None:

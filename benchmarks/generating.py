@@ -5,8 +5,8 @@
     python -m benchmarks.generating --worlds 100 --sample 10
 
 The commands run as processes, with two jobs. CPU is that of these processes and of their children;
-wall time says little on a machine that does other work. Times are for a thousand worlds, scaled
-when fewer are made.
+wall time is of little use on a machine that does other work. Times are for a thousand worlds,
+scaled when fewer are made.
 """
 
 import os

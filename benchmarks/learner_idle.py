@@ -2,7 +2,7 @@
 
     python -m benchmarks.learner_idle --steps 20 --runs 3
 
-The loop, session, log and judge are real. The policy thinks for a random time before each reply,
+The loop, session, log and judge are real. The policy waits for a random time before each reply,
 and the learner's update is a sleep in its thread. The duration of a batch's episodes is measured
 first, with an instant learner; then each update takes that long. A figure is the share of the
 trainer's time in which it waited for groups; its time includes publishing and saving.
@@ -52,7 +52,7 @@ _END = msgspec.structs.replace(_FIRST_REPLY, text="That is all.", calls=(), fini
 
 
 class Thinker:
-    """Thinks for `low` to `high` seconds before each reply; makes the same call again and again,
+    """Waits for `low` to `high` seconds before each reply; makes the same call again and again,
     then ends."""
 
     name = "thinker"

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import click
 
-from benchmarks.figures import Figure, quiet, tell
+from benchmarks.figures import Figure, quiet, report
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,7 +46,7 @@ def benchmark(doc: str | None) -> Callable[[Callable[..., list[Figure] | None]],
             quiet()
             figures = function(**options)
             if figures is not None:
-                tell(figures, json_file)
+                report(figures, json_file)
 
         command = click.command(help=help_text(doc), context_settings=SETTINGS)(run)
         command.params.append(

@@ -1,7 +1,7 @@
 """The command line: the composition root, which chooses the real parts, wires them, and prints.
 
 The exit status of every command is 0, 1 when the thing asked about failed, or 2 for bad input, of
-which one sentence on standard error says what is wrong. Results go to standard output, progress to
+which one sentence on standard error reports the fault. Results go to standard output, progress to
 standard error.
 """
 

@@ -167,7 +167,7 @@ class AgentEnv:
         try:
             copy = _decode(_encode(arguments))
         except (ValueError, RecursionError) as exc:
-            copy, fault = reprlib.repr(arguments), f"they are no JSON: {exc}"
+            copy, fault = reprlib.repr(arguments), f"they are not JSON: {exc}"
         else:
             if not isinstance(copy, dict):
                 fault = f"they must be a JSON object, not {type(copy).__name__}"
@@ -320,4 +320,4 @@ class _FunctionPolicy:
         self.name = f"own:{getattr(agent, '__name__', type(agent).__name__)}"
 
     def agent(self, assignment: Assignment) -> Agent:
-        raise AssertionError("the function takes its steps by itself, it has no agent")
+        raise AssertionError("the function takes its own steps; it has no agent")

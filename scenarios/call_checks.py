@@ -55,13 +55,13 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         if self.path and self.rule != "value":
             return "path: only allowed together with value"
         if self.path and parse_path(self.path) is None:
-            return f"path: {self.path!r} is not like notes[0].text"
+            return f"path: {self.path!r} is not a path such as notes[0].text"
         return _regex_fault(self.matches) if self.matches is not None else ""
 
     def describe(self) -> str:
         """Return the rule in words, as a finding shows it."""
         if self.rule == "value":
-            return f"{self.path or 'the whole'} = {_json(self.value)}"
+            return f"{self.path or 'the whole result'} = {_json(self.value)}"
         if self.rule == "fails":
             return "an error"
         return f"{self.rule} {getattr(self, self.rule)!r}"
@@ -88,12 +88,12 @@ class Expectation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
         try:
             value = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            return False, f"no JSON: {_short(text)}"
+            return False, f"not JSON: {_short(text)}"
         for step in parse_path(self.path) or ():
             try:
                 value = value[step]
             except (KeyError, IndexError, TypeError):
-                return False, f"nothing there: {_short(text)}"
+                return False, f"nothing at this path: {_short(text)}"
         return _equal(value, self.value), _short(_json(value))
 
     def _rules(self) -> list[Rule]:

@@ -100,7 +100,9 @@ def _find_record(folder: Path, record: str) -> Scenario:
         return _records(folder, settings, files).find(name)
     except (ValueError, msgspec.ValidationError) as exc:
         fault = field_sentence(str(exc), AwmSettings)
-        raise UnknownScenario(f"{folder}: {record!r} is not a record's address: {fault}") from exc
+        raise UnknownScenario(
+            f"{folder}: {record!r} is not the address of a record: {fault}"
+        ) from exc
 
 
 @lru_cache(maxsize=2)

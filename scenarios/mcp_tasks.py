@@ -11,7 +11,7 @@
     [[task]]
     id = "milk"
     instruction = "Add a note that says milk, then tell me how many notes there are."
-    answer = "3"                          # what the final answer must say; may be left out
+    answer = "3"                          # what the final answer must contain; may be left out
     oracle = [{ name = "add_note", arguments = { text = "milk" } }]     # may be left out
     [[task.check]]                        # see scenarios.call_checks
     name = "list_notes"

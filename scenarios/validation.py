@@ -1,6 +1,6 @@
 """What is wrong with data that was read, in one sentence: field, fault, what was found.
 
-msgspec says what it expected and where. The rest is looked up here, in the type and in the data:
+msgspec reports what it expected and where. The rest is looked up here, in the type and in the data:
 the words that a field allows, its bounds, the value that was found, and the name that a misspelt
 one is nearest to.
 """
@@ -135,7 +135,7 @@ def _value_below(value: Any, part: str | int | None) -> Any:
 
 
 def _failing_key(value: Any, types: Sequence[Any]) -> str | None:
-    """The key of the table that is wrong, which msgspec does not say; None: not known."""
+    """The key of the table that is wrong, which msgspec does not report; None: not known."""
     for kind in types:
         table = getattr(kind, "value_type", None)
         if not isinstance(table, inspect.StructType) or not isinstance(value, Mapping):
@@ -211,7 +211,7 @@ def _number(value: float) -> str:
 
 
 def _below(field: str, key: str) -> str:
-    """The name of a key in a table, quoted as TOML wants it.
+    """The name of a key in a table, quoted as TOML requires.
 
     Example: "models", "gpt-4.1" -> 'models."gpt-4.1"'
     """

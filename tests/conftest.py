@@ -11,6 +11,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from harness.cli import main
+from tests.support.budgets import IS_LONG, examples
 from tests.support.cli import Rehearse
 from tests.support.warm_process import WarmProcess, open_warm_process
 
@@ -21,10 +22,14 @@ collect_ignore = ["vllm"]  # needs vLLM: `just test-vllm` runs it
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile(
-    "here", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "here",
+    max_examples=examples(50),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "here")
+settings.load_profile("ci" if os.environ.get("CI") and not IS_LONG else "here")
 
 
 @pytest.fixture

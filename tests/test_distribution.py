@@ -48,7 +48,7 @@ def rehearse(path: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", rehearsal_room.PACKAGES)
 def test_a_foreign_package_is_named(tmp_path: Path, name: str) -> None:
-    """One sentence says which package, from where, and what to do; nothing of it is imported."""
+    """One sentence names which package, from where, and what to do; nothing of it is imported."""
     package = tmp_path / name
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported')")
@@ -61,7 +61,7 @@ def test_a_foreign_package_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_a_missing_package_is_named(tmp_path: Path) -> None:
-    """An installation from which a package is gone says so."""
+    """An installation from which a package is gone reports that."""
     (tmp_path / "rehearsal_room.py").write_text((ROOT / "rehearsal_room.py").read_text())
     start = "import rehearsal_room as room; room.main()"
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {start}"

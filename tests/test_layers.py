@@ -1,6 +1,6 @@
-"""The map of the packages: who may import whom, and who knows which outside library.
+"""The map of the packages: which may import which, and which uses which outside library.
 
-A new arrow, or a new place that knows a library, is a change to this map, made on purpose.
+A new arrow, or one more module that imports a library, is a change to this map, made on purpose.
 """
 
 import ast
@@ -67,7 +67,7 @@ WORLDS = {"scenarios/bundled", "scenarios/generate/modules"}
 # The one pair of folders that import each other: the catalogue finds AWM records beside packages.
 BOTH_WAYS = {("scenarios", "scenarios/awm")}
 
-# Outside library: the modules that know it. (uvloop is named to anyio as an option, by process.)
+# Outside library: the modules that import it. (uvloop is named to anyio as an option, by process.)
 LIBRARIES: dict[str, set[str]] = {
     "aiohttp": {
         "envpool.client.http",
@@ -119,7 +119,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "faker": {"scenarios.generate.vocabulary.people"},
     "fastapi": {
-        "envpool.hosting.app",
+        "envpool.hosting.app_loading",
         "envpool.hosting.determinism.state_discovery",
         "envpool.hosting.fastapi_compat",
         "envpool.hosting.routes",
@@ -182,23 +182,23 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "trackio": {"learner.loop.metrics_sinks"},
     "uvicorn": {
-        "envpool.hosting.app",
+        "envpool.hosting.app_loading",
         "envpool.server.http_server",
     },
     "uvloop": set(),
     "vllm": set(),
     "wandb": {"learner.loop.metrics_sinks"},
 }
-# Outside library: the package that may know it, in whichever modules.
+# Outside library: the package that may import it, in whichever modules.
 WITHIN = {
     "numpy": "learner",
     "safetensors": "learner",
     "torch": "learner",
     "transformers": "learner",
 }
-# Imports that do not stand at the top: optional libraries, asked for when they are needed.
+# Imports that are not at the top: optional libraries, imported when they are needed.
 LATE = {
-    ("envpool.hosting.app", "uvicorn"),
+    ("envpool.hosting.app_loading", "uvicorn"),
     ("envpool.hosting.dbapi.connections", "sqlite3.dump"),
     ("envpool.workers.confine", "landlock"),
     ("envpool.workers.confine", "pyseccomp"),
@@ -225,7 +225,7 @@ LATE = {
     ("scenarios.generate.vocabulary.people", "faker"),
 }
 
-Import = tuple[str, str, bool]  # who, what, whether it stands at the top
+Import = tuple[str, str, bool]  # who, what, whether it is at the top
 
 
 def _names(node: ast.AST) -> list[str]:
@@ -255,7 +255,8 @@ def _imports(text: str, module: str) -> Iterator[Import]:
 
 
 def _modules() -> dict[str, Path]:
-    """Every module of ours by its dotted name; the code inside scenario packages is not ours."""
+    """Every module of the project by its dotted name; the code inside scenario packages is not
+    ours."""
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for package in MAP
@@ -282,7 +283,7 @@ IMPORTS = [
 
 
 def test_imports_point_down() -> None:
-    """A package imports only what the map has below it; the roof imports everything."""
+    """A package imports only what the map has below it; the composition root imports everything."""
     wrong = [
         f"{who} imports {what}"
         for who, what, _ in IMPORTS
@@ -360,7 +361,7 @@ def test_imports_stand_at_the_top() -> None:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_library_is_known_to_few(library: str) -> None:
-    """An outside library is imported exactly where the table says."""
+    """An outside library is imported exactly where the table allows it."""
     known = {who for who, what, _ in IMPORTS if what.partition(".")[0] == library}
     assert known == LIBRARIES[library]
 

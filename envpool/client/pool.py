@@ -143,7 +143,7 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
                 send_state = True
             else:
                 raise WorldError(response.error.message)
-        raise WorldError(f"{self.url} forgot the world {_MAX_TRIES} times during one call")
+        raise WorldError(f"{self.url} lost the world {_MAX_TRIES} times during one call")
 
     def report_violation(self, env: OffloadedEnv, why: str) -> None:
         """Log that the server sent an impossible outcome; only this world is affected."""
@@ -160,7 +160,9 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
             )
         image = (await self._request("GET", f"{path}/image")).body
         try:
-            world = OffloadedScenario(scenario, image, hosted.tools, memory=hosted.memory)
+            world = OffloadedScenario(
+                scenario, image, hosted.tools, module_state=hosted.module_state
+            )
         except SeedError as exc:
             raise PoolError(f"{self.url}: {exc}") from exc
         if world.template.digest != hosted.template:

@@ -20,7 +20,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     num_pages: int
     digest: str
     num_calls: int = 0  # calls made in this world so far; they seed the random numbers of its code
-    memory: bytes = b""  # module state of its code, pickled; only workers unpickle it
+    module_state: bytes = b""  # globals of its Python modules, pickled; only workers unpickle it
 
 
 class SeedFault(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     id: int
     image: bytes  # the template's pages, counters zeroed
     tools: tuple[ToolSpec, ...]
-    memory: bytes = b""  # module state at the start of every world
+    module_state: bytes = b""  # as in Snapshot, at the start of every world
     num_statements: int = 0  # statements of the seed
     seed_faults: tuple[SeedFault, ...] = ()
     notes: tuple[str, ...] = ()  # sentences about what was ignored or isolated
@@ -55,7 +55,7 @@ class CallOutcome(msgspec.Struct, frozen=True, tag=True, gc=False):
     digest: str
     pages: dict[int, bytes] = {}  # pages that this call wrote
     num_pages: int = 0
-    memory: bytes | None = None  # None: unchanged
+    module_state: bytes | None = None  # as in Snapshot; None: unchanged
     violation: str = ""  # the forbidden action that the code tried; the worker must be replaced
     seconds: float = 0.0  # CPU seconds of the call
 

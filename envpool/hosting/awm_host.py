@@ -13,7 +13,7 @@ from typing import Any
 from envpool.core.errors import ToolsetError
 from envpool.core.offload import SeedFault
 from envpool.core.types import ToolResult, ToolSpec
-from envpool.hosting.app import HostedApp, execute
+from envpool.hosting.app_loading import HostedApp, execute
 from envpool.hosting.asgi import Caller, Reply
 from envpool.hosting.dbapi.database import WorldDatabase
 from envpool.hosting.dbapi.hooks import Hook
@@ -44,7 +44,7 @@ class AwmHost:
 
     template: Template
     tools: tuple[ToolSpec, ...]
-    memory: bytes  # module state at the start of every world
+    module_state: bytes  # module state at the start of every world
     num_statements: int  # statements of the seed
     seed_faults: tuple[SeedFault, ...]
     notes: tuple[str, ...] = ()  # which state is separate for each world, as sentences
@@ -88,14 +88,14 @@ class AwmHost:
             return _result(request, world)
         with frozen_clock(self._scenario.clock, num_calls), self._virtual_asyncio:
             seed_random(self._scenario.digest, num_calls)
-            self._module_state.restore(world.memory)
+            self._code_state.restore(world.module_state)
             self._hook.enter(world.overlay)
             try:
                 reply = self._caller.answer(request)
             finally:
                 self._threads.check()  # the worker itself reports threads that still run
                 effects = self._hook.leave()
-            world.memory = self._module_state.capture()
+            world.module_state = self._code_state.capture()
         if effects.stopped and reply.error is not None:
             reply = Reply(f"{name} took too long and was stopped.", "timeout")
         return _result(reply, world, effects.changes)
@@ -133,9 +133,9 @@ class AwmHost:
                 self._hook.leave()
             if fault:
                 raise ToolsetError(f"{self._path}: {fault}")
-            self._module_state = ModuleState(self._hosted.module)
-            self.memory = self._module_state.capture()
-            self.notes = self._module_state.notes
+            self._code_state = ModuleState(self._hosted.module)
+            self.module_state = self._code_state.capture()
+            self.notes = self._code_state.notes
         self.tools = tuple(tool.spec for tool in listed)
         compile_routes(self._hosted.app)
         self._caller = Caller(self._hosted.app, listed, self._hosted.runner)

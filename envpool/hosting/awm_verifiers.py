@@ -59,7 +59,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class _VerifierError(Exception):
-    """The verifier failed; the message says why."""
+    """The verifier failed; the message has the reason."""
 
 
 def verify_awm(

@@ -29,7 +29,7 @@ class PackageHost:
     Raises SeedError and ToolsetError.
     """
 
-    memory = b""
+    module_state = b""
     num_statements = 0
     seed_faults: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()

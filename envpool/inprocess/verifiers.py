@@ -20,7 +20,8 @@ _KINDS = ("goal", "guard")
 
 
 class VerifierFault(Exception):
-    """A verifier raised, or did not return a list of findings; the sentence says which and how."""
+    """A verifier raised, or did not return a list of findings; the message names the verifier and
+    the fault."""
 
 
 class Verifiers:
@@ -46,11 +47,11 @@ class Verifiers:
             raise VerifierFault(f"{self._name(task)} raised {type(exc).__name__}: {exc}") from exc
         if not isinstance(findings, list | tuple) or not findings:
             found = f"a {type(findings).__name__}" if findings else repr(findings)
-            raise VerifierFault(f"{self._name(task)} gave {found}, expected a list of findings")
+            raise VerifierFault(f"{self._name(task)} returned {found}, expected a list of findings")
         for finding in findings:
             if not _is_finding(finding):
                 raise VerifierFault(
-                    f"{self._name(task)} gave {finding!r} in its list, expected a Finding"
+                    f"{self._name(task)} returned {finding!r} in its list, expected a Finding"
                 )
         return tuple(findings)
 

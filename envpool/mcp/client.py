@@ -89,7 +89,7 @@ class ServerConnection:
         return f"<ServerConnection {self._settings.target!r} [{len(self.tools)} tools]>"
 
     async def open(self) -> None:
-        """Connect and list the tools. Raises PoolError that says why this failed."""
+        """Connect and list the tools. Raises PoolError with the reason."""
         name, seconds = self._settings.target, self._settings.start_timeout
         try:
             with anyio.fail_after(seconds):

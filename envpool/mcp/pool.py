@@ -1,7 +1,7 @@
 """A pool whose worlds are any MCP server: one at a URL, or one that a command starts.
 
     pool = McpPool(McpSettings("uvx some-server --db {scratch}/data.db"))
-    await pool.host(scenario)  # starts the server once: lists its tools, or says what is wrong
+    await pool.host(scenario)  # starts the server once: lists its tools, or reports the fault
     async with pool.lease(scenario, task) as env:
         await env.call("add_note", {"text": "milk"}, "c0-0")
 

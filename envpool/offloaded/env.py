@@ -1,7 +1,7 @@
 """Worlds whose state is held here and whose tools run elsewhere: in a worker, on another machine.
 
 An OffloadedEnv holds the complete state of its world: the changed pages, the row sum, the number of
-calls, the module memory of its code (opaque bytes). An `Executor` is a function from that state and
+calls, the module state of its code (opaque bytes). An `Executor` is a function from that state and
 a call to a CallOutcome; its own copy of the state is a cache.
 
 Invariants:
@@ -36,7 +36,7 @@ from scenarios.format import Scenario, Task
 
 MAX_PAGES = 65_536  # of a world: 64 MiB
 MAX_TEXT = 16 * 2**20  # characters of a result
-MAX_MEMORY = 4 * 2**20  # bytes of module memory
+MAX_MODULE_STATE = 4 * 2**20  # bytes of module state
 _REMEMBERED = 8  # call ids whose results a world remembers
 _HEXADECIMAL = frozenset("0123456789abcdef")
 _numbers = itertools.count(1)
@@ -58,7 +58,7 @@ class Executor(Protocol):
 class OffloadedScenario(States):
     """A scenario that is hosted elsewhere, with the start state of its worlds.
 
-    `image` is the template's database file, `memory` the module memory at the start. `close()`
+    `image` is the template's database file; every world starts with `module_state`. `close()`
     closes its connections. Raises SeedError for an image that is not a database.
     """
 
@@ -68,10 +68,10 @@ class OffloadedScenario(States):
         image: bytes,
         tools: Iterable[ToolSpec],
         *,
-        memory: bytes = b"",
+        module_state: bytes = b"",
         loaded: Loaded | None = None,
     ) -> None:
-        self.memory = memory
+        self.module_state = module_state
         self.loaded = loaded  # None: it was not built by a worker
         self.num_leases = 0
         self.num_calls = 0
@@ -86,10 +86,10 @@ class OffloadedScenario(States):
     def lease(self, executor: Executor) -> "OffloadedEnv":
         """The world of a new episode."""
         self.num_leases += 1
-        return OffloadedEnv(self, executor, self.template.overlay(), self.memory, 0)
+        return OffloadedEnv(self, executor, self.template.overlay(), self.module_state, 0)
 
     def snapshot_of(self, state: StoredState) -> Snapshot:
-        """A stored state in the form that is sent; its module memory is unknown."""
+        """A stored state in the form that is sent; its module state is unknown."""
         pages = {number - 1: page for number, page in state.pages.items()}
         return Snapshot(pages, state.num_pages, state.digest)
 
@@ -112,7 +112,7 @@ class OffloadedEnv:
         "_executor",
         "_lock",
         "last_worker",
-        "memory",
+        "module_state",
         "num_calls",
         "number",
         "overlay",
@@ -125,14 +125,14 @@ class OffloadedEnv:
         world: OffloadedScenario,
         executor: Executor,
         overlay: Overlay,
-        memory: bytes,
+        module_state: bytes,
         num_calls: int,
     ) -> None:
         self.world = world
         self.number = next(_numbers)  # unique in this process
         self.version = 0  # of the state
         self.overlay = overlay
-        self.memory = memory
+        self.module_state = module_state
         self.num_calls = num_calls
         # Set by the executor: the worker that last received the state. It is cleared when that
         # worker's copy is no longer this version.
@@ -166,7 +166,9 @@ class OffloadedEnv:
         """The state in the form that is sent. It shares its pages with this world: encode it at
         once."""
         overlay = self.overlay
-        return Snapshot(overlay.pages, overlay.num_pages, self.digest, self.num_calls, self.memory)
+        return Snapshot(
+            overlay.pages, overlay.num_pages, self.digest, self.num_calls, self.module_state
+        )
 
     async def call(self, name: str, arguments: Any, call_id: str = "") -> ToolResult:
         """Execute one call, once: a call whose id was among the last few returns the remembered
@@ -204,7 +206,7 @@ class OffloadedEnv:
         self._raise_if_broken()
         self.world.num_leases += 1
         fork = OffloadedEnv(
-            self.world, self._executor, self.overlay.copy(), self.memory, self.num_calls
+            self.world, self._executor, self.overlay.copy(), self.module_state, self.num_calls
         )
         fork._digest_verified = self._digest_verified
         return fork
@@ -213,7 +215,7 @@ class OffloadedEnv:
         """Return to the start. A call that is running then fails."""
         self._raise_if_broken()
         self.overlay = self.world.template.overlay()
-        self.memory = self.world.memory
+        self.module_state = self.world.module_state
         self.num_calls = 0
         self._answered = None
         self._digest_verified = True
@@ -268,8 +270,8 @@ class OffloadedEnv:
         elif total != overlay.total:
             self._digest_verified = False
         overlay.total = total
-        if outcome.memory is not None:
-            self.memory = outcome.memory
+        if outcome.module_state is not None:
+            self.module_state = outcome.module_state
         self.version += 1
         self.num_calls += 1
 
@@ -328,8 +330,9 @@ def fault_in(outcome: CallOutcome) -> str:
         return f"the reported digest {outcome.digest[:40]!r} is not 32 hexadecimal digits"
     if len(outcome.text) > MAX_TEXT:
         return f"a result has {len(outcome.text)} characters; the limit is {MAX_TEXT}"
-    if outcome.memory is not None and len(outcome.memory) > MAX_MEMORY:
-        return f"its module memory has {len(outcome.memory)} bytes; the limit is {MAX_MEMORY}"
+    if outcome.module_state is not None and len(outcome.module_state) > MAX_MODULE_STATE:
+        size = len(outcome.module_state)
+        return f"its module state has {size} bytes; the limit is {MAX_MODULE_STATE}"
     if not outcome.pages:
         return ""
     num_pages = outcome.num_pages

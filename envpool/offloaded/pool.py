@@ -12,7 +12,7 @@ from scenarios.format import Scenario
 class OffloadedPool(ABC):
     """The scenarios that a pool has hosted elsewhere, and the count of its live worlds.
 
-    `where` says where they are hosted, as a phrase for messages ("in a worker").
+    `where` describes where they are hosted, as a phrase for messages ("in a worker").
     """
 
     def __init__(self, where: str) -> None:

@@ -63,9 +63,7 @@ class HostedInfo(msgspec.Struct, frozen=True):
     digest: str  # of its package
     template: str  # digest of the template's pages
     tools: tuple[ToolSpec, ...]
-    memory: bytes = (
-        b""  # module state at the start of every world (see envpool.core.offload.Snapshot)
-    )
+    module_state: bytes = b""  # at the start of every world (see envpool.core.offload.Snapshot)
 
 
 class Health(msgspec.Struct, frozen=True):

@@ -37,7 +37,10 @@ class AccessCheck:
         if self._token and not open_to_all:
             token = headers.get(b"authorization", b"")
             if not hmac.compare_digest(token, self._token):
-                return 401, "a bearer token is required, and this request has none or another one"
+                return (
+                    401,
+                    "a bearer token is required, and this request has no token or a wrong one",
+                )
         return None
 
     def _is_known(self, origin: str) -> bool:

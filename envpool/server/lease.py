@@ -144,7 +144,7 @@ class Lease:
             digest=result.digest,
             pages={n: p for n, p in after.pages.items() if before.pages.get(n) is not p},
             num_pages=after.num_pages,
-            memory=None if after.memory == before.memory else after.memory,
+            module_state=None if after.module_state == before.module_state else after.module_state,
         )
         return CallAnswer(result.text, result.is_error, _pack(outcome))
 

@@ -142,9 +142,9 @@ class Leases(AsyncContextManagerMixin):
         if hosted is None:
             async with self._pool.lease(scenario, None) as env:
                 transfer = transfer_of(env)
-                memory = transfer.snapshot().memory if transfer is not None else b""
+                module_state = transfer.snapshot().module_state if transfer is not None else b""
             hosted = HostedInfo(
-                scenario.name, scenario.digest, template.digest, states.tools, memory
+                scenario.name, scenario.digest, template.digest, states.tools, module_state
             )
             self._hosted[scenario.digest] = hosted
         return hosted, template.image

@@ -45,22 +45,25 @@ class ServeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = 900.0
     max_worlds: Annotated[
-        int, Meta(ge=1, description="Most worlds that are live at once, for all clients.")
+        int, Meta(ge=1, description="Maximum number of live worlds, for all clients together.")
     ] = 16_384
     worlds_per_client: Annotated[
-        int, Meta(ge=1, description="Most worlds that are live at once for one client address.")
+        int, Meta(ge=1, description="Maximum number of live worlds for one client address.")
     ] = 4_096
     calls_per_client: Annotated[
-        int, Meta(ge=1, description="Most calls in flight at once from one client address.")
+        int, Meta(ge=1, description="Maximum number of calls in flight from one client address.")
     ] = 1_024
     max_body: Annotated[
-        int, Meta(ge=1, description="Most bytes of one request.", extra={"metavar": "BYTES"})
+        int,
+        Meta(
+            ge=1, description="Maximum size of one request, in bytes.", extra={"metavar": "BYTES"}
+        ),
     ] = 32 * 2**20
     drain_s: Annotated[
         float,
         Meta(
             ge=0,
-            description="Seconds that live worlds are given to end after SIGTERM.",
+            description="Seconds to wait after SIGTERM until live worlds are released.",
             extra={"flag": "drain", "metavar": "SECONDS"},
         ),
     ] = 30.0

@@ -11,7 +11,7 @@ from envpool.core.errors import StateError
 from envpool.core.offload import Snapshot
 from envpool.core.types import Env
 from envpool.inprocess.pool import LocalEnv
-from envpool.offloaded.env import MAX_MEMORY, MAX_PAGES, OffloadedEnv
+from envpool.offloaded.env import MAX_MODULE_STATE, MAX_PAGES, OffloadedEnv
 from envpool.store.overlay import PAGE, Overlay
 
 
@@ -55,7 +55,7 @@ class _OffloadedTransfer:
         env = self._env
         overlay = env.overlay
         return Snapshot(
-            overlay.pages.copy(), overlay.num_pages, env.digest, env.num_calls, env.memory
+            overlay.pages.copy(), overlay.num_pages, env.digest, env.num_calls, env.module_state
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -63,7 +63,7 @@ class _OffloadedTransfer:
         self._env.reset()
         self._env.overlay = overlay
         self._env.num_calls = snapshot.num_calls
-        self._env.memory = snapshot.memory
+        self._env.module_state = snapshot.module_state
 
 
 def _overlay_of(snapshot: Snapshot) -> Overlay:
@@ -75,9 +75,11 @@ def _overlay_of(snapshot: Snapshot) -> Overlay:
             raise StateError(
                 f"a state has page {number} of {len(page)} bytes among {snapshot.num_pages} pages"
             )
-    if len(snapshot.memory) > MAX_MEMORY:
-        size = len(snapshot.memory)
-        raise StateError(f"a state has {size} bytes of module memory; the limit is {MAX_MEMORY}")
+    if len(snapshot.module_state) > MAX_MODULE_STATE:
+        size = len(snapshot.module_state)
+        raise StateError(
+            f"a state has {size} bytes of module state; the limit is {MAX_MODULE_STATE}"
+        )
     try:
         total = int.from_bytes(bytes.fromhex(snapshot.digest), "big")
     except ValueError:

@@ -23,8 +23,8 @@ _MAX_NAME = 200  # characters of a name in a sentence
 # Forbidden in any case: event -> what the code tried, as part of a sentence.
 _FORBIDDEN = {
     "ctypes.dlopen": "load a library with ctypes",
-    "ctypes.dlsym": "look into a library with ctypes",
-    "ctypes.dlsym/handle": "look into a library with ctypes",
+    "ctypes.dlsym": "search a library with ctypes",
+    "ctypes.dlsym/handle": "search a library with ctypes",
     "ctypes.string_at": "read memory with ctypes",
     "ctypes.wstring_at": "read memory with ctypes",
     "ctypes.cdata": "read memory with ctypes",
@@ -47,8 +47,8 @@ _FORBIDDEN = {
     "sys.addaudithook": "add an audit hook",
     "sys.settrace": "trace the worker",
     "sys.setprofile": "trace the worker",
-    "sys._current_frames": "look into other threads",
-    "sys._current_exceptions": "look into other threads",
+    "sys._current_frames": "inspect other threads",
+    "sys._current_exceptions": "inspect other threads",
     "sqlite3.enable_load_extension": "load an extension into SQLite",
     "sqlite3.load_extension": "load an extension into SQLite",
     "urllib.Request": "open a URL",
@@ -147,7 +147,7 @@ class AuditHook:
         return self._outside(path, self._readable, "open")
 
     def _listing(self, arguments: tuple[Any, ...]) -> str:
-        return self._outside(arguments[0], self._readable, "look into")
+        return self._outside(arguments[0], self._readable, "list")
 
     def _path_changes(self, count: int) -> Check:
         def check(arguments: tuple[Any, ...]) -> str:
@@ -190,7 +190,7 @@ def _forbid(what: str) -> Check:
 def _all_objects(_: tuple[Any, ...]) -> str:
     """Our own code may, while it loads a scenario (envpool.hosting.determinism.state_discovery)."""
     caller = sys._getframe(2).f_code.co_filename  # 0: here, 1: the hook
-    return "" if caller.startswith(_OWN_CODE) else "look through all objects of the process"
+    return "" if caller.startswith(_OWN_CODE) else "list all objects of the process"
 
 
 def _code_replacement(arguments: tuple[Any, ...]) -> str:

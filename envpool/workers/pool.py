@@ -318,7 +318,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         assert isinstance(reply, Loaded)
         loaded = msgspec.structs.replace(reply, image=b"")  # the template has the image
         world = OffloadedScenario(
-            scenario, reply.image, reply.tools, memory=reply.memory, loaded=loaded
+            scenario, reply.image, reply.tools, module_state=reply.module_state, loaded=loaded
         )
         self._sources[scenario.digest] = sources
         return world

@@ -148,8 +148,8 @@ def require(required: str, level: str, missing: Sequence[str] = ()) -> None:
     """Raise PoolError unless a level is at least as good as the required one.
 
     `required` is `best` or `off` (any level), `required` (the kernel enforces every promise, with
-    seccomp, and bubblewrap or Landlock for the files) or the name of a level. `missing` says why
-    the level is not a better one.
+    seccomp, and bubblewrap or Landlock for the files) or the name of a level. `missing` has the
+    reason why the level is not a better one.
     """
     if required in {"best", "off"}:
         return

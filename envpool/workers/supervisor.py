@@ -107,7 +107,7 @@ class Supervisor:
         unused = not worker.sent and not worker.num_replies
         was_started = worker.ready and not (ended_by_itself and unused)
         if worker.ready and not was_started:
-            self._num_starting += 1  # until `start_failed` says why it ended
+            self._num_starting += 1  # until `start_failed` reports why it ended
         worker.end()
         return was_started
 

@@ -48,7 +48,7 @@ from envpool.workers.wire import (
 from scenarios.format import Scenario
 
 _QUICK_S = 0.002  # seconds of CPU; filling half a gigabyte takes fifty times as long
-MAX_CACHED = 64 * 2**20  # bytes of pages and module memory of worlds
+MAX_CACHED = 64 * 2**20  # bytes of pages and module state of worlds
 _WORLD_BYTES = 1024  # that a world costs in addition
 _READ_BYTES = 2**18  # at a time
 # Exit statuses. Hosted code can use them too, but gains nothing by it.
@@ -67,7 +67,7 @@ class Host(Protocol):
         """The tools, in the order in which the agent sees them."""
 
     @property
-    def memory(self) -> bytes:
+    def module_state(self) -> bytes:
         """Module state at the start of every world."""
 
     @property
@@ -118,7 +118,7 @@ class Cache:
         return found[2] if found[:2] == (scenario_digest, version) else None
 
     def put(self, scenario_digest: str, world: int, version: int, live: LiveWorld) -> None:
-        size = _WORLD_BYTES + len(live.memory) + sum(map(len, live.overlay.pages.values()))
+        size = _WORLD_BYTES + len(live.module_state) + sum(map(len, live.overlay.pages.values()))
         self._worlds[world] = (scenario_digest, version, live, size)
         self._size += size
         while self._size > MAX_CACHED and len(self._worlds) > 1:
@@ -195,7 +195,7 @@ class Worker:
             request.id,
             host.template.image,
             host.tools,
-            host.memory,
+            host.module_state,
             host.num_statements,
             host.seed_faults,
             host.notes,
@@ -209,7 +209,7 @@ class Worker:
             live = live_world(request.state)
         if live is None:
             return Stale(request.id)
-        pages, memory, before = live.overlay.pages.copy(), live.memory, process_time()
+        pages, old_state, before = live.overlay.pages.copy(), live.module_state, process_time()
         result = host.call(live, request.name, json.loads(request.arguments))
         seconds = process_time() - before
         violation = self._violation(quick=seconds < _QUICK_S) or _too_long(result)
@@ -226,7 +226,7 @@ class Worker:
             result.digest,
             {n: page for n, page in live.overlay.pages.items() if pages.get(n) != page},
             live.overlay.num_pages,
-            None if live.memory is memory or live.memory == memory else live.memory,
+            None if live.module_state == old_state else live.module_state,
             violation,
             seconds,
         )
@@ -245,7 +245,7 @@ class Worker:
         ]
         before = process_time()
         for calls in episodes:
-            live = LiveWorld(host.template.overlay(), host.memory)
+            live = LiveWorld(host.template.overlay(), host.module_state)
             for name, arguments in calls:
                 host.call(live, name, arguments)
         cpu_s = process_time() - before
@@ -301,7 +301,7 @@ def _freeze() -> None:
 def live_world(state: Snapshot) -> LiveWorld:
     """The world of a state that was sent."""
     overlay = Overlay(dict(state.pages), state.num_pages, int(state.digest, 16))
-    return LiveWorld(overlay, state.memory, state.num_calls)
+    return LiveWorld(overlay, state.module_state, state.num_calls)
 
 
 def describe(exc: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""The runs that a broker knows of."""
+"""The runs that are announced on a broker."""
 
 import secrets
 
@@ -14,7 +14,10 @@ _log = structlog.get_logger(__name__)
 
 
 async def runs_on(settings: MqttSettings) -> list[Status]:
-    """Return the runs that a broker knows of, the latest first. Raises BusError, SettingsError."""
+    """Return the runs that are announced on a broker, the latest first.
+
+    Raises BusError and SettingsError.
+    """
     name = f"rehearse-{secrets.token_hex(8)}"
     probe = f"{ROOT}/_probe/{name}"
     found: dict[str, Status] = {}
@@ -51,8 +54,8 @@ async def status_of(settings: MqttSettings, run: str | None = None) -> Status:
         return live[0]
     names = ", ".join(f"{status.run} ({status.state})" for status in runs) or "none"
     if run is not None:
-        raise BusError(f"there is no run {run!r} on {broker}; it knows of: {names}")
+        raise BusError(f"there is no run {run!r} on {broker}; its runs: {names}")
     raise BusError(
         f"{len(live)} runs are live on {broker} (expected one, or the name of a run);"
-        f" it knows of: {names}"
+        f" its runs: {names}"
     )

@@ -45,8 +45,8 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     password: Annotated[
         str,
         Meta(
-            description="Password at the broker; REHEARSE_MQTT_PASSWORD in the environment is the "
-            "better place for it.",
+            description="Password at the broker; the environment variable REHEARSE_MQTT_PASSWORD "
+            "is safer.",
             extra={"secret": True},
         ),
     ] = ""
@@ -66,25 +66,36 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         int, Meta(ge=1, description="Seconds of silence after which the broker counts as lost.")
     ] = 20
     max_backoff_s: Annotated[
-        float, Meta(gt=0, description="Most seconds between two attempts to connect again.")
+        float, Meta(gt=0, description="Maximum seconds between two attempts to connect again.")
     ] = 10.0
     in_flight: Annotated[
-        int, Meta(ge=1, description="Most messages sent that the broker has not acknowledged.")
+        int,
+        Meta(
+            ge=1,
+            description="Maximum number of sent messages that the broker has not acknowledged.",
+        ),
     ] = 16
     ahead: Annotated[
         int,
-        Meta(ge=1, description="Most messages that a follower has received and not acknowledged."),
+        Meta(
+            ge=1,
+            description="Maximum number of messages that a follower has received and not "
+            "acknowledged.",
+        ),
     ] = 1
-    batch: Annotated[int, Meta(ge=1, description="Most records in one message.")] = 256
+    batch: Annotated[int, Meta(ge=1, description="Maximum number of records in one message.")] = 256
     gather_s: Annotated[
         float,
-        Meta(ge=0, description="Most seconds that a record waits for others to share a message."),
+        Meta(
+            ge=0, description="Maximum seconds that a record waits for others to share a message."
+        ),
     ] = 0.02
     outbox: Annotated[
         int,
         Meta(
             ge=1,
-            description="Most records that may wait for the broker before publishers have to wait.",
+            description="Maximum number of records that wait for the broker; above it, publishers "
+            "wait.",
         ),
     ] = 4096
     session_s: Annotated[
@@ -105,13 +116,19 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         ),
     ] = 1.0
     close_s: Annotated[
-        float, Meta(ge=0, description="Most seconds at the end for what is left in the outbox.")
+        float,
+        Meta(
+            ge=0,
+            description="Maximum seconds at the end of a run for sending the records that are left "
+            "in the outbox.",
+        ),
     ] = 10.0
     linger_s: Annotated[
         float,
         Meta(
             ge=0,
-            description="Most seconds at the end for followers that are behind without asking.",
+            description="Maximum seconds at the end of a run to wait for followers that are behind "
+            "and request nothing.",
         ),
     ] = 5.0
 

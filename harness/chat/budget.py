@@ -5,8 +5,8 @@ and its real cost replaces the reservation when the answer is there. A request t
 beside the requests in flight waits until they are settled; one that would not fit even if they cost
 nothing is refused at once.
 
-The caller says what a request costs at most. A server that bills more, as for an answer longer than
-was allowed, is not stopped by that, but counted.
+The caller states the maximum cost of a request. A server that bills more, as for an answer longer
+than was allowed, is not stopped by that, but counted.
 """
 
 from collections.abc import AsyncIterator
@@ -30,7 +30,8 @@ class Reservation:
 
 
 class Budget:
-    """One for all models of a run. `limit` None: there is no limit, and spending is only counted.
+    """The budget of a run, shared by its models. `limit` None: there is no limit, and spending is
+    only counted.
 
     `spent` is what was spent earlier under the same limit, in USD.
     """

@@ -3,7 +3,7 @@
 Promises:
 - Nothing is sent that could cost more than the budget has left (see harness.chat.budget).
 - Each request that was sent is reported to the caller once, with its tokens and its cost, also one
-  that was cancelled, and one whose answer nobody can read. Where a server reports no tokens, they
+  that was cancelled, and one whose answer cannot be read. Where a server reports no tokens, they
   are estimated.
 - A refused request costs nothing. A request without an answer counts as the most that it may have
   cost.
@@ -38,7 +38,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """What one request took."""
+    """The cost and tokens of one request."""
 
     outcome: Literal["answered", "refused", "lost"]  # refused: not sent, or answered with an error
     usage: Usage
@@ -62,7 +62,8 @@ class Question(Protocol[T_co]):
         """The next request, with what the server accepts."""
 
     def read(self, reply: Reply) -> T_co | Failure:
-        """The answer, or why the reply is none; then the next request is made at once."""
+        """The answer, or the reason why the reply is not one; then the next request is made at
+        once."""
 
     def is_hopeless(self, failure: Failure) -> bool:
         """Whether no other request could end better."""

@@ -10,7 +10,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion_command(context: click.Context, shell: str) -> None:
-    """Print the script with which a shell completes commands, flags and their words.
+    """Print the script with which a shell completes commands, flags and their values.
 
     \b
         eval "$(rehearse completion bash)"           (in ~/.bashrc)

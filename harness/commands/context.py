@@ -34,7 +34,7 @@ class JudgeOpener(Protocol):
 
 
 class CommandContext(msgspec.Struct, frozen=True):
-    """What only the composition root (harness.cli) knows."""
+    """What only the composition root (harness.cli) can provide."""
 
     open_judge: JudgeOpener
     local_policy: Callable[[Settings], OpenPolicy]  # policy `local`; raises SettingsError

@@ -26,7 +26,7 @@ _TYPES: tuple[tuple[type, Any], ...] = (
 
 
 class Words(click.Choice[str]):
-    """The words that a setting may be; `hint` says what to do about another one."""
+    """The words that a setting may be; `hint` suggests what to do about another one."""
 
     def __init__(self, words: Sequence[str], hint: str = "") -> None:
         super().__init__(words)
@@ -145,7 +145,7 @@ def _type_of(field: Field, words: Sequence[str]) -> Any:
 def help_of(field: Field) -> str:
     """The description, with the default and the bounds.
 
-    Example: "Most steps that an episode may take (default: 20; at least 1)."
+    Example: "Maximum number of steps in an episode (default: 20; at least 1)."
     """
     default = field.extra.get("default") or _words_of(field.default)
     notes = [f"default: {default}"] if default else []

@@ -1,4 +1,4 @@
-"""The commands that look at finished runs: `show`, `replay`, `export`, `watch`."""
+"""The commands that inspect finished runs: `show`, `replay`, `export`, `watch`."""
 
 import sys
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from harness.bus.mqtt_settings import MqttSettings
 from harness.commands.context import CommandContext
 from harness.commands.logged_run import log_folder, rewards_of, run_settings, scenario_finder
 from harness.commands.options import JSON, console_of, write_json
+from harness.core.errors import SettingsError
 from harness.core.events import Ending, Label
 from harness.log.reader import open_reader
 from harness.replay.report import render_replay, render_what_if
@@ -38,48 +39,25 @@ _ENDINGS = click.Choice([str(ending) for ending in Ending])
 @click.command("show")
 @_RUN
 @click.argument("episode", required=False)
-@click.option(
-    "--label",
-    type=click.Choice(LABELS),
-    help="Label of the episodes that are shown (default: all).",
-)
-@click.option(
-    "--ending",
-    type=click.Choice(ENDINGS),
-    help="Ending of the episodes that are shown (default: all).",
-)
+@click.option("--label", type=click.Choice(LABELS), help="Show only episodes with this label.")
 @click.option(
     "--task",
-    metavar="PATTERN",
-    help="Task of the episodes that are shown: its id, SCENARIO:TASK, or a pattern such as "
-    "'refund-*' (default: all).",
+    metavar="TASK",
+    help="Show only episodes of this task: an id, SCENARIO:TASK, or a pattern such as 'refund-*'.",
 )
+@click.option("--ending", type=click.Choice(ENDINGS), help="Show only episodes that ended so.")
 @click.option(
     "--sort",
     type=click.Choice(SORTS),
-    default="failures",
-    show_default=True,
-    help="Order of tasks and episodes: the failed ones, the longest (steps, seconds) or the "
-    "first (task, episode) at the top.",
+    help="Order of the tasks and episodes (default: failures first).",
 )
 @click.option(
-    "--full",
-    is_flag=True,
-    help="Show every task and every episode, and cut no text.",
+    "--full", is_flag=True, help="Show every task and episode, and an episode's texts in full."
 )
-def show_command(
-    folder: Path,
-    episode: str | None,
-    label: str | None,
-    ending: str | None,
-    task: str | None,
-    sort: str,
-    full: bool,
-) -> None:
+def show_command(folder: Path, episode: str | None, full: bool, **selection: Any) -> None:
     """Show a run, or one episode of it, turn by turn.
 
-    RUN is the folder of a run, or of a training run, whose rollouts are shown. The flags but for
-    --full are for the list of a run.
+    RUN is the folder of a run, or of a training run, whose rollouts are shown.
 
     \b
         rehearse show runs/x                              (failed tasks first)
@@ -88,10 +66,13 @@ def show_command(
     """
     console = Console()
     with open_reader(log_folder(folder)) as reader:
-        if episode is not None:
-            render_episode(reader.trajectory(episode), console, full=full)
+        if episode is None:
+            render_run(reader, console, full=full, **selection)
             return
-        render_run(reader, console, label=label, task=task, ending=ending, sort=sort, full=full)
+        named = [f"--{name}" for name, value in selection.items() if value]
+        if named:
+            raise SettingsError(f"{' '.join(named)}: for runs, not for one episode ({episode})")
+        render_episode(reader.trajectory(episode), console, full=full)
 
 
 @click.command("replay")

@@ -1,12 +1,12 @@
-"""What commands need of a finished run: its settings and its scenarios."""
+"""What commands read of a finished run: its settings and its scenarios."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from harness.core.errors import LogError
-from harness.log.reader import open_reader
+from harness.core.errors import LogError, SettingsError
+from harness.log.reader import open_reader, require_format
 from harness.log.schema import LOG_NAME
 from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
@@ -18,7 +18,9 @@ from scenarios.mcp_tasks import read_mcp_tasks
 
 def run_settings(folder: Path) -> Settings:
     """The settings of a logged run, for work on this machine: worlds are not leased from the pool
-    that the run may have had. A run without run.toml has the defaults. Raises SettingsError."""
+    that the run may have had. A run without run.toml has the defaults. Raises SettingsError, and
+    LogError for a run of another log format."""
+    require_format(folder)
     began = folder / "run.toml"
     settings = resolve(began, {}) if began.is_file() else Settings()
     worlds = msgspec.structs.replace(settings.worlds, pool="")
@@ -26,10 +28,17 @@ def run_settings(folder: Path) -> Settings:
 
 
 def log_folder(folder: Path) -> Path:
-    """The folder of the log: the run's own, or that of a training run's rollouts."""
+    """The folder of the log: the run's own, or that of a training run's rollouts. Raises
+    SettingsError for a training run without rollouts."""
     rollouts = folder / "rollouts"
-    is_training = not (folder / LOG_NAME).exists() and (rollouts / LOG_NAME).exists()
-    return rollouts if is_training else folder
+    if (folder / LOG_NAME).exists() or not (folder / "train.toml").exists():
+        return folder
+    if not (rollouts / LOG_NAME).exists():
+        raise SettingsError(
+            f"{folder}: this training run has no rollouts of its own (it learned from logs, or it "
+            f"has not begun); its evaluations are runs in {folder / 'evaluations'}"
+        )
+    return rollouts
 
 
 def rewards_of(folder: Path) -> Rewards:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness.commands.flags import flags_of
 from harness.core.errors import SettingsError
+from harness.log.reader import require_format
 from harness.log.schema import write_atomically
 from harness.settings.run import Settings, difference, resolve
 
@@ -42,13 +43,13 @@ JOBS = click.option(
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Number of processes that work side by side.",
+    help="Number of parallel processes.",
 )
 RESUME = click.option(
     "--resume", is_flag=True, help="Continue the run in the folder that --output names."
 )
 DRY_RUN = click.option(
-    "--dry-run", is_flag=True, help="Print the resolved settings, and run nothing."
+    "--dry-run", is_flag=True, help="Print the resolved settings and stop; nothing is run."
 )
 _CONFIG = click.option(
     "--config",
@@ -74,6 +75,8 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
     began = output / "run.toml" if resume and output is not None else None
     if began is None or not began.is_file():
         return resolve(config, flags)
+    assert output is not None
+    require_format(output)  # other formats came with other settings
     settings = resolve(config or began, flags)
     if (changed := difference(began, settings)) is not None:
         raise SettingsError(f"{began}: {changed}")

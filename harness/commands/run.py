@@ -23,6 +23,7 @@ from harness.reports.bench_view import render_bench, render_sweep
 from harness.reports.summary import RunReport, render_run_report, report_of, write_report
 from harness.rollout.launch import described, fresh_folder, launch, planned
 from harness.rollout.meters import Meters
+from harness.settings.policy import MODEL_POLICIES
 from harness.settings.run import Settings, sweep
 
 _MODEL_POLICIES = ("openai", "vllm", "local")
@@ -92,14 +93,22 @@ def bench_command(
     sweep_text: str | None,
     **flags: Any,
 ) -> None:
-    """Run episodes and measure them: speed, memory, latency."""
+    """Run episodes and measure them: speed, memory, latency.
+
+    The run folder is kept when --output names one or a model acts in the episodes; otherwise only
+    the report is left.
+    """
     if resume:
         raise SettingsError("--resume: a benchmark is measured in one go and cannot be resumed")
     settings = settings_of(config, output, resume, flags)
     if dry_run:
         _print_settings(settings)
         return
+    if output is None and settings.policy.name in MODEL_POLICIES:
+        output = fresh_folder(settings)  # what a model did is worth keeping
     console = console_of(json_file)
+    if output is not None:
+        console.print(f"run folder {output}", highlight=False)
     if sweep_text is None:
         report = _bench(context, settings, output)
         render_bench(report, console)

@@ -1,10 +1,10 @@
-"""What the project is called where packages are installed."""
+"""The project's name and extras in the package index."""
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 
-NAME = "rehearsal-room"  # on the package index; `rehearsal` there is somebody else's
+NAME = "rehearsal-room"  # on the package index; `rehearsal` there is another project
 
 
 @cache
@@ -17,7 +17,7 @@ def version() -> str:
 
 
 def install_command(*extras: str) -> str:
-    """What to type to have the parts that need these extras.
+    """The command that installs the extras.
 
     Example: ("train", "serve") -> "pip install 'rehearsal-room[train,serve]'"
     """

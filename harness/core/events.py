@@ -135,7 +135,7 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     cost_usd: float = 0.0  # of this judging, as far as prices are known
     rewards: str = ""  # the reward profile; empty: not known
     idle: tuple[str, ...] = ()  # goals among the findings that doing nothing meets, too
-    code: Label | None = None  # beside models: what the code alone says; None: nothing
+    code: Label | None = None  # beside models: the label by code alone; None: code has none
     proof: str = ""  # beside models: what the code proved, a sentence; empty: nothing
     judgements: tuple[ModelJudgement, ...] = ()  # one for each model
     rubric: str = ""  # the rubric's version, where models were asked

@@ -167,6 +167,21 @@ def open_reader(folder: Path) -> Iterator[LogReader]:
         yield reader
 
 
+def require_format(folder: Path) -> None:
+    """Raise LogError where the folder has a log of another format, before anything else of the
+    folder is read; what else is wrong with a log is found when it is opened."""
+    path = folder / LOG_NAME
+    if not path.is_file():
+        return
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            found = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+        except sqlite3.Error:
+            return
+    if found is not None:
+        check_format(path, found[0])
+
+
 def _check(reader: LogReader) -> None:
     """Refuse a file that is not a log, and a log of another format. SQLite itself detects a file
     that was cut short."""

@@ -153,7 +153,7 @@ def endpoint_of(settings: OpenAISettings, environment: Mapping[str, str]) -> End
             f"api_key: {OPENAI_URL} needs one: set OPENAI_API_KEY, or base_url for another endpoint"
         )
     if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-        raise SettingsError("api_key: holds characters that a header cannot hold")
+        raise SettingsError("api_key: contains characters that an HTTP header cannot contain")
     return Endpoint(
         base_url=base_url.rstrip("/"),
         api_key=api_key,

@@ -79,7 +79,7 @@ class ReplayPolicy(AsyncContextManagerMixin):
 
     def _check(self, reader: LogReader, rows: list[EpisodeRow]) -> None:
         if not rows:
-            raise SettingsError(f"replay: {self._folder} holds no episode")
+            raise SettingsError(f"replay: {self._folder} contains no episode")
         logged = reader.trajectory(rows[0].episode).started.dialect
         if logged != self._dialect:
             raise SettingsError(
@@ -108,5 +108,5 @@ class _ReplayAgent:
             return next(self._summaries, FIXED_SUMMARY)
         reply = next(self._steps, None)
         if reply is None:
-            raise PolicyError(f"the logged episode {self._episode} says nothing more")
+            raise PolicyError(f"the logged episode {self._episode} has no further reply")
         return reply

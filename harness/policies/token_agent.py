@@ -135,7 +135,7 @@ class TokenAgent:
         room = self._context - num_tokens
         if room < 1:
             raise ContextLengthError(
-                f"the window has {num_tokens:,} tokens; prompt and reply together fit"
+                f"the prompt has {num_tokens:,} tokens; the limit for prompt and reply together is"
                 f" {self._context:,}"
             )
         limit = self._sampling.max_tokens

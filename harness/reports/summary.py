@@ -93,9 +93,10 @@ def _mean(rewards: Sequence[float | None]) -> float | None:
 def render_run_report(report: RunReport, console: Console) -> None:
     """Print the result of a run in a few lines."""
     reward = "none" if report.mean_reward is None else f"{report.mean_reward:.3f}"
+    unjudged = f", {report.unjudged} unjudged" if report.unjudged else ""
     console.print(
-        f"{plural(report.episodes, 'episode')}, {plural(report.steps, 'step')}, pass rate {report.pass_rate:.3f}, "
-        f"mean reward {reward}" + (f", {report.unjudged} unjudged" if report.unjudged else ""),
+        f"{plural(report.episodes, 'episode')}, {plural(report.steps, 'step')}, "
+        f"pass rate {report.pass_rate:.3f}, mean reward {reward}{unjudged}",
         highlight=False,
     )
     console.print(bar_chart("endings", most_first(report.endings)))

@@ -46,7 +46,7 @@ class ProgressDisplay(ContextManagerMixin):
         self._every = (BAR_EVERY if self.is_bar else LINE_EVERY) if every is None else every
         self._now = now
         self._shown_at = now() if every is None and not self.is_bar else float("-inf")
-        self._shown = -1  # what the last line said was done
+        self._shown = -1  # the number of finished episodes in the last line
         self._done, self._total = done, total
         self._progress = Progress(
             TextColumn(what),

@@ -24,7 +24,7 @@ def sampling_of(settings: Settings) -> Sampling:
 
 
 def vllm(settings: Settings, *, switch: Literal["episode", "step"] = "step") -> VllmPolicy:
-    """Policy `vllm`; `switch` says when agents take new weights. Raises SettingsError."""
+    """Policy `vllm`; `switch` sets when agents take new weights. Raises SettingsError."""
     server = VllmSettings(
         settings.model.name,
         settings.model.base_url or VLLM_URL,

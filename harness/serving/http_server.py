@@ -5,7 +5,7 @@
     GET  /health                 whether the server is up
 
 Where the format of a request differs from the checkpoint's training, the header
-`X-Rehearsal-Warning`, the field `rehearsal` of the body, and the log say so. Raw ASGI; envpool
+`X-Rehearsal-Warning`, the field `rehearsal` of the body, and the log report it. Raw ASGI; envpool
 opens the socket.
 """
 

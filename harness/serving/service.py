@@ -105,7 +105,7 @@ class PolicyService:
         room = self.context - len(prompt)
         if room < 1:
             raise ContextLengthError(
-                f"the window has {len(prompt):,} tokens; this model's maximum context length is"
+                f"the prompt has {len(prompt):,} tokens; this model's maximum context length is"
                 f" {self.context:,}"
             )
         limit = sampling.max_tokens

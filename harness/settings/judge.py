@@ -84,7 +84,7 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Annotated[
         Annotated[float, Meta(ge=0)] | None,
         Meta(
-            description="Most USD that the judge may spend; needs a file of prices.",
+            description="Maximum cost of judging, in USD; needs a file of prices.",
             extra={"metavar": "USD", "default": "no limit", "may_change": True},
         ),
     ] = None
@@ -92,7 +92,7 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=1,
-            description="Verdicts that are waited for at once.",
+            description="Maximum number of verdicts in progress at the same time.",
             extra={"short": "-c", "may_change": True},
         ),
     ] = 64
@@ -100,17 +100,20 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=1,
-            description="Most finished episodes that may wait for a verdict before new episodes "
-            "have to wait.",
+            description="Maximum number of finished episodes that wait for a verdict; above it, "
+            "new episodes wait.",
             extra={"may_change": True},
         ),
     ] = 4096
     evidence_tokens: Annotated[
         int,
-        Meta(ge=500, description="Most tokens of one question to a judge's model, estimated."),
+        Meta(
+            ge=500,
+            description="Maximum number of tokens in one question to a judge's model, estimated.",
+        ),
     ] = 12_000
     max_tokens: Annotated[
-        int, Meta(ge=16, description="Most tokens of one answer of a judge's model.")
+        int, Meta(ge=16, description="Maximum number of tokens in one answer of a judge's model.")
     ] = 2_048
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=MAX_FLOAT)] | None,
@@ -131,15 +134,15 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=1,
-            description="Most requests sent for one judgement of a model, whether they were "
-            "refused, lost or answered unreadably.",
+            description="Maximum number of requests for one judgement of a model, repeated when a "
+            "request is refused or lost, or its answer cannot be read.",
             extra={"may_change": True},
         ),
     ] = 5
     seed: Annotated[
         int | None,
         Meta(
-            description="Seed that the judge's models are sent.",
+            description="Seed that is sent to the judge's models.",
             extra={"default": "the seed of the run"},
         ),
     ] = None

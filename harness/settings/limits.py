@@ -1,4 +1,4 @@
-"""Where an episode is cut off."""
+"""The limits at which an episode is stopped."""
 
 from typing import Annotated
 
@@ -10,19 +10,21 @@ _Seconds = Annotated[float, Meta(gt=0)]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where an episode is cut off. None, and infinity for seconds: no limit."""
+    """The limits at which an episode is stopped. None, and infinity for seconds: no limit."""
 
-    max_steps: Annotated[_Count, Meta(description="Most steps that an episode may take.")] = 20
+    max_steps: Annotated[_Count, Meta(description="Maximum number of steps in an episode.")] = 20
     token_limit: Annotated[
         _Count | None,
         Meta(
-            description="Most tokens that the model may generate in an episode.",
+            description="Maximum number of tokens that the model generates in an episode.",
             extra={"default": "no limit"},
         ),
     ] = None
     time_limit: Annotated[
         _Seconds | None,
-        Meta(description="Most seconds that an episode may take.", extra={"default": "no limit"}),
+        Meta(
+            description="Maximum duration of an episode, in seconds.", extra={"default": "no limit"}
+        ),
     ] = None
     reply_timeout: Annotated[
         _Seconds | None,
@@ -30,7 +32,10 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 300.0
     call_timeout: Annotated[
         _Seconds | None,
-        Meta(description="Seconds that one tool call may take, where the pool can stop a call."),
+        Meta(
+            description="Maximum duration of one tool call, in seconds, where the pool can stop a "
+            "call."
+        ),
     ] = 60.0
     # Otherwise the agent reads the world's error and continues. AWM ends the episode with
     # `world_error`, too (arXiv:2602.10090).

@@ -51,7 +51,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(
-            description="Most tokens of one reply of the model.",
+            description="Maximum number of tokens in one reply of the model.",
             extra={"default": "the server's own"},
         ),
     ] = None
@@ -67,7 +67,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=1,
-            description="Most requests sent for one reply, retries included.",
+            description="Maximum number of requests for one reply, retries included.",
             extra={"may_change": True},
         ),
     ] = 8

@@ -12,8 +12,11 @@ PolicyName = Literal[
 ]
 
 
+MODEL_POLICIES: tuple[PolicyName, ...] = ("openai", "vllm", "local")  # a model acts
+
+
 class PolicySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which policy acts, and from what."""
+    """The policy that acts, and the files that it needs."""
 
     name: Annotated[
         PolicyName, Meta(description="Policy that acts in each episode.", extra={"short": "-p"})
@@ -35,8 +38,8 @@ class PolicySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens: Annotated[
         str,
         Meta(
-            description="Hugging Face model folder: log the replies of a policy that has no "
-            "tokens of its own in this model's tokens.",
+            description="Hugging Face model folder whose tokenizer supplies the logged token ids, "
+            "for policies that do not report their own.",
             extra={"metavar": "DIR"},
         ),
     ] = ""

@@ -32,7 +32,7 @@ _DEFAULT_JUDGE = JudgeSettings()
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run is made of."""
+    """The settings of a run."""
 
     scenarios: Annotated[
         tuple[str, ...],
@@ -60,7 +60,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=1,
-            description="Number of episodes in a group: of one task, one after the other.",
+            description="Number of episodes in a group, which all have the same task.",
             extra={"short": "-g"},
         ),
     ] = 1
@@ -68,13 +68,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=1,
-            description="Most episodes that are live at once.",
+            description="Maximum number of episodes that run at the same time.",
             extra={"short": "-c", "may_change": True},
         ),
     ] = 64
-    seed: Annotated[
-        int, Meta(description="Seed from which everything that is drawn at random follows.")
-    ] = 0
+    seed: Annotated[int, Meta(description="Seed of all random choices.")] = 0
     history: Annotated[
         str,
         Meta(
@@ -89,16 +87,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "native"
     policy: Annotated[
         PolicySettings,
-        Meta(description="The policy that acts.", extra={"keys": {"name": "policy"}}),
+        Meta(description="Policy that acts in each episode.", extra={"keys": {"name": "policy"}}),
     ] = PolicySettings()
     model: Annotated[
         ModelSettings,
         Meta(description="The policy's model.", extra={"keys": {"name": "model"}}),
     ] = ModelSettings()
-    limits: Annotated[Limits, Meta(description="Where an episode is cut off.")] = Limits()
+    limits: Annotated[Limits, Meta(description="Limits at which an episode is stopped.")] = Limits()
     format: Annotated[
         FormatSettings,
-        Meta(description="The form of the model's replies.", extra={"prefix": "format_"}),
+        Meta(description="Rules for the form of the model's replies.", extra={"prefix": "format_"}),
     ] = FormatSettings()
     judge: Annotated[
         JudgeSettings,
@@ -108,12 +106,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = _DEFAULT_JUDGE
     worlds: Annotated[
-        WorldSettings, Meta(description="Where worlds come from, and how they are hosted.")
+        WorldSettings, Meta(description="Source of the worlds, and how they are hosted.")
     ] = WorldSettings()
     bus: Annotated[
         MqttSettings,
         Meta(
-            description="The broker on which the run is published; without a url there is none.",
+            description="Broker on which the run is published; without a url, the run is not "
+            "published.",
             extra={
                 "prefix": "bus_",
                 "keys": {"url": "bus"},
@@ -130,7 +129,7 @@ def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
     if config is None:
         return resolve_table({}, flags)
     table = read_toml(config, error=SettingsError)
-    table.pop("environment", None)  # what run.toml says beside the settings
+    table.pop("environment", None)  # what run.toml contains beside the settings
     return resolve_table(table, flags, source=f"{config}: ")
 
 
@@ -248,19 +247,23 @@ def _check(settings: Settings) -> None:
     """Refuse fields that do not go together."""
     policy, model, worlds = settings.policy, settings.model, settings.worlds
     if worlds.pool and worlds.mcp:
-        raise SettingsError("mcp: worlds come from an MCP server or from a pool, not from both")
+        raise SettingsError("mcp: both mcp and pool are set; worlds come from one of them")
     if policy.think:
         think_range(policy.think)
     if policy.name == "scripted" and not policy.script:
-        raise SettingsError("script: policy 'scripted' needs a file of calls")
+        raise SettingsError("script: policy 'scripted' needs a file of calls: --script FILE")
     if policy.name == "replay" and not policy.replay:
-        raise SettingsError("replay: policy 'replay' needs the folder of a run")
+        raise SettingsError("replay: policy 'replay' needs the folder of a run: --replay RUN")
     if policy.name == "openai" and not model.name:
-        raise SettingsError("model: policy 'openai' needs the name of a model")
+        raise SettingsError("model: policy 'openai' needs the name of a model: --model NAME")
     if policy.name in ("local", "vllm") and not model.name:
-        raise SettingsError(f"model: policy {policy.name!r} needs a Hugging Face folder")
+        raise SettingsError(
+            f"model: policy {policy.name!r} needs a Hugging Face folder: --model DIR"
+        )
     if policy.name in ("local", "vllm") and policy.tokens:
-        raise SettingsError(f"tokens: policy {policy.name!r} logs the tokens of its own model")
+        raise SettingsError(
+            f"tokens: policy {policy.name!r} logs its own model's tokens; leave tokens out"
+        )
     _check_judge(settings.judge)
 
 

@@ -80,7 +80,8 @@ def _add_keys_at_top(
 
 
 def _for_toml(value: Any) -> Any:
-    """The schema without what TOML cannot say: null, and defaults that are null or whole tables."""
+    """The schema without what TOML cannot express: null, and defaults that are null or whole
+    tables."""
     if isinstance(value, list):
         return [_for_toml(one) for one in value if one != {"type": "null"}]
     if not isinstance(value, Mapping):

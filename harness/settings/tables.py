@@ -21,7 +21,7 @@ Table = dict[str, Any]
 
 def nest(table: Mapping[str, Any], kind: type[msgspec.Struct], *, source: str = "") -> Table:
     """The table with every key at the top moved into its own table. `source` is in front of the
-    messages. Raises SettingsError for a key that there is not, or that is there twice.
+    messages. Raises SettingsError for an unknown key, or one that occurs twice.
 
     Example: {"max_steps": 5, "model": "m"} -> {"limits": {"max_steps": 5}, "model": {"name": "m"}}
     """
@@ -73,7 +73,7 @@ def convert(
 
 
 def without_none(value: Any) -> Any:
-    """Built-in values without those that TOML cannot say."""
+    """Built-in values without those that TOML cannot express."""
     if isinstance(value, Mapping):
         return {name: without_none(one) for name, one in value.items() if one is not None}
     return value

@@ -1,4 +1,4 @@
-"""Where the worlds are, and what holds the code that is not trusted."""
+"""Where worlds come from, and how untrusted code is confined."""
 
 from typing import Annotated, Literal
 

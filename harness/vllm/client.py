@@ -147,8 +147,8 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         if await self.routes.is_paused():
             raise SettingsError(
                 f"base_url: the vLLM server at {self._settings.base_url} is paused; a run that is"
-                " killed while it loads new weights leaves it so: restart the server, or try again"
-                " if another run is loading weights now"
+                " killed while it loads new weights leaves it paused: restart the server, or try"
+                " again if another run is loading weights now"
             )
 
     async def _require_whole_prompts(self) -> None:

@@ -95,7 +95,9 @@ class VllmRoutes:
         try:
             models = msgspec.convert(content, _Models).data
         except msgspec.ValidationError as exc:
-            raise PolicyError(f"{self.base_url}: /models is not as vLLM's: {exc}") from exc
+            raise PolicyError(
+                f"{self.base_url}: /models did not answer as vLLM does: {exc}"
+            ) from exc
         return [ServedModel(one.id, one.max_model_len) for one in models if one.parent is None]
 
     async def workers(self) -> Workers:
@@ -105,7 +107,9 @@ class VllmRoutes:
         try:
             config = msgspec.convert(content, _Info).vllm_config
         except msgspec.ValidationError as exc:
-            raise PolicyError(f"{self.base_url}: /server_info is not as vLLM's: {exc}") from exc
+            raise PolicyError(
+                f"{self.base_url}: /server_info did not answer as vLLM does: {exc}"
+            ) from exc
         return Workers(
             config.parallel_config.worker_extension_cls,
             config.device_config.device,

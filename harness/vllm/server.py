@@ -113,7 +113,7 @@ class VllmServer(anyio.AsyncContextManagerMixin):
                 await anyio.sleep(_POLL_S)
         if limit.cancelled_caught:
             raise PolicyError(
-                f"vLLM was not up within {self._settings.start_s:g} s: {self._tail()}"
+                f"vLLM did not start within {self._settings.start_s:g} s: {self._tail()}"
             )
 
     def _tail(self) -> str:

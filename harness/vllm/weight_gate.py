@@ -40,7 +40,7 @@ class VllmGate:
     @contextmanager
     def open(self, version: str) -> Iterator[None]:
         """Count a policy as a user of the server; `version` is what it found there. Without any
-        policy the gate forgets what it knows: another server may be there the next time."""
+        policy the gate discards its state: another server may be there the next time."""
         self._num_policies += 1
         self.version = self.version or version
         try:

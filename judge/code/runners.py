@@ -1,6 +1,6 @@
 """Where the verifiers of a scenario run: in this process, in a worker, or in the past.
 
-A VerifierRunner is all that the code judge knows of it. To run verifiers elsewhere (another kind of
+A VerifierRunner is all that the code judge uses of it. To run verifiers elsewhere (another kind of
 process, a remote machine) is to write another one.
 
 Promises:
@@ -52,8 +52,8 @@ class VerifierRunner(Protocol):
         with `observe`, verifiers that give evidence and no findings are asked too."""
 
     async def verify_idle(self, task: Task) -> Verification:
-        """The findings on an episode in which nothing was done and nothing was said. None are known
-        (an empty tuple) where only the world itself could tell."""
+        """The findings on an episode in which nothing was done and no answer was given. None are
+        known (an empty tuple) where only the world itself has them."""
 
 
 class InProcessRunner:

@@ -52,14 +52,17 @@ class _GenerateCommand(click.Command):
 
 @click.command("generate", cls=_GenerateCommand)
 @click.option(
-    "--count", type=int, required=True, help="Number of worlds that the folder shall hold."
+    "--count",
+    type=int,
+    required=True,
+    help="Number of worlds in the folder when the command is done.",
 )
 @click.option(
     "--seed",
     type=int,
     default=0,
     show_default=True,
-    help="Seed from which everything that is drawn at random follows.",
+    help="Seed of all random choices.",
 )
 @click.option(
     "-o",
@@ -108,7 +111,7 @@ def generate_command(
     split: Split | None,
     json_file: str | None,
 ) -> None:
-    """Make worlds of business modules in the words of trades.
+    """Generate worlds from business modules and the vocabulary of a trade.
 
     The same seed and version give the same bytes. A generation that was interrupted continues when
     the same command is given again. The exit status is 1 when a world could not be made.

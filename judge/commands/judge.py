@@ -47,7 +47,7 @@ from judge.verdicts.summary import Summary, Tally
     type=click.IntRange(min=0),
     default=20,
     show_default=True,
-    help="Most disagreements that are shown; 0: all.",
+    help="Maximum number of disagreements to show; 0: all.",
 )
 @JSON
 def judge_command(

@@ -1,4 +1,4 @@
-"""What the judge's commands share: flags, settings, the judge of a logged run."""
+"""What the commands of the judge share: flags, settings, the judge of a logged run."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -78,7 +78,7 @@ def _of_run(folder: Path) -> JudgeSettings:
 
 
 def _about_models(flags: Mapping[str, Any]) -> list[str]:
-    """The given flags that say how models are asked."""
+    """The given flags about how models are asked."""
     return [
         field.flag
         for field in fields_of(JudgeSettings)

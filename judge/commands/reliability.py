@@ -39,7 +39,7 @@ from judge.verdicts.disagreements import queue
     type=click.IntRange(1),
     default=100,
     show_default=True,
-    help="Number of episodes that are judged.",
+    help="Number of episodes to judge.",
 )
 @click.option(
     "--repeats",
@@ -72,8 +72,8 @@ def study_command(
 ) -> None:
     """Measure how far a judge can be trusted: judge a sample several times and compare.
 
-    Judge flags that are not given are as in the run's latest judging. Nothing is read from the
-    cache or written to the log.
+    Judge flags that you omit keep the values of the run's latest judging. This command does not
+    read the cache and does not write to the log.
     """
     given = {name: value for name, value in flags.items() if value not in (None, ())}
     settings = settings_of(folder, given)
@@ -84,7 +84,7 @@ def study_command(
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """What a study shall do."""
+    """The options of a study."""
 
     sample: int
     repeats: int
@@ -180,7 +180,7 @@ def label_command(
     """
     who = labeller or getpass.getuser()
     with open_reader(folder) as reader:
-        scenes = {
+        infos = {
             world.scenario_digest: scenario_info(world) for world in reader.scenarios().values()
         }
         rows = [row for row in reader.episodes() if row.ending is not None]
@@ -189,13 +189,13 @@ def label_command(
             rows = [row for row in rows if row.episode in contested]
         names = sample_of(rows, sample or len(rows), seed=seed)
         book = LabelBook(output or folder / "labels.jsonl")
-        sitting = LabellingSession(
+        session = LabellingSession(
             shuffled_episodes(names, book.by(who), seed=seed),
             book,
             labeller=who,
             trajectory_of=reader.trajectory,
-            scenario_info=lambda trajectory: scenes[trajectory.started.scenario_digest],
+            scenario_info=lambda trajectory: infos[trajectory.started.scenario_digest],
             read=input,
             console=Console(),
         ).run()
-    click.echo(f"{sitting.labelled} labelled, {sitting.left} left; the file is {book.path}")
+    click.echo(f"{session.labelled} labelled, {session.left} left; the file is {book.path}")

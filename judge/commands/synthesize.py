@@ -27,7 +27,7 @@ from scenarios.synth.report import Report, render
 )
 @JSON
 def synthesise_command(json_file: str | None, format_name: str, **flags: Any) -> None:
-    """Write worlds with a model, from scenarios in words.
+    """Write worlds with a language model, from descriptions of scenarios.
 
     SEEDS.jsonl has one {"name", "description"} a line. A synthesis that was interrupted continues
     when the same command is given again. The exit status is 1 when a scenario did not become a

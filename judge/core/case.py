@@ -1,4 +1,4 @@
-"""What the parts of a judge that asks models hand to each other.
+"""The data that the parts of a judge that asks models exchange.
 
 A Case is what is known of an episode before any model is asked. A Prompt is made from it, a
 JudgeModel answers the prompt with a ModelJudgement, and voting (judge.llm.voting) makes one verdict

@@ -44,7 +44,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
 
 class FormatFault(msgspec.Struct, frozen=True, gc=False):
-    """A step that broke the format rules, and why (empty where the log does not say)."""
+    """A step that broke the format rules, and why (empty where the log has no reason)."""
 
     step: int  # from 0
     reason: str

@@ -27,10 +27,10 @@ from envpool.core.errors import PoolError, SeedError, WorldError
 from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from envpool.router import RoutingPool
 from envpool.store.states import States
-from judge.gate.context import DEFAULT_SETTINGS, GateSettings
 from judge.gate.near_duplicates import features_of
 from judge.gate.package import CheckResult
 from judge.gate.report import Failure, Report, failed_report
+from judge.gate.task_runner import DEFAULT_SETTINGS, GateSettings
 from judge.gate.texts import known_of, missing_in
 from judge.playback.playback import format_call
 from judge.playback.tool_fuzzing import Prober, absent_calls, bad_arguments, edge_calls
@@ -75,7 +75,7 @@ class _Inspection:
         self._num_probes = 0
 
     async def report(self) -> Report:
-        """Do it all."""
+        """Make all checks and return the report."""
         for fault in self._world.loaded.seed_faults if self._world.loaded else ():
             self._fail(
                 "seed",

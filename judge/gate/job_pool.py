@@ -25,10 +25,10 @@ from pathlib import Path
 import msgspec
 
 from envpool.workers.sandbox import environment, import_root
-from judge.gate.context import DEFAULT_SETTINGS, GateSettings
 from judge.gate.package import CheckResult
 from judge.gate.report import Failure, Report, failed_report
 from judge.gate.static_checks import sources_of
+from judge.gate.task_runner import DEFAULT_SETTINGS, GateSettings
 from judge.gate.wire import CheckReply, CheckRequest
 from judge.playback.playback import Fact, format_call
 from scenarios.catalogue import is_trusted
@@ -64,7 +64,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Crash(Exception):
-    """The process of a check ended before its reply; the message says how."""
+    """The process of a check ended before its reply; the message describes how."""
 
 
 def check_worlds(

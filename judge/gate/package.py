@@ -17,8 +17,8 @@
                  three quarters; none that leaves a write out, makes another task's, or changes a
                  value that the instruction names
     tool         no call that fits a tool's schema breaks the tool; its arguments matter; its
-                 refusals are errors; it does what its name says: a query changes nothing, an effect
-                 changes something
+                 refusals are errors; it does what its name promises: a query changes nothing, an
+                 effect changes something
     constraint   a call that does not fit the schema is refused, and so is one that would change
                  rows with a key that no row has, or with a quantity below zero
     determinism  equal calls on two leases and on two hosts give equal results and states; also in
@@ -52,11 +52,11 @@ from envpool.inprocess.world import HostedScenario
 from judge.code.code_judge import CodeJudge
 from judge.code.runners import InProcessRunner
 from judge.core.verifier import Verifier
-from judge.gate.context import DEFAULT_SETTINGS, GateLog, GateSettings, TaskRunner
 from judge.gate.key_provenance import known_from_the_start, unknown_keys
 from judge.gate.near_duplicates import features_of
 from judge.gate.report import Report, failed_report, merge_reports
 from judge.gate.static_checks import code_faults, sources_of, unknown_names
+from judge.gate.task_runner import DEFAULT_SETTINGS, GateLog, GateSettings, TaskRunner
 from judge.gate.tasks import (
     check_again,
     check_disturbed,

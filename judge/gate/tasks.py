@@ -11,8 +11,8 @@ from harness.core.events import Judged, Label
 from harness.policies.mutants import Mutant
 from judge.core.errors import VerifierError
 from judge.core.verifier import Verifier
-from judge.gate.context import GateLog, GateSettings, TaskRunner
 from judge.gate.report import MutantNote
+from judge.gate.task_runner import GateLog, GateSettings, TaskRunner
 from judge.playback.attempts import Writes, mutants_on
 from judge.playback.playback import Played, format_call
 from scenarios.api import RowChange
@@ -23,7 +23,7 @@ from scenarios.format import Call, Task
 MIN_CAUGHT = 0.98  # of a world's mutants
 _ODD_ANSWERS = ("", "…", "0", "Done.\n\n" * 50, "{}", "\u202eенod ä😀")
 _ASKED = re.compile(r"\b(?:what|which|who|whom|whose|when|where|how (?:much|many|long|old))\b")
-_TELL = re.compile(r"\btell me (?:the|how|which|when|who|where|whether)\b")
+_REPORT_REQUEST = re.compile(r"\btell me (?:the|how|which|when|who|where|whether)\b")
 _REQUEST = re.compile(r"\b(?:can|could|would|will) you\b|\bplease\b")
 _encode = msgspec.msgpack.Encoder().encode
 # Kinds of which none may survive: then the verifier does not check a write, or misses one too many.
@@ -201,7 +201,7 @@ def asks(instruction: str) -> bool:
     text = instruction.casefold()
     questions = re.findall(r"[^.!?\n]*\?", text)
     asked = (_ASKED.search(one) and not _REQUEST.search(one) for one in questions)
-    return _TELL.search(text) is not None or any(asked)
+    return _REPORT_REQUEST.search(text) is not None or any(asked)
 
 
 def _check_noop(runner: TaskRunner, task: Task) -> None:

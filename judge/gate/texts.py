@@ -179,14 +179,14 @@ def _is_count(text: str, found: re.Match[str]) -> bool:
 
 
 def _is_title(quoted: str) -> bool:
-    """Whether a quoted text is a name, and no speech: a few words, all but the short ones with
+    """Whether a quoted text is a name, and not speech: a few words, all but the short ones with
     capitals."""
     words = [word for word in quoted.split() if len(word) > _SHORT]
     return 0 < len(words) <= _FEW and all(word[0].isupper() for word in words)
 
 
 def _names(text: str, known: Known) -> Iterator[str]:
-    """Capitalised words in a row. The first word of a sentence may be no part of a name, so it is
+    """Capitalised words in a row. The first word of a sentence may not be part of a name, so it is
     left out where it makes no name that is known."""
     for found in _NAME.finditer(text):
         if known.has_names(_words(re.sub(r"['’]s?\b", "", found[0]))):

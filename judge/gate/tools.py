@@ -13,7 +13,7 @@ import msgspec
 from envpool.core.types import StoredState, ToolResult, ToolSpec
 from envpool.inprocess.world import HostedScenario, Lease
 from envpool.store.changes import net_changes
-from judge.gate.context import GateLog, GateSettings
+from judge.gate.task_runner import GateLog, GateSettings
 from judge.playback.playback import Fact, Played, format_call
 from judge.playback.tool_fuzzing import (
     Prober,

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from judge.gate.context import GateSettings
 from judge.gate.package import CheckResult, facts_of, inspect
+from judge.gate.task_runner import GateSettings
 from judge.playback.playback import Fact
 from scenarios.format import Scenario
 

@@ -2,11 +2,11 @@
 of the answers.
 
     llm      the models see the trajectory; their judgement is the verdict
-    hybrid   they also see what code found, and what code proved stands
+    hybrid   they also see what code found, and cannot change what code proved
 
 Promises:
-- A verdict has a label, or says in a sentence why it has none. Whatever a model or its server does,
-  it causes no exception and no reward.
+- A verdict has a label, or a sentence with the reason why it has none. Whatever a model or its
+  server does, it causes no exception and no reward.
 - Judgements with a label are stored in the cache, so that judging again asks nothing twice.
 """
 
@@ -24,7 +24,7 @@ from harness.core.trajectory import Trajectory
 from harness.settings.judge import JudgeSettings
 from judge.code.code_judge import not_the_agents_fault, unjudged
 from judge.code.proof import code_verdict_of
-from judge.core import live
+from judge.core import live_judging
 from judge.core.case import Case, CodeVerdict, JudgeModel, Prompt
 from judge.core.errors import JudgeError
 from judge.core.evidence import ScenarioInfo, Verification, ended_of, episode_digest, gather
@@ -95,9 +95,9 @@ class LLMJudge:
         self._version = f"{rubric.version}/{settings.evidence_tokens}"
         self.name = judge_name(settings.mode, [model.name for model in models])
 
-    async def serve(self, subscription: Subscription, record: live.Record) -> None:
-        """Judge every episode that ends, until the bus is closed (see judge.core.live)."""
-        await live.serve(
+    async def serve(self, subscription: Subscription, record: live_judging.Record) -> None:
+        """Judge every episode that ends, until the bus is closed (see judge.core.live_judging)."""
+        await live_judging.serve(
             subscription,
             self,
             record,

@@ -19,7 +19,7 @@ from harness.history.token_budget import ByteCounter
 from judge.core.case import Case, Prompt
 from judge.core.errors import JudgeError
 from judge.llm.prompt_budget import LEAST_ROOM, PromptBudget
-from judge.llm.prompt_items import Group, Item, Kind, groups_of
+from judge.llm.prompt_items import EvidenceItem, Group, Kind, groups_of
 from judge.llm.quoting import Quote, Section, is_shortened, quote_section
 from judge.llm.rubric import Mode, Rubric
 
@@ -130,7 +130,9 @@ def _user_text(
     return "\n\n".join(parts)
 
 
-def _omissions(items: Sequence[Item], shown: Sequence[tuple[Quote, ...] | None]) -> tuple[str, ...]:
+def _omissions(
+    items: Sequence[EvidenceItem], shown: Sequence[tuple[Quote, ...] | None]
+) -> tuple[str, ...]:
     """What is left out, one sentence for each kind, and what is shortened."""
     sentences = []
     for kind, noun in _NOUNS.items():

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from judge.llm.prompt_items import Item, Kind
+from judge.llm.prompt_items import EvidenceItem, Kind
 from judge.llm.quoting import Quote, excerpt, is_shortened, num_bytes, quote_cost, shorten
 
 LEAST_TEXT = 160  # bytes to which a text may be shortened; shorter texts stay whole
@@ -59,7 +59,7 @@ class _Share(msgspec.Struct, frozen=True, gc=False):
 class PromptBudget:
     """Items that compete for `room` bytes."""
 
-    def __init__(self, items: Sequence[Item], room: int) -> None:
+    def __init__(self, items: Sequence[EvidenceItem], room: int) -> None:
         self._num_items = len(items)
         self._room = room
         self._drafts: dict[Kind, list[_Draft]] = {}
@@ -106,11 +106,11 @@ def water_level(sizes: Sequence[int], room: int) -> int:
     return ordered[-1] if sizes else 0
 
 
-def _drafts(items: Sequence[Item], indices: Sequence[int], room: int) -> list[_Draft]:
+def _drafts(items: Sequence[EvidenceItem], indices: Sequence[int], room: int) -> list[_Draft]:
     """The drafts of one kind that may be shown. A log may hold megabytes, so what cannot fit,
     whatever else is left out, is not processed: neither the least preferred of too many items, nor
     the middle of too long texts."""
-    chosen: list[Item] = []
+    chosen: list[EvidenceItem] = []
     least = 0
     for index in indices:
         item = items[index]
@@ -123,7 +123,7 @@ def _drafts(items: Sequence[Item], indices: Sequence[int], room: int) -> list[_D
     return [_draft(index, item, most) for index, item in zip(indices, chosen, strict=False)]
 
 
-def _draft(index: int, item: Item, most: int) -> _Draft:
+def _draft(index: int, item: EvidenceItem, most: int) -> _Draft:
     quotes = tuple(
         [Quote(item.evidence_id, about, excerpt(text, most)) for about, text in item.texts]
     )

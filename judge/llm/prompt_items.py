@@ -71,8 +71,9 @@ class Kind(IntEnum):
     THOUGHT = 14
 
 
-class Item(msgspec.Struct, frozen=True, gc=False):
-    """What is shown or left out as one. Several items may share an id, as a step's do."""
+class EvidenceItem(msgspec.Struct, frozen=True, gc=False):
+    """The smallest part of the prompt that is shown or left out. Items may share an id, as those of
+    one step do."""
 
     kind: Kind
     evidence_id: str
@@ -83,7 +84,7 @@ class Group(msgspec.Struct, frozen=True):
     """Items that are quoted in one section, in order."""
 
     title: str
-    items: tuple[Item, ...]
+    items: tuple[EvidenceItem, ...]
 
 
 def groups_of(case: Case, mode: Mode) -> tuple[Group, ...]:
@@ -103,45 +104,49 @@ def groups_of(case: Case, mode: Mode) -> tuple[Group, ...]:
     return tuple(group for group in groups if group.items)
 
 
-def _task(evidence: Evidence) -> Iterator[Item]:
+def _task(evidence: Evidence) -> Iterator[EvidenceItem]:
     info = evidence.info
     texts = (("acting user", info.user), ("time", info.now), ("task", evidence.instruction))
-    yield Item(Kind.TASK, "T", tuple(pair for pair in texts if pair[1] or pair[0] == "task"))
+    yield EvidenceItem(
+        Kind.TASK, "T", tuple(pair for pair in texts if pair[1] or pair[0] == "task")
+    )
     if info.rules:
-        yield Item(Kind.POLICY, "P", (("policy of the world", info.rules),))
+        yield EvidenceItem(Kind.POLICY, "P", (("policy of the world", info.rules),))
 
 
-def _end(evidence: Evidence) -> Iterator[Item]:
+def _end(evidence: Evidence) -> Iterator[EvidenceItem]:
     num_steps = len(evidence.turns)
     steps = f"after {num_steps} step{'' if num_steps == 1 else 's'}"
     ending = f"{evidence.ending}: {_ENDINGS[evidence.ending]}, {steps}"
     texts = [("ending", ending)]
     if evidence.error:
         texts.append(("why", evidence.error))
-    yield Item(Kind.ENDING, "E", tuple(texts))
+    yield EvidenceItem(Kind.ENDING, "E", tuple(texts))
     answered = evidence.ending is Ending.ANSWERED or evidence.answer
     about = "final answer" if answered else "no answer was given"
-    yield Item(Kind.ANSWER, "A", ((about, evidence.answer),))
+    yield EvidenceItem(Kind.ANSWER, "A", ((about, evidence.answer),))
     for fault in evidence.format_faults:
-        yield Item(Kind.FORMAT, "M", ((f"format error in step {fault.step + 1}", fault.reason),))
+        yield EvidenceItem(
+            Kind.FORMAT, "M", ((f"format error in step {fault.step + 1}", fault.reason),)
+        )
 
 
-def _steps(evidence: Evidence, by_code: bool) -> Iterator[Item]:
+def _steps(evidence: Evidence, by_code: bool) -> Iterator[EvidenceItem]:
     faulty = {fault.step for fault in evidence.format_faults}
     last = len(evidence.turns) - 1
     for index, turn in enumerate(evidence.turns):
         evidence_id = f"S{index + 1}"
         thought, message = _thought_and_message(turn)
         if thought:
-            yield Item(Kind.THOUGHT, evidence_id, (("thought", thought),))
+            yield EvidenceItem(Kind.THOUGHT, evidence_id, (("thought", thought),))
         is_answer = index == last and not turn.calls and message == evidence.answer.strip()
         if message and not is_answer:
             kind = Kind.FORMAT if index in faulty else Kind.MESSAGE
-            yield Item(kind, evidence_id, (("said", message),))
+            yield EvidenceItem(kind, evidence_id, (("said", message),))
         for number, call in enumerate(turn.calls, 1):
             of = f" {number}" if len(turn.calls) > 1 else ""
             kind = _call_kind(call, index > last - _NUM_LAST, by_code)
-            yield Item(kind, evidence_id, _call(call, of, by_code))
+            yield EvidenceItem(kind, evidence_id, _call(call, of, by_code))
 
 
 def _thought_and_message(turn: Turn) -> tuple[str, str]:
@@ -196,16 +201,16 @@ def _call(call: CallFact, of: str, by_code: bool) -> tuple[tuple[str, str], ...]
     )
 
 
-def _changes(case: Case) -> Iterator[Item]:
+def _changes(case: Case) -> Iterator[EvidenceItem]:
     changes = case.evidence.changes
     if ended_of(case.trajectory).state is None:
-        yield Item(
+        yield EvidenceItem(
             Kind.CHANGE, "D", (("it is not known which rows differ beside those shown", ""),)
         )
     elif not changes:
-        yield Item(Kind.CHANGE, "D", (("no row differs", ""),))
+        yield EvidenceItem(Kind.CHANGE, "D", (("no row differs", ""),))
     for number, change in enumerate(changes, 1):
-        yield Item(Kind.CHANGE, f"D{number}", tuple(_change(change)))
+        yield EvidenceItem(Kind.CHANGE, f"D{number}", tuple(_change(change)))
 
 
 def _change(change: RowChange) -> Iterator[tuple[str, str]]:
@@ -228,27 +233,29 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _findings(case: Case) -> Iterator[Item]:
+def _findings(case: Case) -> Iterator[EvidenceItem]:
     """The findings, failed ones first; the ids are in the verifier's order."""
     evidence = case.evidence
     if evidence.unverified is not None:
-        yield Item(Kind.FAILED_FINDING, "F", (("no findings, because", evidence.unverified),))
+        yield EvidenceItem(
+            Kind.FAILED_FINDING, "F", (("no findings, because", evidence.unverified),)
+        )
     idle = Counter(case.idle)
-    passed: list[Item] = []
+    passed: list[EvidenceItem] = []
     for number, finding in enumerate(evidence.findings, 1):
         evidence_id = f"F{number}"
         if not finding.passed:
             about = f"failed {finding.kind}"
-            yield Item(Kind.FAILED_FINDING, evidence_id, _finding(finding, about))
+            yield EvidenceItem(Kind.FAILED_FINDING, evidence_id, _finding(finding, about))
             continue
         about = f"passed {finding.kind}"
         if finding.kind == "goal" and idle[finding.name]:
             idle[finding.name] -= 1
             about += ", which doing nothing meets"
-        passed.append(Item(Kind.PASSED_FINDING, evidence_id, _finding(finding, about)))
+        passed.append(EvidenceItem(Kind.PASSED_FINDING, evidence_id, _finding(finding, about)))
     yield from passed
     if evidence.observed:
-        yield Item(Kind.OBSERVED, "V", (("observed by a verifier", evidence.observed),))
+        yield EvidenceItem(Kind.OBSERVED, "V", (("observed by a verifier", evidence.observed),))
 
 
 def _finding(finding: Finding, about: str) -> tuple[tuple[str, str], ...]:

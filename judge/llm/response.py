@@ -79,7 +79,7 @@ def parse_answer(text: str, evidence_ids: Sequence[str]) -> ParsedAnswer | str:
         return f"the answer is longer than {MAX_CHARACTERS:,} characters"
     answer = _without_thoughts(text)
     if not answer:
-        return "the answer is empty" if not text.strip() else "the answer holds only thoughts"
+        return "the answer is empty" if not text.strip() else "the answer contains only thoughts"
     verdict = _own_verdict(answer)
     if isinstance(verdict, str):
         repaired = _TRAILING_COMMA.sub("", answer)
@@ -112,9 +112,9 @@ def _own_verdict(text: str) -> dict[str, Any] | str:
     """
     found = _verdicts(text)
     if found is None:
-        return "the answer is too tangled to be read"
+        return "the answer is nested too deeply to be read"
     if not found:
-        return "the answer holds no JSON object with a label"
+        return "the answer contains no JSON object with a label"
     verdict, _, end = found[-1]
     label = _label(verdict)
     if _REST.fullmatch(text, end):
@@ -123,7 +123,7 @@ def _own_verdict(text: str) -> dict[str, Any] | str:
     for _, start, end in reversed(found):
         rest = rest[:start] + rest[end:]
     if len({_label(other) for other, _, _ in found}) > 1 or _VERDICT_KEY.search(rest):
-        return "the answer holds more than one verdict"
+        return "the answer contains more than one verdict"
     return verdict if label else _unknown(verdict)
 
 

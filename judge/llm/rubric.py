@@ -2,7 +2,7 @@
 
 A rubric is a TOML file with five texts and the meaning of each of the four labels. The default is
 judge/llm/rubrics/awm.toml, from which users may start their own. How evidence items are marked is
-not part of the rubric: the code that renders them says it (see judge.llm.prompt).
+not part of the rubric: the code that renders them adds that text (see judge.llm.prompt).
 """
 
 import re

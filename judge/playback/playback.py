@@ -74,7 +74,7 @@ def started_event(world: States, task: Task) -> EpisodeStarted:
 def format_call(call: Call) -> str:
     """A call in one line.
 
-    Example: told(Call("pay_fine", {"member_id": 2})) -> "pay_fine(member_id=2)"
+    Example: format_call(Call("pay_fine", {"member_id": 2})) -> "pay_fine(member_id=2)"
     """
     arguments: dict[str, Any] = call.arguments
     return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"

@@ -27,7 +27,7 @@ from judge.code.code_judge import CodeJudge
 from judge.code.runners import InProcessRunner
 from judge.core.errors import JudgeError
 from judge.testkit.endings import KINDS, Kind, Labels, StagedEpisode, idle_episodes
-from judge.testkit.plays import stage_episodes
+from judge.testkit.staged_episodes import stage_episodes
 from scenarios.catalogue import find
 from scenarios.checks import failed
 from scenarios.errors import ScenarioError

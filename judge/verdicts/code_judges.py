@@ -15,7 +15,7 @@ from judge.code.runners import (
     VerifierRunner,
     WorkerRunner,
 )
-from judge.core import live
+from judge.core import live_judging
 from judge.core.case import Case
 from judge.core.errors import JudgeError
 from judge.core.rewards import AWM, RewardProfile
@@ -51,9 +51,9 @@ class ScenarioJudges:
             judge = CodeJudge(scenario, runner_of(pool, scenario), profile)
             self._judges[scenario.digest] = self._judges[scenario.name] = judge
 
-    async def serve(self, subscription: Subscription, record: live.Record) -> None:
-        """Judge every episode that ends, until the bus is closed (see judge.core.live)."""
-        await live.serve(subscription, self, record)
+    async def serve(self, subscription: Subscription, record: live_judging.Record) -> None:
+        """Judge every episode that ends, until the bus is closed (see judge.core.live_judging)."""
+        await live_judging.serve(subscription, self, record)
 
     def suspends(self, trajectory: Trajectory) -> bool:
         """Whether the verdict may have to wait for a worker. Raises JudgeError for a scenario that

@@ -38,7 +38,7 @@ class ModelVote(msgspec.Struct, frozen=True):
     """The judgement of one model."""
 
     model: str
-    label: Label | None  # None: there is no judgement, `fault` says why
+    label: Label | None  # None: there is no judgement, `fault` has the reason
     confidence: float | None  # from 0 to 1; None: not stated
     reasoning: str
     cited: tuple[str, ...]  # ids of the evidence items that it named, as in `F2`

@@ -34,8 +34,8 @@ async def open_judge(
     """The judge of the settings; it is closed when the block is left.
 
     `pool` hosts the scenarios already; mode `llm` needs no pool (None). `folder` is the run's, and
-    `spent` is what its budget has paid already, in USD. `infos` say what agents know of their
-    worlds, by package digest, for mode `llm`; None: as the scenarios say.
+    `spent` is what its budget has paid already, in USD. `infos` is what agents know of their
+    worlds, by package digest, for mode `llm`; None: taken from the scenarios.
 
     Raises JudgeError and SettingsError for a rubric, prices or models that cannot be used, before
     any model is asked, and PackageError for a broken verify.py.

@@ -17,7 +17,7 @@ from harness.log.reader import LogReader
 from harness.log.recorder import Recorder
 from harness.log.schema import Progress
 from harness.log.writer import LogWriter
-from judge.core.live import EpisodeJudge
+from judge.core.live_judging import EpisodeJudge
 from judge.core.rewards import RewardProfile, recompute_rewards
 from judge.verdicts.disagreements import is_disagreement
 from judge.verdicts.summary import Summary, Tally

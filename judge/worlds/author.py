@@ -5,7 +5,7 @@ Promises:
   whose answer was lost with the most that it may have cost. Nothing is sent that could cost more
   than the budget has left (see harness.chat.metered).
 - Rate limits, lost connections and busy servers are waited for, within bounds; after that a
-  SynthesisError says what was wrong, without the API key.
+  SynthesisError has the reason, without the API key.
 - An answer that was cut off or is empty is reported as such, never completed by guessing.
 """
 
@@ -237,8 +237,10 @@ def _read_embeddings(answer: bytes, count: int) -> _Embeddings | Failure:
     try:
         found = msgspec.json.decode(answer, type=_Embeddings)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        return Failure("malformed", f"the answer holds no vectors: {exc}")
+        return Failure("malformed", f"the answer contains no vectors: {exc}")
     lengths = {len(vector.embedding) for vector in found.data}
     if len(found.data) != count or len(lengths) != 1:
-        return Failure("malformed", f"{count} texts were sent, {len(found.data)} vectors came")
+        return Failure(
+            "malformed", f"{count} texts were sent, but {len(found.data)} vectors were returned"
+        )
     return found

@@ -48,7 +48,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 def charts_of(figures: CatalogueFigures) -> list[Chart]:
-    """The charts for which there are figures. Charts that stand side by side have similar
+    """The charts for which there are figures. Charts side by side have similar
     heights."""
     found = [
         *(_size(name, figures) for name in _UNITS if figures.spreads[name].counts),

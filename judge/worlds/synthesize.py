@@ -33,10 +33,15 @@ _Count = Annotated[int, Meta(ge=1)]
 class SynthesisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a synthesis."""
 
-    model: Annotated[str, Meta(description="Name of the model that writes.", extra={"short": "-m"})]
+    model: Annotated[
+        str, Meta(description="Name of the model that writes the worlds.", extra={"short": "-m"})
+    ]
     seeds: Annotated[
         str,
-        Meta(description="File of the scenarios in words, one JSON line each.", extra={"flag": ""}),
+        Meta(
+            description="File of scenario descriptions, one JSON object per line.",
+            extra={"flag": ""},
+        ),
     ]
     output: Annotated[
         str,
@@ -48,26 +53,27 @@ class SynthesisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: Annotated[
         _Count | None,
         Meta(
-            description="Number of scenarios in all; the model invents those that are missing.",
+            description="Number of scenarios in all; the model invents more "
+            "where the file has fewer.",
             extra={"short": "-n", "default": "the number of seeds"},
         ),
     ] = None
-    tasks: Annotated[_Count, Meta(description="Tasks per world.")] = 10
-    tables: Annotated[_Count, Meta(description="Tables per world, about.")] = 18
-    rows: Annotated[_Count, Meta(description="Rows of seed data per world, about.")] = 120
-    tools: Annotated[_Count, Meta(description="Tools per world, about.")] = 35
-    tries: Annotated[_Count, Meta(description="Most answers of the model in one stage.")] = 5
+    tasks: Annotated[_Count, Meta(description="Number of tasks per world.")] = 10
+    tables: Annotated[_Count, Meta(description="Approximate number of tables per world.")] = 18
+    rows: Annotated[_Count, Meta(description="Approximate number of seed rows per world.")] = 120
+    tools: Annotated[_Count, Meta(description="Approximate number of tools per world.")] = 35
+    tries: Annotated[
+        _Count, Meta(description="Maximum number of answers of the model in one stage.")
+    ] = 5
     least_tasks: Annotated[
-        _Count, Meta(description="Least proved tasks that a world must have to be kept.")
+        _Count, Meta(description="Minimum number of proved tasks for a world to be accepted.")
     ] = 1
-    seed: Annotated[
-        int, Meta(description="Seed from which everything that is drawn at random follows.")
-    ] = 0
+    seed: Annotated[int, Meta(description="Seed of all random choices.")] = 0
     same: Annotated[
         float,
         Meta(gt=0, le=1, description="Cosine similarity above which two scenarios count as one."),
     ] = 0.85
-    cap: Annotated[_Count, Meta(description="Most scenarios of one category.")] = 80
+    cap: Annotated[_Count, Meta(description="Maximum number of scenarios of one category.")] = 80
     prompts: Annotated[
         str,
         Meta(
@@ -95,7 +101,7 @@ class SynthesisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     embeddings: Annotated[
         str,
         Meta(
-            description="Model of the server whose vectors tell which scenarios are alike.",
+            description="Embedding model of the server, with which similar scenarios are found.",
             extra={"metavar": "MODEL", "default": "scenarios are compared by their wording"},
         ),
     ] = ""
@@ -109,35 +115,37 @@ class SynthesisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Annotated[
         Annotated[float, Meta(ge=0)] | None,
         Meta(
-            description="Most USD that all runs on this folder together may spend; needs --prices.",
+            description="Maximum cost of all runs on this folder together, in USD; needs --prices.",
             extra={"metavar": "USD", "default": "no limit"},
         ),
     ] = None
     concurrency: Annotated[
         _Count,
-        Meta(description="Scenarios that are worked on side by side.", extra={"short": "-c"}),
+        Meta(
+            description="Number of scenarios in progress at the same time.", extra={"short": "-c"}
+        ),
     ] = 8
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=MAX_FLOAT)] | None,
         Meta(description="Sampling temperature."),
     ] = 1.0
     max_tokens: Annotated[
-        int, Meta(ge=256, description="Most tokens of one answer of the model.")
+        int, Meta(ge=256, description="Maximum number of tokens in one answer of the model.")
     ] = 32_000
     timeout: Annotated[
         float, Meta(gt=0, description="Seconds to wait for one request to the model.")
     ] = 600.0
     attempts: Annotated[
-        _Count, Meta(description="Most requests sent for one answer, retries included.")
+        _Count, Meta(description="Maximum number of requests for one answer, retries included.")
     ] = 5
     max_steps: Annotated[
-        _Count, Meta(description="Most steps that the model may take to solve a task.")
+        _Count, Meta(description="Maximum number of steps in which the model solves a task.")
     ] = MAX_STEPS
     call_timeout: Annotated[
         float,
         Meta(
             gt=0,
-            description="Seconds that one tool call, one verifier or one seeding may take.",
+            description="Maximum duration of one tool call, verifier or seeding, in seconds.",
         ),
     ] = 10.0
     workers: Annotated[

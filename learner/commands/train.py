@@ -27,7 +27,7 @@ from learner.core.errors import ConfigError
 @click.option(
     "--misaligned",
     is_flag=True,
-    help="Learn from logs of another history policy or dialect, too, under the run's own.",
+    help="Also train on logs that were made under another history policy or dialect.",
 )
 @JSON
 @click.pass_obj
@@ -43,9 +43,8 @@ def train_command(
 ) -> None:
     """Train a model on its own rollouts, or on the logs of finished runs.
 
-    CONFIG is a TOML file (`rehearse schema train` prints its JSON Schema). Look at it with
-    --dry-run first: it prints every setting, defaults included, and how many episodes will be run,
-    and trains nothing.
+    CONFIG is a TOML file (`rehearse schema train` prints its JSON Schema). Use --dry-run first: it
+    prints the settings and the number of episodes, and trains nothing.
     """
     settings = read_settings(config)
     if resume and output is None:
@@ -64,7 +63,7 @@ def train_command(
     policy_of = _module("learner.loop.trainable_policies").policy_of(settings)
     training = _module("learner.loop.run")
     dependencies = training.TrainDependencies(context.judge_opener, policy_of, console_of("-"))
-    with continued_by(lambda: _resumed(config, folder)):
+    with continued_by(lambda: _resumed(config, folder, misaligned=misaligned)):
         report = training.train(settings, runs, folder, dependencies, resume=resume)
     if report is None:
         return
@@ -74,10 +73,12 @@ def train_command(
     write_json(report, json_file)
 
 
-def _resumed(config: Path, folder: Path) -> str:
+def _resumed(config: Path, folder: Path, *, misaligned: bool) -> str:
     """The command that continues a training run; empty where the run has not begun."""
-    begun = (folder / "train.toml").exists()
-    return command_line("train", config, "-o", folder, "--resume") if begun else ""
+    if not (folder / "train.toml").exists():
+        return ""
+    flags = ("--misaligned",) if misaligned else ()
+    return command_line("train", config, "-o", folder, "--resume", *flags)
 
 
 def _describe(settings: TrainSettings, runs: Runs) -> None:

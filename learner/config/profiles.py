@@ -1,4 +1,4 @@
-"""Settings by name. What a training file says wins over the profile that it names.
+"""Settings by name. Values in a training file take precedence over the profile that it names.
 
 `awm` is what the authors of Agent World Model trained with, as far as it is published
 (arXiv:2602.10090; they released no trainer). What they do not mention has our defaults: the lower

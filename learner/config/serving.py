@@ -56,7 +56,7 @@ class ServePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(
-            description="Most tokens of a reply, for requests that state none.",
+            description="Maximum number of tokens in a reply, for requests that state none.",
             extra={"default": "that of the model card"},
         ),
     ] = None

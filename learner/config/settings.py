@@ -32,33 +32,36 @@ _Beta = Annotated[float, Meta(ge=0, lt=1)]
 
 
 class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where samples come from, and which of them are used."""
+    """Sources and selection of samples."""
 
     logs: Annotated[
         tuple[str, ...],
         Meta(description="Folders of finished runs to learn from; empty: rollouts are run now."),
     ] = ()
     groups: Annotated[_Count, Meta(description="Groups in one optimiser batch.")] = 8
-    epochs: Annotated[_Count, Meta(description="How often the logs are gone through.")] = 1
+    epochs: Annotated[_Count, Meta(description="Number of passes over the logs.")] = 1
     # Waiting is DAPO's dynamic sampling (arXiv:2503.14476).
     fill: Annotated[
         bool,
         Meta(
-            description="Whether a batch waits until `groups` groups can be used; if not, it takes "
-            "what can be used of that many."
+            description="Whether a batch waits until it has `groups` usable groups; otherwise it "
+            "takes the usable ones among the next `groups` groups."
         ),
     ] = False
     keep_equal: Annotated[
         bool, Meta(description="Whether groups whose rewards are all equal are kept.")
     ] = False
     drop_truncated: Annotated[
-        bool, Meta(description="Whether episodes that a limit cut off are left out of their group.")
+        bool,
+        Meta(
+            description="Whether episodes that were stopped by a limit are left out of their group."
+        ),
     ] = False
     misaligned: Annotated[
         bool,
         Meta(
-            description="Whether episodes of another history policy or dialect are learned from, "
-            "too."
+            description="Whether episodes of another history policy or dialect are also used for "
+            "training."
         ),
     ] = False
     check_prompts: Annotated[
@@ -68,7 +71,7 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is minimised."""
+    """Loss and advantages."""
 
     policy: Annotated[
         Literal["clip", "cispo", "gspo", "tv", "likelihood"], Meta(description="Policy loss.")
@@ -80,7 +83,8 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rewards: Annotated[
         Literal["episode", "step"],
         Meta(
-            description="Reward that a sample's advantage is made of: the episode's or the step's."
+            description="Reward from which a sample's advantage is computed: the episode's or the "
+            "step's."
         ),
     ] = "episode"
     aggregate: Annotated[
@@ -98,7 +102,7 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _NotNegative, Meta(description="Distance of the upper clipping bound from 1.")
     ] = 0.28
     cispo_high: Annotated[
-        _Positive, Meta(description="Most that loss 'cispo' lets an importance weight be.")
+        _Positive, Meta(description="Maximum importance weight in loss 'cispo'.")
     ] = 5.0
     gspo_low: Annotated[  # GSPO, arXiv:2507.18071
         _Share, Meta(description="Distance of the lower clipping bound of loss 'gspo' from 1.")
@@ -109,7 +113,7 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 4e-4
     tv_bound: Annotated[
         Annotated[float, Meta(gt=0, le=1)],
-        Meta(description="Most that loss 'tv' lets the probability of a token change."),
+        Meta(description="Maximum change of a token's probability in loss 'tv'."),
     ] = 0.2
     mismatch: Annotated[
         Literal["off", "token", "step"],
@@ -159,7 +163,7 @@ class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class ComputeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the numbers are computed."""
+    """Device, number format and memory use of the computation."""
 
     backend: Annotated[
         Literal["twopass", "packed", "naive", "flex"],
@@ -167,7 +171,10 @@ class ComputeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "twopass"
     max_tokens: Annotated[
         _Count,
-        Meta(description="Most tokens of suffixes in one micro-batch.", extra={"may_change": True}),
+        Meta(
+            description="Maximum number of suffix tokens in one micro-batch.",
+            extra={"may_change": True},
+        ),
     ] = 16_384
     dtype: Annotated[
         Literal["float32", "bfloat16"],
@@ -176,7 +183,7 @@ class ComputeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     device: Annotated[
         str,
         Meta(
-            description="Device that computes; empty: cuda where there is one, else cpu.",
+            description="Device of the computation; empty: cuda where available, else cpu.",
             extra={"may_change": True},
         ),
     ] = ""
@@ -197,23 +204,24 @@ class ComputeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     seed: Annotated[
         int,
-        Meta(ge=0, le=2**31 - 1, description="Seed of everything that is drawn in training."),
+        Meta(ge=0, le=2**31 - 1, description="Seed of all random choices in training."),
     ] = 0
 
 
 class LoopSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How rollouts and updates take turns."""
+    """Order of rollouts and updates."""
 
     staleness: Annotated[
         int,
         Meta(
             ge=0,
-            description="Most versions that the weights which sampled a group may be behind.",
+            description="Maximum number of versions by which the weights that sampled a group may "
+            "be behind.",
         ),
     ] = 1
     switch: Annotated[
         Literal["episode", "step"],
-        Meta(description="When agents take new weights: with an episode or with a step."),
+        Meta(description="When agents switch to new weights: before an episode or before a step."),
     ] = "episode"
     publish_every: Annotated[
         _Count, Meta(description="Optimiser batches between two published versions.")
@@ -224,14 +232,15 @@ class LoopSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SaveSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is kept on disk."""
+    """Checkpoints and published weights on disk."""
 
     every: Annotated[
         _Count, Meta(description="Optimiser batches between two checkpoints to resume from.")
     ] = 10
-    keep: Annotated[_Count, Meta(description="Checkpoints that are kept.")] = 2
+    keep: Annotated[_Count, Meta(description="Number of checkpoints that are kept.")] = 2
     keep_published: Annotated[
-        _Count, Meta(description="Published versions that are kept; the last is always kept.")
+        _Count,
+        Meta(description="Number of published versions that are kept; the newest is always kept."),
     ] = 2
 
 
@@ -261,11 +270,11 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 100
     profile: Annotated[
         Literal["", "awm"],
-        Meta(description="Named settings; what the file says wins over them."),
+        Meta(description="Profile of settings; values in the file take precedence."),
     ] = ""
     rollouts: Annotated[
         dict[str, Any],
-        Meta(description="Settings of the rollouts that are learned from, as for `rehearse run`."),
+        Meta(description="Settings of the training rollouts, as for `rehearse run`."),
     ] = {}
     evaluation: Annotated[
         dict[str, Any],
@@ -274,20 +283,24 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"may_change": True},
         ),
     ] = {}
-    data: Annotated[DataSettings, Meta(description="Where samples come from.")] = DataSettings()
-    loss: Annotated[LossSettings, Meta(description="What is minimised.")] = LossSettings()
+    data: Annotated[DataSettings, Meta(description="Sources and selection of samples.")] = (
+        DataSettings()
+    )
+    loss: Annotated[LossSettings, Meta(description="Loss and advantages.")] = LossSettings()
     optimizer: Annotated[OptimizerSettings, Meta(description="AdamW and its schedule.")] = (
         OptimizerSettings()
     )
-    compute: Annotated[ComputeSettings, Meta(description="How the numbers are computed.")] = (
-        ComputeSettings()
-    )
-    loop: Annotated[LoopSettings, Meta(description="How rollouts and updates take turns.")] = (
+    compute: Annotated[
+        ComputeSettings,
+        Meta(description="Device, number format and memory use of the computation."),
+    ] = ComputeSettings()
+    loop: Annotated[LoopSettings, Meta(description="Order of rollouts and updates.")] = (
         LoopSettings()
     )
     save: Annotated[
-        SaveSettings, Meta(description="What is kept on disk.", extra={"may_change": True})
+        SaveSettings,
+        Meta(description="Checkpoints and published weights on disk.", extra={"may_change": True}),
     ] = SaveSettings()
     metrics: Annotated[
-        MetricSettings, Meta(description="Where metrics go.", extra={"may_change": True})
+        MetricSettings, Meta(description="Destinations of the metrics.", extra={"may_change": True})
     ] = MetricSettings()

@@ -66,7 +66,7 @@ def reason(exc: BaseException) -> str:
     if isinstance(exc, StrictDataclassError):
         return " ".join(str(exc).split())
     message = (str(exc) or type(exc).__name__).splitlines()[0]
-    if "unexpected pos" in message:  # torch's archive writer says this when a write was cut short
+    if "unexpected pos" in message:  # torch's archive writer raises this when a write was cut short
         return f"a file could not be written completely; is the disk full? ({message})"
     return message
 

@@ -9,31 +9,12 @@ checkpoints/      for --resume
 report.json       the result
 """
 
-from pathlib import Path
-
-from harness.log.schema import LOG_NAME
-
 SETTINGS_NAME = "train.toml"
 METRICS_NAME = "metrics.jsonl"
 ROLLOUTS = "rollouts"
 EVALUATIONS = "evaluations"
 VERSIONS = "versions"
 CHECKPOINTS = "checkpoints"
-
-
-def is_training_folder(folder: Path) -> bool:
-    """Whether a training run was started in the folder."""
-    return (folder / SETTINGS_NAME).is_file()
-
-
-def runs_in(folder: Path) -> list[Path]:
-    """The run folders of a training run that have a log: the rollouts first, then the evaluations
-    by batch. A run that trains on logs has no rollouts.
-
-    Example: runs/mine -> [runs/mine/rollouts, runs/mine/evaluations/b000000]
-    """
-    evaluations = sorted((folder / EVALUATIONS).glob("b*"))
-    return [run for run in (folder / ROLLOUTS, *evaluations) if (run / LOG_NAME).is_file()]
 
 
 def evaluation_name(batches: int) -> str:

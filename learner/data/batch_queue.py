@@ -39,7 +39,7 @@ class _Scores(msgspec.Struct):
 
 
 class BatchQueue:
-    """Collects groups, which are numbered from 0, and hands them out in batches."""
+    """Collects groups, which are numbered from 0, and returns them in batches."""
 
     def __init__(self, *, size: int, fill: bool = False, first: int = 0) -> None:
         """A batch has `size` groups; the groups before `first` were in earlier batches."""

@@ -1,4 +1,4 @@
-"""The two sources of groups: the log of a run, and a run that is still going on.
+"""The two sources of groups: the log of a run, and a run that has not ended.
 
 Both emit complete groups in the order in which their last members finished. In memory they hold the
 episodes of incomplete groups and one more. Neither waits for training: the admission of episodes

@@ -3,7 +3,7 @@
 A group is complete when all its members have ended and were judged. Whatever cannot be used is
 counted by reason; nothing disappears silently.
 
-A single episode is excluded from its group, which goes on without it:
+A single episode is excluded from its group, which continues without it:
 
     world        the world failed (ending or label): not the agent's fault; AWM rewards it with 0
     truncated    a limit ended it, where the settings exclude such episodes

@@ -14,7 +14,7 @@ from learner.data.remedies import format_counts, remedy
 
 
 class LogSource:
-    """Hands out the groups of logs in batches; the last batch may be smaller.
+    """Returns the groups of logs in batches; the last batch may be smaller.
 
     It reads one group ahead, so groups that are dropped right after a batch's last group are
     counted with that batch.

@@ -1,7 +1,7 @@
 """What a user can change when groups are dropped, by the reason (learner.data.grouping).
 
-A batch whose groups are all dropped makes no update, and the run goes on without an error. Messages
-about such batches and runs therefore name the reasons and a remedy.
+A batch whose groups are all dropped makes no update, and the run continues without an error.
+Messages about such batches and runs therefore name the reasons and a remedy.
 """
 
 from collections.abc import Mapping

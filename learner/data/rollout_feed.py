@@ -32,7 +32,7 @@ def group_numbers(plans: Sequence[EpisodePlan]) -> dict[str, int]:
 
 
 class RolloutFeed:
-    """Hands out the groups of a live run in batches. A listener of the run's session."""
+    """Returns the groups of a live run in batches. A listener of the run's session."""
 
     kinds = KINDS
 

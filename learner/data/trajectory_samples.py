@@ -10,7 +10,14 @@ The sampler's own data is used unchanged: its ids, its log-probabilities, its we
 
 from collections.abc import Sequence
 
-from harness.core.events import Ending, HistorySummarized, Judged, StepTaken
+from harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    HistorySummarized,
+    Judged,
+    Label,
+    StepTaken,
+)
 from harness.core.trajectory import Trajectory
 from learner.core.errors import SampleError
 from learner.core.samples import NO_IDS, Ids, Rollout, Sample
@@ -43,19 +50,13 @@ def rollout_of(
     Example: a step with prompt_ids 1 2 3, token_ids 4 5, logprobs -0.1 -0.2, in an episode that was
     answered and completed -> reward 1.0, one sample of prompt [1 2 3] and tokens [4 5]
     """
-    judged = latest_verdict(trajectory)
-    if trajectory.ended is None or judged is None or judged.label is None:
-        raise SampleError(
-            f"{where}: episode {trajectory.episode!r} has not ended or has no verdict with a label"
-        )
-    if not trajectory.steps and not trajectory.summaries:
-        raise SampleError(f"{where}: episode {trajectory.episode!r} has no reply")
+    ended, judged, label = _require_verdict(trajectory, where)
     events = trajectory.replies()
     turns = _turns(events)
     replies = [event.reply for event in events]
     arrays = arrays_of(replies, vocab, _error_maker(trajectory, events, turns, where))
     head, tails = (arrays.head, arrays.tails) if prompts is None else (NO_IDS, prompts)
-    reward = _episode_reward(trajectory.ended.ending, judged)
+    reward = _episode_reward(ended.ending, judged)
     rewards = _step_rewards(trajectory, judged, reward, where)
     samples = [
         Sample(
@@ -78,10 +79,22 @@ def rollout_of(
         trajectory.started.member,
         reward,
         tuple(samples),
-        trajectory.ended.ending.value,
-        judged.label.value,
-        trajectory.ended.ending.is_truncation,
+        ended.ending.value,
+        label.value,
+        ended.ending.is_truncation,
     )
+
+
+def _require_verdict(trajectory: Trajectory, where: str) -> tuple[EpisodeEnded, Judged, Label]:
+    """The end, the latest verdict and its label, of an episode with replies. Raises SampleError."""
+    ended, judged = trajectory.ended, latest_verdict(trajectory)
+    if ended is None or judged is None or judged.label is None:
+        raise SampleError(
+            f"{where}: episode {trajectory.episode!r} has not ended or has no verdict with a label"
+        )
+    if not trajectory.steps and not trajectory.summaries:
+        raise SampleError(f"{where}: episode {trajectory.episode!r} has no reply")
+    return ended, judged, judged.label
 
 
 def _error_maker(

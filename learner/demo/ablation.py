@@ -63,7 +63,7 @@ def ablate(
 ) -> AblationReport:
     """Run the 2 x 2 comparison of one seed; its files go below the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    windows = recipe.play["history"]
+    windows = recipe.run["history"]
 
     def demonstration(**changes: Any) -> Demonstration:
         changed = msgspec.structs.replace(recipe, **changes)
@@ -73,7 +73,7 @@ def ablate(
 
     agents = {}
     for history, suffix in ((windows, ""), (FULL, "-full")):
-        demo = demonstration(play={**recipe.play, "history": history})
+        demo = demonstration(run={**recipe.run, "history": history})
         agents[history] = demo.learn(demo.clone(f"clone{suffix}"), f"learn{suffix}")
     measuring = demonstration(held_out=(KIND,))
     found: dict[tuple[str, str], Outcomes] = {}

@@ -43,7 +43,7 @@ class Demonstration:
         """Make worlds, tokenizer and random weights; returns the number of weights."""
         self._report("worlds, tokenizer, random weights")
         self.worlds = microworlds.make(self.folder / "worlds", self.recipe.worlds, seed=self.seed)
-        dialect = dialect_of(self.recipe.play["dialect"], lenient=True)
+        dialect = dialect_of(self.recipe.run["dialect"], lenient=True)
         prompts, texts = microworlds.prompt_texts(self.worlds.train[:_TOKENIZER_WORLDS], dialect)
         if (self.folder / "start" / "config.json").exists():
             return num_weights(self.folder / "start")
@@ -75,19 +75,21 @@ class Demonstration:
         own = _merge(
             stage.train,
             {
-                "rollouts": {"scenarios": tasks, **self.recipe.play},
+                "rollouts": {"scenarios": tasks, **self.recipe.run},
                 "evaluation": {"scenarios": held_out, "temperature": 0.0},
             },
         )
         return self._train(name, start, own)
 
-    def measure(self, name: str, *, sampled: bool = True, **play: Any) -> tuple[Outcomes, Score]:
+    def measure(
+        self, name: str, *, sampled: bool = True, **settings: Any
+    ) -> tuple[Outcomes, Score]:
         """Measure a policy greedily on the held-out tasks; `sampled`: models also by pass@k."""
         tasks = microworlds.tasks_of(self.worlds.held_out, self.recipe.held_out, seed=self.seed)
-        if "model" not in play:
-            found = outcomes(self.run(f"{name}-held-out", tasks, **play))
+        if "model" not in settings:
+            found = outcomes(self.run(f"{name}-held-out", tasks, **settings))
             return found, score(found)
-        policy: dict[str, Any] = {"policy": "local", **play}
+        policy: dict[str, Any] = {"policy": "local", **settings}
         greedy = outcomes(self.run(f"{name}-greedy", tasks, temperature=0.0, **policy))
         if not sampled:
             return greedy, score(greedy)
@@ -98,7 +100,7 @@ class Demonstration:
     def run(self, name: str, tasks: list[str], **settings: Any) -> Path:
         """Make one `rehearse run`; returns its folder."""
         self._report(f"run {name}: {len(tasks)} tasks")
-        table = {"scenarios": tasks, "seed": self.seed, **self.recipe.play, **settings}
+        table = {"scenarios": tasks, "seed": self.seed, **self.recipe.run, **settings}
         folder = self.folder / name
         config = write_config(self.folder / f"{name}.toml", table)
         if not (folder / REPORT_NAME).exists():
@@ -116,7 +118,7 @@ class Demonstration:
 
     def _shared(self, *without: str) -> dict[str, Any]:
         """The settings that all runs share, except `without`."""
-        return {name: value for name, value in self.recipe.play.items() if name not in without}
+        return {name: value for name, value in self.recipe.run.items() if name not in without}
 
     def _report(self, text: str) -> None:
         self._console.print(f"seed {self.seed}: {text}", highlight=False)

@@ -33,7 +33,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     vocab_size: int = 900
     size: ModelSize = ModelSize()
     worlds: WorldSettings = WorldSettings()
-    play: dict[str, Any]  # harness.settings.run.Settings of all runs: history, limits
+    run: dict[str, Any]  # harness.settings.run.Settings of all runs: history, limits
     clone: StageSettings
     learn: StageSettings
     held_out: tuple[str, ...]  # kinds of tasks that are measured

@@ -11,7 +11,7 @@ def recipe_schema() -> Schema:
     schema = schema_of(Recipe, title="Recipe of the learning demonstration")
     run = schema_of(Settings, title="Settings of a run", flat=True)
     train = train_schema() | {"required": []}  # the demonstration fills in the model
-    schema["properties"]["play"] = embed(schema, run, "Run")
+    schema["properties"]["run"] = embed(schema, run, "Run")
     stage = schema["$defs"]["StageSettings"]["properties"]
     stage["train"] = embed(schema, train, "Train")
     return schema

@@ -1,8 +1,9 @@
 """Sinks of metrics besides metrics.jsonl: TensorBoard, Weights & Biases, Trackio.
 
-Only this module knows these packages, and it imports each one when its sink is on. TensorBoard is
-on by default, so a missing package is reported once and the run goes on; the user turned the others
-on, so a missing package is an error. Tested with wandb 0.31 (offline) and trackio 0.43 (local).
+Only this module uses these packages, and it imports each one when its sink is on. TensorBoard is
+on by default, so a missing package is reported once and the run continues; the user turned the
+others on, so a missing package is an error. Tested with wandb 0.31 (offline) and trackio 0.43
+(local).
 """
 
 from collections.abc import Mapping

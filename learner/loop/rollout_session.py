@@ -26,7 +26,7 @@ from learner.trainer.weight_publisher import Publisher
 
 
 class Rollouts(msgspec.Struct, frozen=True):
-    """Opened rollouts, and the feed that hands out their groups."""
+    """Opened rollouts, and the feed of their groups."""
 
     settings: Settings
     folder: Path

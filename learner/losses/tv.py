@@ -3,12 +3,12 @@
     r = exp(logprobs - old),    d = exp(logprobs) - exp(old)
     loss = 0 where A > 0 and d > bound, or A < 0 and d < -bound; else -r A
 
-A ratio says little about how far a policy has moved: from 0.001 to 0.002 is a ratio of 2 and hardly
-a change, from 0.6 to 0.9 is a ratio of 1.5 and a large change. Here the change of the token's
-probability is bounded, which is the total variation between "this token" and "any other token". A
-token beyond the bound is dropped only if its advantage would push it further. The paper measures
-the change from the sampler; here, as in all these losses, ratios start from the trainer's own
-log-probabilities, and learner.losses.mismatch corrects the difference to the sampler.
+A ratio is a poor measure of how far a policy has moved: from 0.001 to 0.002 is a ratio of 2 and
+hardly a change, from 0.6 to 0.9 is a ratio of 1.5 and a large change. Here the change of the
+token's probability is bounded, which is the total variation between "this token" and "any other
+token". A token beyond the bound is dropped only if its advantage would push it further. The paper
+measures the change from the sampler; here, as in all these losses, ratios start from the trainer's
+own log-probabilities, and learner.losses.mismatch corrects the difference to the sampler.
 """
 
 from torch import Tensor

@@ -1,6 +1,6 @@
 """The tasks of a micro-world: several goals in a row, and tasks that need a long memory.
 
-    goals-1-a, goals-1-b, … goals-4-a, …   as many goals as the number says, each with up to two
+    goals-1-a, goals-1-b, … goals-4-a, …   as many goals as the number, each with up to two
                                            look-ups
     memory-a, memory-b, …                  a number is copied between two subjects that are given
                                            by name: "Give client vera the price of client otto."

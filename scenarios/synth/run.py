@@ -50,7 +50,7 @@ async def synthesise(
     """Write the worlds that do not exist yet; return the report on all worlds.
 
     `again` repeats the stages that failed in an earlier run. An exhausted budget stops the
-    synthesis, and the report says so. Raises SynthesisError when the author cannot be asked or the
+    synthesis, and the report lists it. Raises SynthesisError when the author cannot be asked or the
     folder cannot be used; finished stages stay on disk, and a rerun continues.
     """
     counter = _ProgressCounter(report_progress, settings)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The official MCP conformance suite against one world, served as users serve it.
 #
-#   tests/conformance/run.sh        (node comes from PyPI; it and the suite go into a cache folder)
+#   tests/conformance/run.sh              (node comes from PyPI; it and the suite go into a cache folder)
+#   tests/conformance/run.sh --install    (installs them and runs nothing)
 #
 # Each baseline names what a server of tools alone does not have. The suite fails on whatever else
 # fails, and on an entry that passes.
@@ -31,6 +32,7 @@ install() { # folder, packages…
 }
 install "$cache/$released" "@modelcontextprotocol/conformance@$released"
 install "$cache/$preview" "@modelcontextprotocol/conformance@$preview"
+[ "${1:-}" != --install ] || exit 0
 
 suite() { # version, baseline, arguments…
     local version=$1 baseline=$2; shift 2

@@ -1,7 +1,7 @@
 """The promises of every policy and its agents, whatever is behind them.
 
 The Protocols are harness.policies.base.Policy and Agent. Policies that play known calls run in
-several dialects; `openai` and `vllm` ask servers of ours on loopback.
+several dialects; `openai` and `vllm` ask servers of these tests on loopback.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from scenarios.format import Call, Scenario, Task
 from tests.support.assignments import VOID, assignment
 from tests.support.episode_logs import whole
 from tests.support.fake_vllm import fake_vllm
-from tests.support.model_server import Asked, ModelServer, Says, Stall
+from tests.support.model_server import Completes, ModelServer, ReceivedRequest, Stall
 from tests.support.tiny_model import TEMPLATE, tiny_tokenizer, write_tokenizer
 
 MAX_TURNS = 12
@@ -104,11 +104,13 @@ async def replay(dialect: str, folder: Path) -> AsyncIterator[Policy]:
 class VoidsOrder7:
     """A model that makes one call, and answers when it sees a result or is asked for a summary."""
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        last = asked.body["messages"][-1]
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        last = request.body["messages"][-1]
         makes_call = last["role"] == "user" and "Sum up" not in last["content"]
-        call = Says(None, (("1", "void_order", '{"order_id": 7}'),))
-        return await (call if makes_call else Says("Order 7 is void.")).perform(asked, writer)
+        call = Completes(None, (("1", "void_order", '{"order_id": 7}'),))
+        return await (call if makes_call else Completes("Order 7 is void.")).perform(
+            request, writer
+        )
 
 
 @asynccontextmanager

@@ -157,7 +157,7 @@ async def test_a_call_changes_its_world_only(open_pool: OpenPool, scenario: Scen
 async def test_a_failure_is_data(
     open_pool: OpenPool, scenario: Scenario, name: str, arguments: object, error: str
 ) -> None:
-    """A call that fails says why and changes nothing, and the world continues."""
+    """A call that fails gives the reason and changes nothing, and the world continues."""
     async with open_pool() as pool, pool.lease(scenario, None) as env:
         await env.call("book", _BOOK, "c0-0")
         before = (env.digest, env.state())
@@ -274,7 +274,9 @@ async def test_the_protocols_are_complete(open_pool: OpenPool, scenario: Scenari
             assert [name for name in names if not hasattr(each, name)] == []
 
 
-async def test_awaits_says_whether_a_call_suspends(open_pool: OpenPool, scenario: Scenario) -> None:
+async def test_awaits_is_true_where_a_call_suspends(
+    open_pool: OpenPool, scenario: Scenario
+) -> None:
     """A world that does not await answers without suspending the caller; one that awaits can be
     cut off, and then the call has not happened."""
     async with open_pool() as pool, pool.lease(scenario, None) as env:
@@ -330,6 +332,6 @@ async def test_a_verifier_gets_states_of_its_scenario_only(
 
 
 async def test_isolation_is_known(case: str, open_pool: OpenPool, scenario: Scenario) -> None:
-    """A pool says whether it runs the code of a trusted package in workers only."""
+    """A pool reports whether it runs the code of a trusted package in workers only."""
     async with open_pool() as pool:
         assert pool.isolates(scenario) is ("workers" in case)

@@ -25,13 +25,13 @@ from harness.core.events import Label
 from tests.support.cli import Rehearse
 from tests.support.judge_server import Speaks, biased
 from tests.support.judged_runs import served
-from tests.support.model_server import Behaviour, Says
+from tests.support.model_server import Behaviour, Completes
 from tests.support.paths import ROOT
 from tests.support.synth_server import Writes
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SERVERS: dict[str, Callable[[], Behaviour]] = {
-    "http://localhost:8000": lambda: Says("Done."),
+    "http://localhost:8000": lambda: Completes("Done."),
     "http://localhost:8001": lambda: Speaks(biased(Label.COMPLETED)),
     "http://localhost:8002": Writes,
 }

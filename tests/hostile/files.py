@@ -59,14 +59,14 @@ def read_with_sqlite():
 
 
 def list_homes():
-    """ended: the code tried to look into /home"""
+    """ended: the code tried to list /home"""
     import os
 
     return os.listdir("/home")
 
 
 def walk_everything():
-    """ended: the code tried to look into /"""
+    """ended: the code tried to list /"""
     import os
 
     return [names for _, _, names in os.walk("/")]

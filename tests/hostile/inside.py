@@ -23,7 +23,7 @@ def point_into_memory():
 
 
 def look_through_all_objects():
-    """ended: the code tried to look through all objects of the process"""
+    """ended: the code tried to list all objects of the process"""
     import gc
 
     return len(gc.get_objects())

@@ -8,7 +8,7 @@ import pytest
 from scenarios.decode_errors import field_of, field_sentence
 
 
-class Leaf(msgspec.Struct, forbid_unknown_fields=True):
+class Inner(msgspec.Struct, forbid_unknown_fields=True):
     """A struct inside of others."""
 
     mode: Literal["fast", "slow"]
@@ -18,11 +18,11 @@ class Leaf(msgspec.Struct, forbid_unknown_fields=True):
 class Tree(msgspec.Struct, forbid_unknown_fields=True):
     """Every way in which one type holds another."""
 
-    leaves: tuple[Leaf, ...] = ()
-    pair: tuple[int, Leaf] | None = None
-    rows: list[list[Leaf]] = []
-    some: Annotated[list[Leaf], msgspec.Meta(max_length=3)] = []
-    named: Leaf | None = msgspec.field(default=None, name="as")
+    leaves: tuple[Inner, ...] = ()
+    pair: tuple[int, Inner] | None = None
+    rows: list[list[Inner]] = []
+    some: Annotated[list[Inner], msgspec.Meta(max_length=3)] = []
+    named: Inner | None = msgspec.field(default=None, name="as")
 
 
 FAULTS: list[tuple[dict[str, Any], str]] = [

@@ -100,7 +100,7 @@ kind = "guard"
         ),
         (
             f'{HEAD}{TASK}{CHECK}expect = {{ path = "a..b", value = 1 }}',
-            "check[0].expect: path: 'a..b' is not like notes[0].text",
+            "check[0].expect: path: 'a..b' is not a path such as notes[0].text",
         ),
         (
             f'{HEAD}{TASK}{CHECK}expect = {{ matches = "(" }}',
@@ -175,9 +175,9 @@ NOTES = '{"notes":[{"id":1,"done":true},{"id":2.0,"done":false}]}'
         ({"path": "notes[0].id", "value": True}, NOTES, False, "1"),
         ({"path": "notes[0]", "value": {"id": 1}}, NOTES, False, None),
         ({"path": "notes", "value": []}, NOTES, False, None),
-        ({"path": "notes[2].id", "value": 1}, "[]", False, "nothing there: []"),
+        ({"path": "notes[2].id", "value": 1}, "[]", False, "nothing at this path: []"),
         ({"value": [1, 2]}, "[1,2]", True, "[1,2]"),
-        ({"value": 1}, "one", False, "no JSON: one"),
+        ({"value": 1}, "one", False, "not JSON: one"),
         ({"contains": "x"}, "x" * 300, True, "x" * 200 + "…"),
     ],
 )

@@ -62,6 +62,6 @@ def write_folder(folder: Path, rows: Rows) -> Path:
     return folder
 
 
-def mail_desk(folder: Path, rows: Rows, seeding: Seeding = "awm") -> Scenario:
+def mail_scenario(folder: Path, rows: Rows, seeding: Seeding = "awm") -> Scenario:
     """Return "Mail Desk 1", read from these rows."""
     return AwmFolder(write_folder(folder, rows), seeding=seeding).find("mail_desk_1")

@@ -71,7 +71,7 @@ def made_case(
     return Case(Trajectory("e1", 1, STARTED, (), ended), Evidence(**facts), idle, code, verifier)
 
 
-# Texts with which somebody might try to get out of a fence, beside arbitrary ones.
+# Texts with which an attacker might try to leave a quoted section, beside arbitrary ones.
 TEXTS = st.one_of(
     st.text(st.characters(exclude_categories=()), max_size=60),
     st.lists(

@@ -8,7 +8,7 @@ Rehearse = Callable[..., tuple[int, str, str]]  # exit status, standard output, 
 
 
 def json_of(rehearse: Rehearse, *arguments: object) -> Any:
-    """What a verb that succeeds writes with `--json -`."""
+    """What a command that succeeds writes with `--json -`."""
     status, out, err = rehearse(*arguments, "--json", "-")
     assert status == 0, err
     return json.loads(out)

@@ -223,7 +223,7 @@ async def obedient(worker: FakeWorker, request: Request) -> None:
 async def fake_pool(
     script: Script = obedient, **settings: float
 ) -> AsyncIterator[tuple[WorkerPool, FakeWorkers]]:
-    """A pool of two fake workers (or as `settings` say)."""
+    """A pool of two fake workers (or as `settings` require)."""
     workers = FakeWorkers(script)
     converted = msgspec.convert({"workers": 2, **settings}, WorkerSettings)
     async with WorkerPool(converted, open_spawner=workers.open) as pool:

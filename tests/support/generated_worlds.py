@@ -1,17 +1,18 @@
 """Generated worlds for tests: making, writing and checking them with the gate."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 
-from judge.gate.context import GateSettings
 from judge.gate.package import check_scenario
 from judge.gate.report import Report, merge_reports
+from judge.gate.task_runner import GateSettings
 from judge.worlds.world_host import host_in_process
 from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.plan.business_modules import module
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.plan.world_plans import plan_worlds
+from tests.support.budgets import IS_LONG
 
 QUICK = GateSettings(max_mutants=40, probes=10)
 
@@ -24,10 +25,16 @@ def made_with(
     among: Sequence[str] = (),
     trades: Sequence[str] = (),
     knobs: Knobs | None = None,
+    until: Set[str] = frozenset(),
 ) -> list[GeneratedWorld]:
-    """Make worlds with all of these modules, and with modules of `among` as there is room."""
-    plans = plan_worlds(count, seed, knobs, trades=trades, modules=modules, among=among)
-    return [generate(plan, host_in_process) for plan in plans]
+    """Make worlds with all of these modules, and with modules of `among` as there is room: `count`
+    of them, or fewer when all drafts of `until` are used (in the long profile: always `count`)."""
+    made: list[GeneratedWorld] = []
+    for plan in plan_worlds(count, seed, knobs, trades=trades, modules=modules, among=among):
+        made.append(generate(plan, host_in_process))
+        if until and not IS_LONG and until <= drafts_used(made).keys():
+            break
+    return made
 
 
 def gated(worlds: Sequence[GeneratedWorld], folder: Path, settings: GateSettings = QUICK) -> Report:

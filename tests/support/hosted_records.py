@@ -71,7 +71,7 @@ def small(code: str, *, name: str = "small", tables: tuple[AwmTable, ...] = TABL
 
 def fresh(host: AwmHost) -> LiveWorld:
     """A fresh world."""
-    return LiveWorld(host.template.overlay(), host.memory)
+    return LiveWorld(host.template.overlay(), host.module_state)
 
 
 def calls(host: AwmHost, *named: tuple[str, dict[str, Any]]) -> list[ToolResult]:

@@ -3,7 +3,7 @@
 In a test:
 
     async with ModelServer(Speaks(lying(truth, 0.3))) as server:
-        ... ask server.url; server.requests tells what was asked
+        ... ask server.url; server.requests has the questions
 
 As a process, which prints its URL and then `asked N` for each request, before it is answered:
 
@@ -13,16 +13,16 @@ A Truth gives the right label for the text of all messages; `truth_of({"words": 
 that looks for words in it. A Speaker says something about a request; speakers are wrapped around
 each other, and a behaviour of the server is made of the outermost by `Speaks`:
 
-    good(truth)             tells the truth
-    biased(label)           always says the same
+    good(truth)             gives the true label
+    biased(label)           always gives the same label
     lying(truth, p)         lies with probability p, drawn from the prompt and the request's seed:
                             the same question gets the same answer, repeats are independent
     injected(truth)         obeys who says "say completed" or shows such a verdict to it, else good
     chatty(speaker)         thoughts, prose and a fence around the object, a quoted verdict first
     malformed(speaker, n)   its first n answers to each prompt cannot be read
     truncating(speaker, n)  answers of less than n tokens' room are cut off (finish `length`)
-    billed(speaker, ...)    says how many tokens that took; expensive: a million each, which is
-                            more than anybody allowed it. Others report a token for 4 bytes.
+    billed(speaker, ...)    reports how many tokens that took; expensive: a million each, which is
+                            more than any limit allows. Others report a token for 4 bytes.
 
 Behaviours are wrapped, too:
 
@@ -46,12 +46,20 @@ from pathlib import Path
 import click
 
 from harness.core.events import Label
-from tests.support.model_server import Asked, Behaviour, Cut, ModelServer, Says, Status, response
+from tests.support.model_server import (
+    Behaviour,
+    Completes,
+    Cut,
+    ModelServer,
+    ReceivedRequest,
+    Status,
+    response,
+)
 
 
 @dataclass(frozen=True)
 class Spoken:
-    """What a judge says, and what the server reports beside it."""
+    """A judge's text, and what the server reports with it."""
 
     text: str
     finish: str = "stop"
@@ -59,7 +67,7 @@ class Spoken:
 
 
 Truth = Callable[[str], Label]
-Speaker = Callable[[Asked], Spoken]
+Speaker = Callable[[ReceivedRequest], Spoken]
 
 _OBEYED = re.compile(
     r"say\W+(?:that it is\W+)?completed|[\"'](?:label|classification)[\"']\s*:\s*[\"']complete",
@@ -67,9 +75,9 @@ _OBEYED = re.compile(
 )
 
 
-def text_of(asked: Asked, role: str | None = None) -> str:
+def text_of(request: ReceivedRequest, role: str | None = None) -> str:
     """The text of a request's messages; of one role only where it is given."""
-    messages = asked.body["messages"]
+    messages = request.body["messages"]
     return "\n".join(m["content"] for m in messages if role is None or m["role"] == role)
 
 
@@ -101,12 +109,12 @@ def verdict(
 
 
 def good(truth: Truth) -> Speaker:
-    """Tells the truth."""
-    return lambda asked: Spoken(verdict(truth(text_of(asked))))
+    """Gives the true label."""
+    return lambda request: Spoken(verdict(truth(text_of(request))))
 
 
 def biased(label: str = "completed") -> Speaker:
-    """Says the same whatever it is shown."""
+    """Gives the same label to every episode."""
     return lambda _: Spoken(verdict(label))
 
 
@@ -118,9 +126,9 @@ def lie_about(label: Label) -> Label:
 def lying(truth: Truth, p: float, *, seed: int = 0) -> Speaker:
     """Lies with probability `p`; `seed` makes another liar."""
 
-    def speaker(asked: Asked) -> Spoken:
-        text = text_of(asked)
-        drawn = blake2b(f"{seed} {asked.body.get('seed')} {text}".encode(), digest_size=8)
+    def speaker(request: ReceivedRequest) -> Spoken:
+        text = text_of(request)
+        drawn = blake2b(f"{seed} {request.body.get('seed')} {text}".encode(), digest_size=8)
         label = truth(text)
         if int.from_bytes(drawn.digest()) / 2**64 < p:
             label = lie_about(label)
@@ -130,12 +138,12 @@ def lying(truth: Truth, p: float, *, seed: int = 0) -> Speaker:
 
 
 def injected(truth: Truth) -> Speaker:
-    """Takes what the exhibits say for an instruction."""
+    """Obeys an instruction inside of the exhibits."""
 
-    def speaker(asked: Asked) -> Spoken:
-        if _OBEYED.search(text_of(asked, "user")):
-            return Spoken(verdict(Label.COMPLETED, reasoning="I was told so."))
-        return Spoken(verdict(truth(text_of(asked))))
+    def speaker(request: ReceivedRequest) -> Spoken:
+        if _OBEYED.search(text_of(request, "user")):
+            return Spoken(verdict(Label.COMPLETED, reasoning="I was asked to."))
+        return Spoken(verdict(truth(text_of(request))))
 
     return speaker
 
@@ -143,8 +151,8 @@ def injected(truth: Truth) -> Speaker:
 def chatty(speaker: Speaker) -> Speaker:
     """Talks around its answer."""
 
-    def wrapped(asked: Asked) -> Spoken:
-        spoken = speaker(asked)
+    def wrapped(request: ReceivedRequest) -> Spoken:
+        spoken = speaker(request)
         text = (
             "<think>Is it completed? Let me see.</think>Somebody claims "
             f'{{"label": "completed"}}, but:\n```json\n{spoken.text}\n```\n'
@@ -158,9 +166,9 @@ def malformed(speaker: Speaker, times: int = 1, text: str = "I would say: comple
     """Cannot be read at first."""
     seen: Counter[str] = Counter()
 
-    def wrapped(asked: Asked) -> Spoken:
-        spoken = speaker(asked)
-        prompt = text_of(asked)
+    def wrapped(request: ReceivedRequest) -> Spoken:
+        spoken = speaker(request)
+        prompt = text_of(request)
         seen[prompt] += 1
         return replace(spoken, text=text) if seen[prompt] <= times else spoken
 
@@ -168,11 +176,11 @@ def malformed(speaker: Speaker, times: int = 1, text: str = "I would say: comple
 
 
 def truncating(speaker: Speaker, room: int) -> Speaker:
-    """Needs `room` tokens; with less the answer ends in its midst."""
+    """Needs `room` tokens; with less the answer ends in the middle."""
 
-    def wrapped(asked: Asked) -> Spoken:
-        spoken = speaker(asked)
-        given = asked.body.get("max_tokens") or asked.body.get("max_completion_tokens") or room
+    def wrapped(request: ReceivedRequest) -> Spoken:
+        spoken = speaker(request)
+        given = request.body.get("max_tokens") or request.body.get("max_completion_tokens") or room
         if given >= room:
             return spoken
         return replace(spoken, text=spoken.text[: len(spoken.text) // 2], finish="length")
@@ -187,7 +195,7 @@ def billed(speaker: Speaker, prompt: int, completion: int, cached: int = 0) -> S
         "completion_tokens": completion,
         "prompt_tokens_details": {"cached_tokens": cached},
     }
-    return lambda asked: replace(speaker(asked), usage=usage)
+    return lambda request: replace(speaker(request), usage=usage)
 
 
 def expensive(speaker: Speaker) -> Speaker:
@@ -197,15 +205,15 @@ def expensive(speaker: Speaker) -> Speaker:
 
 @dataclass(frozen=True)
 class Speaks:
-    """A behaviour: what the speaker says goes out as a completion."""
+    """A behaviour: sends the speaker's text as a completion."""
 
     speaker: Speaker
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        spoken = self.speaker(asked)
-        completion = Says(spoken.text, finish=spoken.finish).completion()
-        usage = spoken.usage or _usage(text_of(asked), spoken.text)
-        body = completion | {"usage": usage, "model": asked.body["model"]}
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        spoken = self.speaker(request)
+        completion = Completes(spoken.text, finish=spoken.finish).completion()
+        usage = spoken.usage or _usage(text_of(request), spoken.text)
+        body = completion | {"usage": usage, "model": request.body["model"]}
         writer.write(response(200, json.dumps(body).encode()))
         return True
 
@@ -233,10 +241,10 @@ class Flaky:
         self._faults = cycle(faults)
         self._count = 0
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         self._count += 1
         failing = self._count % self._every == 0
-        return await (next(self._faults) if failing else self._inner).perform(asked, writer)
+        return await (next(self._faults) if failing else self._inner).perform(request, writer)
 
 
 @dataclass(frozen=True)
@@ -247,11 +255,11 @@ class Slow:
     seconds: float = 0.0
     after: asyncio.Event | None = None
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         if self.after is not None:
             await self.after.wait()
         await asyncio.sleep(self.seconds)
-        return await self.inner.perform(asked, writer)
+        return await self.inner.perform(request, writer)
 
 
 @dataclass(frozen=True)
@@ -265,19 +273,19 @@ class Picky:
     fields: tuple[str, ...] = ("json_schema",)
     status: int = 400
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        kind = asked.body.get("response_format", {}).get("type")
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        kind = request.body.get("response_format", {}).get("type")
         for name in self.fields:
             if name == kind:
-                told = f"Invalid parameter: 'response_format' of type '{name}' is not supported"
-            elif name in asked.body:
-                told = f"Unsupported parameter: '{name}' is not supported with this model."
+                message = f"Invalid parameter: 'response_format' of type '{name}' is not supported"
+            elif name in request.body:
+                message = f"Unsupported parameter: '{name}' is not supported with this model."
             else:
                 continue
             if name == "max_tokens":
-                told += " Use 'max_completion_tokens' instead."
-            return await Status(self.status, told, "unsupported").perform(asked, writer)
-        return await self.inner.perform(asked, writer)
+                message += " Use 'max_completion_tokens' instead."
+            return await Status(self.status, message, "unsupported").perform(request, writer)
+        return await self.inner.perform(request, writer)
 
 
 def play(
@@ -308,10 +316,10 @@ class _Counted:
         self._inner = inner
         self._count = 0
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         self._count += 1
         _write_line(f"asked {self._count}")
-        return await self._inner.perform(asked, writer)
+        return await self._inner.perform(request, writer)
 
 
 def _write_line(line: str) -> None:

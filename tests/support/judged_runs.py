@@ -30,7 +30,7 @@ from judge.llm.rubric import Mode, read_rubric
 from scenarios.format import read
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import Speaker, Spoken, Truth, text_of
-from tests.support.model_server import Asked, Behaviour, ModelServer
+from tests.support.model_server import Behaviour, ModelServer, ReceivedRequest
 from tests.support.paths import LIBRARY
 
 COMPLETED, PARTIAL = Label.COMPLETED, Label.PARTIALLY_COMPLETED
@@ -175,10 +175,10 @@ def rewards_of(folder: Path, judge: str) -> dict[str, tuple[float | None, tuple[
 class Chosen:
     """Chooses a behaviour for each request."""
 
-    choose: Callable[[Asked], Behaviour]
+    choose: Callable[[ReceivedRequest], Behaviour]
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        return await self.choose(asked).perform(asked, writer)
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        return await self.choose(request).perform(request, writer)
 
 
 class Noting:
@@ -189,9 +189,9 @@ class Noting:
         self._truth = truth
         self.lies: set[str] = set()
 
-    def __call__(self, asked: Asked) -> Spoken:
-        spoken = self._speaker(asked)
-        text = text_of(asked)
+    def __call__(self, request: ReceivedRequest) -> Spoken:
+        spoken = self._speaker(request)
+        text = text_of(request)
         if json.loads(spoken.text)["label"] != self._truth(text):
             self.lies.add(text)
         return spoken

@@ -205,7 +205,7 @@ def end_early(db: Db) -> str:
 
 
 def bad_text(db: Db) -> str:
-    """Write a text that is no text."""
+    """Write a text that is not valid Unicode."""
     db.run("INSERT INTO journal VALUES (CAST(x'ff' AS TEXT))")
     return "written"
 

@@ -1,7 +1,7 @@
 """A chat-completions server on loopback with planned replies and faults.
 
     async with ModelServer() as server:
-        server.plan(Status(429, headers={"Retry-After": "0"}), Says("hello"))
+        server.plan(Status(429, headers={"Retry-After": "0"}), Completes("hello"))
         ... send two requests to server.url; server.requests has both
 
 Each request gets the next behaviour of the plan, and `default` once the plan is done.
@@ -20,7 +20,7 @@ import anyio
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """One request as it arrived."""
 
     path: str
@@ -32,12 +32,12 @@ class Asked:
 class Behaviour(Protocol):
     """The reaction to one request."""
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         """Answer or not; return whether the connection stays open."""
 
 
 @dataclass(frozen=True)
-class Says:
+class Completes:
     """A completion with this text and these calls, as (id, name, arguments text)."""
 
     text: str | None
@@ -48,7 +48,7 @@ class Says:
     close: bool = False  # close the connection afterwards, without announcing it
     after: asyncio.Event | None = None  # an event to wait for before the reply
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         if self.after is not None:
             await self.after.wait()
         body = json.dumps(self.completion()).encode()
@@ -93,7 +93,7 @@ class Status:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         error = {"error": {"message": self.message, "type": "some_error", "code": self.code}}
         body = json.dumps(error).encode() if self.body is None else self.body
         writer.write(response(self.status, body, self.headers))
@@ -106,7 +106,7 @@ class Body:
 
     body: bytes
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         writer.write(response(200, self.body))
         return True
 
@@ -117,7 +117,7 @@ class Stall:
 
     part: bytes = b""
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         writer.write(self.part)
         await asyncio.Event().wait()
         return False
@@ -130,7 +130,7 @@ class Cut:
     part: bytes = b""
     hard: bool = False
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         writer.write(self.part)
         await writer.drain()
         if self.hard:
@@ -155,8 +155,8 @@ class ModelServer(anyio.AsyncContextManagerMixin):
         tls: ssl.SSLContext | None = None,
         port: int = 0,  # 0: a free one
     ) -> None:
-        self.default: Behaviour = default or Says("ok")
-        self.requests: list[Asked] = []
+        self.default: Behaviour = default or Completes("ok")
+        self.requests: list[ReceivedRequest] = []
         self.url = ""
         self.in_flight = 0
         self.most_in_flight = 0
@@ -200,15 +200,15 @@ class ModelServer(anyio.AsyncContextManagerMixin):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
     ) -> None:
         try:
-            while (asked := await _read(reader, number)) is not None:
-                self.requests.append(asked)
+            while (request := await _read(reader, number)) is not None:
+                self.requests.append(request)
                 behaviour = self._plan.popleft() if self._plan else self.default
                 self.in_flight += 1
                 self.most_in_flight = max(self.most_in_flight, self.in_flight)
                 async with self._changed:
                     self._changed.notify_all()
                 try:
-                    stays = await behaviour.perform(asked, writer)
+                    stays = await behaviour.perform(request, writer)
                 finally:
                     self.in_flight -= 1
                 await writer.drain()
@@ -220,7 +220,7 @@ class ModelServer(anyio.AsyncContextManagerMixin):
             writer.close()
 
 
-async def _read(reader: asyncio.StreamReader, number: int) -> Asked | None:
+async def _read(reader: asyncio.StreamReader, number: int) -> ReceivedRequest | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
     except asyncio.IncompleteReadError:
@@ -228,4 +228,4 @@ async def _read(reader: asyncio.StreamReader, number: int) -> Asked | None:
     first, *lines = head.split("\r\n")[:-2]
     headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
     body = await reader.readexactly(int(headers["content-length"]))
-    return Asked(first.split(" ")[1], headers, json.loads(body), number)
+    return ReceivedRequest(first.split(" ")[1], headers, json.loads(body), number)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support import synth_worlds as worlds
-from tests.support.model_server import Asked, ModelServer, Says, response
+from tests.support.model_server import Completes, ModelServer, ReceivedRequest, response
 from tests.support.synth_worlds import Words
 
 Script = Mapping[
@@ -53,22 +53,24 @@ class Writes:
         async with self._changed:
             await self._changed.wait_for(lambda: self._halted >= number)
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
-        if asked.path.endswith("/embeddings"):
-            return _embed(asked, writer)
-        if self.halt and f"Stage: {self.halt}." in asked.body["messages"][0]["content"]:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        if request.path.endswith("/embeddings"):
+            return _embed(request, writer)
+        if self.halt and f"Stage: {self.halt}." in request.body["messages"][0]["content"]:
             async with self._changed:
                 self._halted += 1
                 self._changed.notify_all()
             await asyncio.Event().wait()
-        reply = self._solve(asked.body) if asked.body.get("tools") else self._write(asked.body)
+        reply = (
+            self._solve(request.body) if request.body.get("tools") else self._write(request.body)
+        )
         body = reply.completion()
         if self.usage is not None:
             body["usage"] = dict(self.usage)
         writer.write(response(200, json.dumps(body).encode()))
         return True
 
-    def _write(self, body: dict[str, Any]) -> Says:
+    def _write(self, body: dict[str, Any]) -> Completes:
         text = "\n".join(message["content"] for message in body["messages"][:2])
         found = _STAGE.search(text)
         assert found is not None, text
@@ -80,7 +82,7 @@ class Writes:
         number = self.asked[world, part]
         self.asked[world, part] += 1
         answers = self.script.get((world, part)) or [self._good(world, stage, part)]
-        return Says(answers[min(number, len(answers) - 1)])
+        return Completes(answers[min(number, len(answers) - 1)])
 
     def _good(self, world: str, stage: str, part: str) -> str:
         if stage == "classify":
@@ -104,15 +106,15 @@ class Writes:
     def _words(self, world: str) -> Words:
         return next(words for words in self.known if words.name == world)
 
-    def _solve(self, body: dict[str, Any]) -> Says:
+    def _solve(self, body: dict[str, Any]) -> Completes:
         instruction = body["messages"][1]["content"]
         turn = sum(message["role"] == "assistant" for message in body["messages"])
         self.asked["", "solve"] += not turn
         calls, answer = self._solution(body, instruction)
         if turn >= len(calls):
-            return Says(answer)
+            return Completes(answer)
         name, arguments = calls[turn]
-        return Says(None, ((f"call_{turn}", name, json.dumps(arguments)),))
+        return Completes(None, ((f"call_{turn}", name, json.dumps(arguments)),))
 
     def _solution(
         self, body: dict[str, Any], instruction: str
@@ -131,10 +133,10 @@ class Writes:
         return (), "I do not know how."
 
 
-def _embed(asked: Asked, writer: asyncio.StreamWriter) -> bool:
+def _embed(request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
     """Send vectors that depend on the first word of each text."""
     vectors = []
-    for index, text in enumerate(asked.body["input"]):
+    for index, text in enumerate(request.body["input"]):
         vector = [0.0] * 26
         for letter in re.findall("[a-z]", text.split()[0].lower()):
             vector[ord(letter) - ord("a")] += 1.0

@@ -1,6 +1,6 @@
 """Virtual time: when all tasks wait, the clock jumps to the next deadline.
 
-For code that only anyio drives. The loop cannot know whether a thread, a socket or a process is
+For code that only anyio drives. The loop cannot detect whether a thread, a socket or a process is
 still busy; tests with these use real time.
 
 A test module gets both event loops with

@@ -2,6 +2,7 @@
 # Policy vllm against vLLM itself, on the CPU.
 #
 #   tests/vllm/run.sh [ARGS OF PYTEST]        (makes .venv-vllm when it is missing: 3.5 GB)
+#   tests/vllm/run.sh --install               (makes it and runs nothing)
 #
 # vLLM lives in an environment of its own, since it pins much of what it uses. The builds of
 # torchvision, torchaudio and torchcodec that come with it do not load beside torch's for CPUs, and
@@ -20,5 +21,6 @@ if [ ! -e "$venv/.done" ]; then
     "$venv/bin/python" -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
     touch "$venv/.done"
 fi
+[ "${1:-}" != --install ] || exit 0
 export REHEARSAL_VLLM_PYTHON="$PWD/$venv/bin/python"
 exec .venv/bin/python -m pytest tests/vllm -s "$@"

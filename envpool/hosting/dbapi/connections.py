@@ -46,7 +46,7 @@ class SlotSource(Protocol):
 
 
 class Connection:
-    """A connection to the world in which the call runs; isinstance says `sqlite3.Connection`.
+    """A connection to the world in which the call runs; isinstance reports `sqlite3.Connection`.
 
     It outlives calls: in the next call it is a connection to that call's world.
     """

@@ -47,7 +47,7 @@ class CursorConnection(Protocol):
 
 
 class Cursor:
-    """The result of a statement, read completely; isinstance says `sqlite3.Cursor`."""
+    """The result of a statement, read completely; isinstance reports `sqlite3.Cursor`."""
 
     __slots__ = (
         "__weakref__",

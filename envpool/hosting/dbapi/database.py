@@ -1,7 +1,7 @@
 """The database of one hosted scenario: all connections of its code see the current call's world.
 
 One call runs between `enter` and `leave`. The code may open connections, commit, roll back and fail
-as often as it likes: commits stay, open transactions are rolled back, and the changes of the call
+as often as needed: commits stay, open transactions are rolled back, and the changes of the call
 are the net of all commits. A connection that the code keeps continues in the next call, on that
 call's world.
 

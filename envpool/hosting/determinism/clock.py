@@ -1,7 +1,7 @@
 """The time and randomness of hosted code: both follow from the world and its number of calls.
 
-Time stands still within a call, at the scenario's clock plus 1.001 ms for each earlier call and for
-the current one: a later call has a later time, and microseconds occur as on a real clock.
+Time does not advance within a call; it is the scenario's clock plus 1.001 ms for each earlier call
+and for the current one: a later call has a later time, and microseconds occur as on a real clock.
 `time.sleep` takes no time and moves the clock instead; the next call ignores such moves.
 `monotonic`, `perf_counter` and the similar clocks move by a microsecond with each read, so a loop
 that waits for them ends. A loop that waits for the wall clock ends too: after 10,000 reads it moves

@@ -63,10 +63,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self.turns_left is not None:
             self.turns_left -= 1
             if self.turns_left < 0:
-                raise Stuck("what the call left behind does not end")
+                raise Stuck("a task that the call started does not end")
         if timeout is None:
             if threading.active_count() == 1 or not self._woken.wait(THREAD_WAIT):
-                raise Stuck("it waits for something that never comes")
+                raise Stuck("it waits for something that never happens")
             self._woken.clear()
         elif timeout > 0:
             self.now += timeout
@@ -212,7 +212,7 @@ async def _drain(loop: VirtualLoop) -> None:
     while pending := [task for task in loop.unfinished_tasks() if task is not current]:
         await asyncio.wait(pending, timeout=loop.latest - loop.now - 1)
         if loop.now >= loop.latest - 1:
-            raise Stuck("what the call left behind does not end")
+            raise Stuck("a task that the call started does not end")
     await asyncio.sleep(loop.latest - loop.now - 1)  # timers
     await loop.shutdown_asyncgens()
 

@@ -9,7 +9,7 @@ from scenarios.errors import ScenarioError
 
 
 class GenerateError(ScenarioError):
-    """The requested worlds cannot be made; the message says why."""
+    """The requested worlds cannot be made; the message has the reason."""
 
 
 class ModuleError(GenerateError):

@@ -23,7 +23,7 @@ _MONTHS = (
 class SpokenValue(msgspec.Struct, frozen=True):
     """A value as texts show it, with other wordings that an answer may use for it.
 
-    Example: Say("$42.50", ("4250",))
+    Example: SpokenValue("$42.50", ("4250",))
     """
 
     text: str
@@ -78,7 +78,7 @@ def call(name: str, /, **arguments: Any) -> Call:
 def money(cents: int, currency: str = "$") -> SpokenValue:
     """Return an amount as prose writes it.
 
-    Example: money(104250) -> Say("$1,042.50", ("104250",))
+    Example: money(104250) -> SpokenValue("$1,042.50", ("104250",))
     """
     return SpokenValue(f"{currency}{cents / 100:,.2f}", (str(cents),))
 
@@ -86,7 +86,7 @@ def money(cents: int, currency: str = "$") -> SpokenValue:
 def day_of(moment: str) -> SpokenValue:
     """Return the day of a moment or a date.
 
-    Example: day_of("2026-03-04T10:00:00Z") -> Say("2026-03-04", ("4 March 2026", …))
+    Example: day_of("2026-03-04T10:00:00Z") -> SpokenValue("2026-03-04", ("4 March 2026", …))
     """
     day = date.fromisoformat(moment[:10])
     month = _MONTHS[day.month - 1]

@@ -54,7 +54,7 @@ class TaskMaker:
         self.dropped: Counter[str] = Counter()
 
     def make_tasks(self) -> list[MadeTask]:
-        """Return as many tasks as the knob says, or fewer where the drafts give no more."""
+        """Return as many tasks as the knob requires, or fewer where the drafts give no more."""
         made: list[MadeTask] = []
         while len(made) < self._world.plan.knobs.tasks:
             first = self._first_part()
@@ -181,7 +181,7 @@ class TaskMaker:
         if any(says(combined.instruction, fact[0]) for fact in facts):
             self.dropped["together: the instruction contains the fact that it asks for"] += 1
             return None
-        if any(_is_said_elsewhere(combined.parts, fact) for fact in facts):
+        if any(_is_repeated(combined.parts, fact) for fact in facts):
             self.dropped["together: an answer contains a fact by chance"] += 1
             return None
         return combined
@@ -233,7 +233,7 @@ class TaskMaker:
         )
 
 
-def _is_said_elsewhere(parts: Sequence[TaskPart], fact: tuple[str, ...]) -> bool:
+def _is_repeated(parts: Sequence[TaskPart], fact: tuple[str, ...]) -> bool:
     """Whether the answers contain a fact a second time, as "2026-12-03" contains 12: a wrong
     answer would then pass."""
     rest = " ".join(

@@ -153,12 +153,12 @@ def _bindings(tree: ast.Module) -> Iterator[_Binding]:
 
 def _imports(bindings: Iterable[_Binding]) -> list[str]:
     """The statements, those from `__future__` first, as Python requires."""
-    froms: dict[str, list[str]] = {}
+    aliases: dict[str, list[str]] = {}  # by module
     for binding in sorted(bindings):
-        froms.setdefault(binding.module, []).append(binding.alias)
-    future = froms.pop("__future__", [])
-    plain = [f"import {alias}" for alias in froms.pop("", [])]
-    listed = [f"from {module} import {', '.join(froms[module])}" for module in sorted(froms)]
+        aliases.setdefault(binding.module, []).append(binding.alias)
+    future = aliases.pop("__future__", [])
+    plain = [f"import {alias}" for alias in aliases.pop("", [])]
+    listed = [f"from {module} import {', '.join(aliases[module])}" for module in sorted(aliases)]
     return [*([f"from __future__ import {', '.join(future)}"] if future else []), *plain, *listed]
 
 

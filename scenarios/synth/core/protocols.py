@@ -31,7 +31,7 @@ class Purpose(msgspec.Struct, frozen=True):
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):
-    """An answer; `fault` says why it cannot be used: it was cut off, or it is empty."""
+    """An answer; `fault` has the reason it cannot be used: it was cut off, or it is empty."""
 
     text: str
     fault: str = ""

@@ -74,7 +74,7 @@ def _tasks(answers: Sequence[_TaskAnswer | str]) -> tuple[list[TaskDraft], list[
         task = _TaskAnswer(each) if isinstance(each, str) else each
         instruction = " ".join(task.instruction.split())
         if len(instruction) < _MIN_INSTRUCTION:
-            faults.append(f"task {index + 1}: its instruction is no task: {instruction!r}")
+            faults.append(f"task {index + 1}: its instruction is not a task: {instruction!r}")
             continue
         if any(cosine(vectors[index], vectors[other]) > _SAME_TASK for other in accepted):
             faults.append(f"task {index + 1} is another one in other words: {instruction[:80]!r}")

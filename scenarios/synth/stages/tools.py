@@ -13,7 +13,7 @@ from scenarios.synth.stages.common import DraftStage
 from scenarios.value_checks import NAME
 
 _TYPES = ("string", "integer", "number", "boolean", "array", "null")
-_NAMES = "a lower-case identifier and no keyword of Python"
+_NAMES = "a lower-case identifier that is not a keyword of Python"
 
 
 class _ToolAnswer(msgspec.Struct):
@@ -72,7 +72,7 @@ def _tool_faults(tool: ToolDraft, tables: set[str]) -> list[str]:
         for word in words:
             kind = word.get("type") if isinstance(word, dict) else word
             if kind not in _TYPES:
-                faults.append(f"tool {tool.name}: parameter {name}: {kind!r} is no type")
+                faults.append(f"tool {tool.name}: parameter {name}: {kind!r} is not a type")
     unknown = [table for table in (*tool.reads, *tool.writes) if table not in tables]
     return [*faults, *(f"tool {tool.name}: there is no table {table!r}" for table in unknown)]
 

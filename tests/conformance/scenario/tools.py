@@ -16,7 +16,7 @@ def test_error_handling(db: Db) -> str:
 
 
 def test_streaming_elicitation(db: Db) -> str:
-    """Answer at once: nothing is streamed, and nobody is asked anything."""
+    """Answer at once: nothing is streamed, and the client is not asked for input."""
     return "Nothing was asked."
 
 

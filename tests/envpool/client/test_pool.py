@@ -273,7 +273,7 @@ async def test_a_token_is_sent(scenario: Scenario) -> None:
 
 
 async def test_another_kind_of_server(scenario: Scenario) -> None:
-    """A server that is not a rehearsal server is an error that says so."""
+    """A server that is not a rehearsal server is an error that names the fault."""
 
     async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _head(reader)
@@ -315,7 +315,7 @@ async def test_a_full_server_is_waited_for(
 
 
 class CountingPool(LocalPool):
-    """A pool of offloaded worlds whose executor keeps a count in their module memory."""
+    """A pool of offloaded worlds whose executor keeps a count in their module state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -325,7 +325,7 @@ class CountingPool(LocalPool):
         if scenario.digest not in self._offloaded:
             world = self.world(scenario)
             self._offloaded[scenario.digest] = OffloadedScenario(
-                scenario, world.template.image, world.tools, memory=b"0"
+                scenario, world.template.image, world.tools, module_state=b"0"
             )
         return self._offloaded[scenario.digest]
 
@@ -340,7 +340,7 @@ class CountingPool(LocalPool):
         before, overlay = env.overlay.pages, env.overlay.copy()
         result = self.world(env.world.scenario).call(overlay, name, arguments)
         pages = {n: page for n, page in overlay.pages.items() if before.get(n) is not page}
-        count = str(int(env.memory) + 1)
+        count = str(int(env.module_state) + 1)
         return CallOutcome(
             id=0,
             text=f"{result.text} #{count}, call {env.num_calls}",
@@ -349,7 +349,7 @@ class CountingPool(LocalPool):
             digest=result.digest,
             pages=pages,
             num_pages=overlay.num_pages,
-            memory=count.encode(),
+            module_state=count.encode(),
         )
 
     def report_violation(self, env: OffloadedEnv, why: str) -> None:
@@ -362,7 +362,7 @@ class CountingPool(LocalPool):
 
 
 async def test_module_memory_and_counts_are_sent(scenario: Scenario) -> None:
-    """Module memory and the number of calls belong to a world's state: its answers contain them,
+    """Module state and the number of calls belong to a world's state: its answers contain them,
     and they are sent with the state."""
     server = CountingPool()
     async with (
@@ -394,7 +394,7 @@ async def test_module_memory_and_counts_are_sent(scenario: Scenario) -> None:
         Snapshot({-1: b"\0" * 1024}, 20, "0" * 32),
         Snapshot({}, 20, "0"),
         Snapshot({}, 20, "x" * 32),
-        Snapshot({}, 20, "0" * 32, memory=b"0" * (4 * 2**20 + 1)),
+        Snapshot({}, 20, "0" * 32, module_state=b"0" * (4 * 2**20 + 1)),
     ],
 )
 async def test_invalid_states(scenario: Scenario, pool: Any, snapshot: Snapshot) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting.app import execute
+from envpool.hosting.app_loading import execute
 from envpool.hosting.asgi import Caller, Reply, Request, _indent_json
 from envpool.hosting.determinism.loop import VirtualAsyncio
 from envpool.hosting.fastapi_compat import compat
@@ -123,7 +123,7 @@ def test_the_later_tool_of_the_same_name_is_called() -> None:
         ),
         (
             "await asyncio.Event().wait()",
-            Reply("tool does not end: it waits for something that never comes.", "timeout"),
+            Reply("tool does not end: it waits for something that never happens.", "timeout"),
         ),
         (
             "await asyncio.sleep(10**9)",

@@ -292,7 +292,7 @@ def test_code_that_does_not_load_is_refused_and_leaves_no_module() -> None:
 
 
 def test_sql_that_never_ends_is_stopped() -> None:
-    """The result says that the call took too long; its world is unchanged."""
+    """The result is an error about the time; its world is unchanged."""
     code = NOTES + (
         "from sqlalchemy import text as sql\n"
         "@app.get('/forever', operation_id='forever')\n"
@@ -316,7 +316,7 @@ def test_a_world_moves_between_workers_call_by_call() -> None:
     with host(NOTES) as hosted:
         world = fresh(hosted)
         for number in range(4):
-            world = LiveWorld(world.overlay.copy(), world.memory, world.num_calls)
+            world = LiveWorld(world.overlay.copy(), world.module_state, world.num_calls)
             hosted.call(world, "add_note", {"text": f"{number}"})
         assert len(json.loads(hosted.call(world, "list_notes", {}).text)) == 4
         assert world.num_calls == 5

@@ -8,10 +8,11 @@ import pytest
 from envpool.hosting.awm_host import AwmHost
 from envpool.hosting.live_world import LiveWorld
 from envpool.store.states import States
+from tests.support.budgets import repeats
 from tests.support.hosted_records import dump, fixture_scenario, fresh, golden, golden_dump, mask
 
 RUNS = golden("run")
-WORLDS_PER_RUN = 6
+WORLDS_PER_RUN = repeats(short=6, long=50)  # there are 20 runs
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_another_worker_continues_from_the_image_and_the_state(host: AwmHost) ->
         for number, call in enumerate(run["calls"]):
             server = (host, other)[number % 2]
             again.append(server.call(moved, call["tool"], call["arguments"]))
-            moved = LiveWorld(moved.overlay.copy(), moved.memory, moved.num_calls)
+            moved = LiveWorld(moved.overlay.copy(), moved.module_state, moved.num_calls)
     finally:
         other.close()
     assert again == results

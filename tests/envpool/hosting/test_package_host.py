@@ -47,7 +47,7 @@ def _detach_code(scenario: Scenario) -> tuple[Scenario, dict[str, str]]:
 
 
 def _live(host: PackageHost) -> LiveWorld:
-    return LiveWorld(host.template.overlay(), host.memory)
+    return LiveWorld(host.template.overlay(), host.module_state)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,12 @@ def test_a_package_is_hosted_from_texts(both: tuple[HostedScenario, PackageHost]
     """Template and tools are those of the package; there are no faults and no notes."""
     world, host = both
     assert (host.template, host.tools) == (world.template, world.tools)
-    assert (host.memory, host.num_statements, host.seed_faults, host.notes) == (b"", 0, (), ())
+    assert (host.module_state, host.num_statements, host.seed_faults, host.notes) == (
+        b"",
+        0,
+        (),
+        (),
+    )
 
 
 @given(picked=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(_CALLS)), max_size=12))
@@ -224,7 +229,7 @@ def test_findings_are_those_of_the_verifier() -> None:
         ("raise Trap", "the verifier of task 'open' raised SystemExit"),
         ("return [Trap()]", "in its list, expected a Finding"),
         ("1 / 0", "raised ZeroDivisionError: division by zero"),
-        ("return []", r"gave \[\], expected a list of findings"),
+        ("return []", r"returned \[\], expected a list of findings"),
     ],
 )
 def test_a_verifier_that_fails(body: str, why: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from envpool.core.errors import ToolsetError
 from envpool.core.types import ToolSpec
-from envpool.hosting.app import execute
+from envpool.hosting.app_loading import execute
 from envpool.hosting.determinism.loop import VirtualAsyncio
 from envpool.hosting.fastapi_compat import compat
 from envpool.hosting.tool_listing import list_tools

@@ -201,7 +201,7 @@ def test_a_row_is_identified_by_its_key(world: HostedScenario) -> None:
 
 
 def test_a_delete_cascades_into_the_changes(world: HostedScenario) -> None:
-    """Rows that a cascade deletes are changes like others."""
+    """Rows that a cascade deletes are changes like all others."""
     lease = world.lease()
     lease.call("book", {"account_id": 1, "amount": -110})
     assert [(c.table, c.key) for c in lease.call("close_account", {"account_id": 1}).changes] == [

@@ -172,7 +172,7 @@ async def test_its_state_is_unknown(scenario: Scenario) -> None:
 
 async def test_an_older_server_is_a_world(scenario: Scenario) -> None:
     """A server of 2024-11-05 is used in its own era, and all pages of its tools are read; a failure
-    says whose fault it is, and the world continues."""
+    reports whose fault it is, and the world continues."""
     found: list[tuple[str | None, str]] = []
     async with pool_of(PLAIN).lease(scenario) as env:
         assert len(env.tools) == 14
@@ -271,8 +271,8 @@ async def test_noise_is_ignored(scenario: Scenario) -> None:
     ],
 )
 async def test_a_server_that_dies_breaks_its_world(scenario: Scenario, how: str, why: str) -> None:
-    """The call in which a server dies says how it died; the world is broken from then on, and other
-    worlds continue."""
+    """The call in which a server dies reports how it died; the world is broken from then on, and
+    other worlds continue."""
     pool = pool_of(PLAIN)
     async with pool.lease(scenario) as env, pool.lease(scenario) as other:
         with pytest.raises(WorldError, match=f"was lost in a call of die: {why}"):
@@ -326,7 +326,7 @@ async def test_a_stopped_call_breaks_its_world(scenario: Scenario) -> None:
 async def test_a_server_that_never_worked_is_a_pool_error(
     scenario: Scenario, target: str, why: str
 ) -> None:
-    """A server that cannot be used is an error at the first start, which says why."""
+    """A server that cannot be used is an error at the first start, with the reason."""
     timeout_s = 0.3 if "silent" in target else 30.0
     with pytest.raises(PoolError, match=why):
         await pool_of(target, start_timeout=timeout_s).host(scenario)

@@ -254,7 +254,7 @@ async def test_scenarios_are_listed(scenario: Scenario) -> None:
 async def test_a_token_is_required(scenario: Scenario) -> None:
     """With a token set, every request except /health needs it."""
     settings = ServeSettings(port=0, token="sesame")
-    denied = {"error": "a bearer token is required, and this request has none or another one"}
+    denied = {"error": "a bearer token is required, and this request has no token or a wrong one"}
     async with http_client(scenario, settings) as (http, _):
         for headers in ({}, {"Authorization": "Bearer sesam"}, {"Authorization": "sesame"}):
             assert await http.ask("GET", "/worlds", **headers) == (401, denied)
@@ -333,7 +333,7 @@ def test_settings_are_checked(field: str, value: Any) -> None:
 
 
 async def test_an_address_in_use(scenario: Scenario) -> None:
-    """A server that cannot listen raises an error that says where and why."""
+    """A server that cannot listen raises an error with the address and the reason."""
     async with http_client(scenario) as (http, leases):
         port = int(http.url.rpartition(":")[2])
         leases.settings = ServeSettings(port=port)

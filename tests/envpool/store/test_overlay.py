@@ -17,6 +17,7 @@ from harness.policies.random_calls import collect_values, random_arguments
 from scenarios.api import RowChange
 from scenarios.catalogue import bundled_names
 from scenarios.format import BUNDLED, read
+from tests.support.budgets import examples
 from tests.support.ledger_world import ledger
 from tests.support.reference_database import ReferenceDatabase, image_of, read_image
 
@@ -163,7 +164,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]
     comparison.close()
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_MOVES)
 def test_any_interleaving_equals_plain_databases(
     comparison: Comparison, moves: list[tuple[int, Any]]

@@ -174,7 +174,7 @@ def test_the_clock_is_the_scenarios(tmp_path: Path) -> None:
     ],
 )
 def test_keys(tmp_path: Path, sql: str, key: tuple[int, ...], by_rowid: bool) -> None:
-    """The schema says what identifies a row in each kind of table."""
+    """The schema determines what identifies a row in each kind of table."""
     schema = table(tmp_path, sql)
     assert (schema.key, schema.keyed_by_rowid) == (key, by_rowid)
 

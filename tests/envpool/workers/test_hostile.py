@@ -41,6 +41,7 @@ HANGING = WorkerSettings(  # many suspects at a time, so that the attacks hang s
     workers=2, spare=8, window=1, call_deadline=1.5, slow_after=0.02, memory_mb=MEMORY_MB
 )
 CONCURRENCY = 6  # attacks
+HANGING_VERIFIERS = msgspec.structs.replace(HANGING, workers=CONCURRENCY)  # none moves on
 
 
 class RecordingServer(ForkServerClient):
@@ -172,7 +173,7 @@ async def run_all(folder: Path) -> Runs:
             for kind, scenario in (("package", package(folder / "hostile")), ("awm", awm)):
                 async with server.pool(settings) as pool:
                     await attack_all(pool, scenario, book, tools, runs[kind])
-            async with server.pool(settings) as pool:
+            async with server.pool(HANGING_VERIFIERS if hangs else SETTINGS) as pool:
                 chosen = [attack for attack in VERIFIERS if attack.hangs is hangs]
                 await judge_all(pool, awm, chosen, verdicts)
     pids = (process, *(worker.pid for worker in server.spawned))

@@ -39,6 +39,7 @@ from envpool.workers.wire import (
 )
 from scenarios.api import RowChange
 from scenarios.format import Scenario
+from tests.support.budgets import examples
 from tests.support.fake_worker import Dies, FakeWorker, FakeWorkers, Script, fake_pool, obedient
 from tests.support.ledger_world import ledger
 
@@ -546,7 +547,7 @@ async def test_a_world_that_can_no_longer_be_hosted_ends(scenario: Scenario) -> 
     assert num_loads == 3
 
 
-# Lies --------------------------------------------------------------------------------------------
+# False outcomes ---------------------------------------------------------------------------------
 
 NOTE = RowChange("journal", (9,), None, {"what": "invented"})
 
@@ -576,7 +577,7 @@ def consistent(request: Call) -> CallOutcome:
         (lambda r: outcome(r, pages={9: b"x" * PAGE}, num_pages=9), "page 9 of 1024 bytes"),
         (lambda r: outcome(r, pages={-1: b"x" * PAGE}, num_pages=9), "page -1 of 1024 bytes"),
         (lambda r: outcome(r, pages={1: b"x" * PAGE}, num_pages=2**31), "has 2147483648 pages"),
-        (lambda r: outcome(r, memory=b"x" * 2**23), "its module memory has 8388608 bytes"),
+        (lambda r: outcome(r, module_state=b"x" * 2**23), "its module state has 8388608 bytes"),
         (lambda r: outcome(r, digest="1" * 32), "do not lead to the reported digest"),
         (lambda r: outcome(r, changes=(NOTE,)), "do not lead to the reported digest"),
     ],
@@ -645,7 +646,8 @@ async def test_reading_a_state_has_a_time_limit(
 
 
 async def test_a_forgotten_state_is_sent_again(scenario: Scenario) -> None:
-    """A worker that no longer has a world's state receives it; one that denies it twice lies."""
+    """A worker that no longer has a world's state receives it; one that denies it twice is
+    replaced."""
     stale = lambda r: Stale(r.id)  # noqa: E731
     async with fake_pool(Lying(stale), workers=1) as (pool, workers), pool.lease(scenario) as env:
         await book(env)
@@ -1001,7 +1003,7 @@ async def play(env: Env, local: Env, steps: Sequence[Any], broken: list[int]) ->
         broken.append(1)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(operations, min_size=1, max_size=6), fates, st.integers(1, 3), st.integers(1, 3))
 def test_worlds_are_exact_despite_faults(
     ledger_package: Scenario,

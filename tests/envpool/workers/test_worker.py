@@ -181,7 +181,7 @@ async def test_the_sandbox_can_be_off(scenario: Scenario) -> None:
 
 
 async def test_a_sandbox_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the required level is not available no worker starts, and the error says why."""
+    """Where the required level is not available no worker starts, and the error has the reason."""
     monkeypatch.setattr(fork_client, "why_no_bubblewrap", lambda: "bwrap is not installed")
     with pytest.raises(PoolError) as caught:
         async with ForkServerClient(ForkServerSettings("bubblewrap")):
@@ -190,7 +190,7 @@ async def test_a_sandbox_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "bubblewrap: bwrap is not installed" in str(caught.value)
 
 
-async def test_wait_says_how_a_worker_ended(fork_server: ForkServerClient) -> None:
+async def test_wait_returns_how_a_worker_ended(fork_server: ForkServerClient) -> None:
     """`wait` returns how a worker ended, as a sentence; killing it again does nothing."""
     workers = [await fork_server.spawn() for _ in range(2)]
     workers[0].kill()

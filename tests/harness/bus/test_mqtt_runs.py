@@ -24,7 +24,7 @@ async def test_the_runs_of_a_broker_are_listed_and_picked(broker: Mosquitto) -> 
     picked, and when there is not exactly one, the error lists the runs."""
     settings = settings_for(broker)
     assert await runs_on(settings) == []
-    with pytest.raises(BusError, match=r"0 runs are live on .* knows of: none"):
+    with pytest.raises(BusError, match=r"0 runs are live on .* its runs: none"):
         await status_of(settings)
     log = Log()
     async with MqttLink(settings, "old", log="a", read_log=log.read, now=lambda: 1.0) as link:

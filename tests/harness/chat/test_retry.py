@@ -31,7 +31,7 @@ def test_temporary_faults_are_retried(number: int) -> None:
 
 @pytest.mark.parametrize("number", [301, 400, 401, 402, 403, 404, 413, 422])
 def test_permanent_faults_are_not_retried(number: int) -> None:
-    """A request whose status says that it is wrong is not sent again."""
+    """A request whose status reports that it is wrong is not sent again."""
     assert wait(status(number)) is None
 
 

@@ -127,7 +127,7 @@ def test_judging_again_gives_the_same(rehearse: Rehearse, tmp_path: Path) -> Non
 
 
 def test_a_changed_verifier_is_compared(rehearse: Rehearse, world: Path, tmp_path: Path) -> None:
-    """`replay` refuses a package that has changed; `--world` says which rewards would change."""
+    """`replay` refuses a package that has changed; `--world` shows which rewards would change."""
     run = tmp_path / "run"
     json_of(rehearse, "run", world, "-o", run)
     stricter = VERIFY.replace("balance=0", "balance=5")
@@ -218,7 +218,7 @@ def test_show_renders_a_run_and_an_episode(rehearse: Rehearse, tmp_path: Path) -
 
 
 def test_the_catalogue_is_listed_and_shown(rehearse: Rehearse) -> None:
-    """`scenarios list` and `show` know the bundled worlds."""
+    """`scenarios list` and `show` show the bundled worlds."""
     listed = json_of(rehearse, "scenarios", "list")
     shown = json_of(rehearse, "scenarios", "show", "flight_desk")
 
@@ -229,7 +229,7 @@ def test_the_catalogue_is_listed_and_shown(rehearse: Rehearse) -> None:
 
 
 def test_the_gate_passes_the_ledger_and_names_a_defect(rehearse: Rehearse, world: Path) -> None:
-    """`scenarios check` ends with 1 and says which check failed."""
+    """`scenarios check` ends with 1 and names the check that failed."""
     write_package(world, verify_py=VERIFY.replace("check.nothing_else()", "pass"))
     status, out, _ = rehearse("scenarios", "check", world, "--json", "-")
     report = json.loads(out)
@@ -346,7 +346,7 @@ def test_a_run_is_followed_from_another_process(rehearse: Rehearse, tmp_path: Pa
         url = broker.url
         command = [sys.executable, "-m", "harness", "watch", "--bus", url, "--events", run.name]
         watcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        slow = ("-c", 16, "--think", "0.2:0.4")  # so that the other process is there in time
+        slow = ("-c", 16, "--think", "0.1:0.2")  # so that the other process is there in time
         report = json_of(rehearse, "run", "claims_desk", "-n", 58, *slow, "--bus", url, "-o", run)
         seen, _ = watcher.communicate(timeout=50)
 
@@ -388,7 +388,7 @@ def test_failures_at_the_same_time_are_each_reported(
 def test_a_run_that_fails_at_its_start_leaves_no_folder(
     rehearse: Rehearse, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error says why. A log that cannot be read may have episodes, and is not removed."""
+    """The error has the reason. A log that cannot be read may have episodes, and is not removed."""
 
     async def full(folder: Path, *_: object, **__: object) -> None:
         (folder / LOG_NAME).touch()

@@ -84,7 +84,7 @@ def test_a_generation_is_continued_by_the_same_command(
 def test_lines_of_a_script_that_are_not_played_are_counted(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
-    """With the flag that plays them; where all are played nothing is said."""
+    """With the flag that plays them; where all are played there is no note."""
     world, script = write_package(tmp_path / "ledger"), tmp_path / "script.jsonl"
     line = {"scenario": "ledger", "task": "open", "calls": [], "answer": "Opened."}
     script.write_text("\n".join([json.dumps(line)] * 3))

@@ -10,26 +10,26 @@ import pytest
 from tests.support.cli import Rehearse, json_of
 from tests.support.paths import MCP_SERVERS
 
-NOTES = MCP_SERVERS / "notes.py"
+PLAIN = MCP_SERVERS / "plain.py"
 TASKS = """
 name = "notebook"
 description = "Notes of one person."
 
 [[task]]
-id = "milk"
-instruction = "Add a note that says milk."
-oracle = [{ name = "add_note", arguments = { text = "milk" } }]
+id = "once"
+instruction = "Count once."
+oracle = [{ name = "count", arguments = {} }]
 [[task.check]]
-name = "list_notes"
-expect = { contains = "milk" }
+name = "count"
+expect = { contains = "2" }
 
 [[task]]
-id = "bread"
-instruction = "Add a note that says bread."
-oracle = [{ name = "add_note", arguments = { text = "stone" } }]
+id = "twice"
+instruction = "Count twice."
+oracle = [{ name = "count", arguments = {} }]
 [[task.check]]
-name = "list_notes"
-expect = { contains = "bread" }
+name = "count"
+expect = { contains = "3" }
 """
 
 
@@ -49,7 +49,7 @@ def test_an_mcp_server_is_a_world(rehearse: Rehearse, tmp_path: Path) -> None:
     """`run --mcp COMMAND TASKS` starts a fresh server for each episode; tool calls verify it."""
     tasks = tmp_path / "tasks.toml"
     tasks.write_text(TASKS)
-    target = f"{sys.executable} {NOTES}"
+    target = f"{sys.executable} {PLAIN}"
     run = tmp_path / "run"
     report = json_of(rehearse, "run", "--mcp", target, tasks, "-n", 4, "-o", run)
     assert report["labels"] == {"completed": 2, "agent_error": 2}

@@ -42,7 +42,7 @@ from harness.policies.openai import (
 )
 from scenarios.api import User
 from scenarios.format import Scenario, Task
-from tests.support.model_server import Body, Cut, ModelServer, Says, Stall, Status
+from tests.support.model_server import Body, Completes, Cut, ModelServer, Stall, Status
 
 HELLO = Window((Message("user", "Hello"),))
 LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
@@ -205,7 +205,7 @@ async def test_connections_are_reused(server: ModelServer, client: str) -> None:
 async def test_concurrency_is_bounded(server: ModelServer, client: str) -> None:
     """No more requests are in flight than the settings allow, and all are answered."""
     full = asyncio.Event()
-    server.default = Says("ok", after=full)
+    server.default = Completes("ok", after=full)
     async with (
         asking(server, client=client, concurrency=4) as policy,
         anyio.create_task_group() as group,
@@ -256,7 +256,7 @@ def test_openai_gets_the_newer_field_for_max_tokens() -> None:
 
 async def test_text_usage_and_finish_are_in_the_reply(server: ModelServer, client: str) -> None:
     """A plain answer becomes a Reply with its text, usage and finish reason."""
-    server.plan(Says("Hi – ähm", finish="length"))
+    server.plan(Completes("Hi – ähm", finish="length"))
     got = await reply(server, client=client)
     assert got == Reply("Hi – ähm", finish="length", usage=Usage(11, 7))
 
@@ -264,7 +264,7 @@ async def test_text_usage_and_finish_are_in_the_reply(server: ModelServer, clien
 async def test_calls_are_decoded(server: ModelServer, client: str) -> None:
     """Calls have decoded arguments and the server's ids; null content is an empty text."""
     calls = (("a", "look", '{"at": "sky", "n": 1.5}'), ("b", "look", ""))
-    server.plan(Says(None, calls))
+    server.plan(Completes(None, calls))
     got = await reply(server, client=client)
     assert got == Reply(
         "",
@@ -277,33 +277,33 @@ async def test_calls_are_decoded(server: ModelServer, client: str) -> None:
 @pytest.mark.parametrize("sent", ['{"at": ', "at=sky", "{'at': 1}", "NaN", '"\\ud800"', "[" * 9999])
 async def test_arguments_that_are_not_json_stay_text(sent: str, server: ModelServer) -> None:
     """Invalid JSON of a model is passed on unchanged: the dialect decides about it."""
-    server.plan(Says(None, (("a", "look", sent),)))
+    server.plan(Completes(None, (("a", "look", sent),)))
     got = await reply(server)
     assert got.calls == (AgentCall("look", sent, "a"),)
 
 
 async def test_a_chunked_answer_is_read(server: ModelServer, client: str) -> None:
     """An answer may come in pieces of unknown number."""
-    server.plan(Says("piece by piece " * 50, chunked=True))
+    server.plan(Completes("piece by piece " * 50, chunked=True))
     assert (await reply(server, client=client)).text == "piece by piece " * 50
 
 
 async def test_a_long_answer_is_read(server: ModelServer, client: str) -> None:
     """An answer may be larger than any buffer."""
-    server.plan(Says("x" * 3_000_000))
+    server.plan(Completes("x" * 3_000_000))
     assert len((await reply(server, client=client)).text) == 3_000_000
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 async def test_reasoning_is_put_in_front(field: str, server: ModelServer) -> None:
     """Reasoning that a parser took out of the text is put back in front of it."""
-    server.plan(Says("blue", message={field: "sky?"}))
+    server.plan(Completes("blue", message={field: "sky?"}))
     assert (await reply(server)).text == "<think>sky?</think>blue"
 
 
 async def test_a_refusal_is_a_text(server: ModelServer) -> None:
     """OpenAI's `refusal` field is the answer where the content is empty."""
-    server.plan(Says(None, message={"refusal": "I will not."}))
+    server.plan(Completes(None, message={"refusal": "I will not."}))
     assert (await reply(server)).text == "I will not."
 
 
@@ -445,7 +445,7 @@ async def test_a_passing_fault_costs_one_attempt(
 
 async def test_a_connection_closed_while_idle_is_no_fault(server: ModelServer, client: str) -> None:
     """A server may close a connection between two turns; the next turn opens a new one."""
-    server.plan(Says("one", close=True), Says("two"))
+    server.plan(Completes("one", close=True), Completes("two"))
     async with asking(server, client=client) as policy:
         agent = agent_of(policy)
         texts = [(await agent.reply(HELLO)).text]
@@ -534,7 +534,7 @@ async def test_a_rate_limit_pauses_all_agents() -> None:
 
 async def test_a_reused_connection_that_dies_is_replaced(server: ModelServer) -> None:
     """Where a connection ends just when it is reused, the request is sent on a new one."""
-    server.plan(Says("one"), Cut(), Says("two"))
+    server.plan(Completes("one"), Cut(), Completes("two"))
     async with asking(server) as policy:
         agent = agent_of(policy)
         replies = [await agent.reply(HELLO), await agent.reply(HELLO)]
@@ -652,8 +652,14 @@ async def test_cancelling_abandons_the_request(server: ModelServer, client: str)
 
 async def test_many_agents_share_a_policy(server: ModelServer) -> None:
     """Two hundred agents of one policy all get replies from a server that fails now and then."""
-    faults: Sequence[Any] = (Status(500), Cut(), Says("ok", close=True), Status(429), Body(b"{"))
-    server.plan(*(faults[n % 5] if n % 4 == 0 else Says("ok") for n in range(200)))
+    faults: Sequence[Any] = (
+        Status(500),
+        Cut(),
+        Completes("ok", close=True),
+        Status(429),
+        Body(b"{"),
+    )
+    server.plan(*(faults[n % 5] if n % 4 == 0 else Completes("ok") for n in range(200)))
     texts: list[str] = []
 
     async def play(policy: OpenAIPolicy) -> None:
@@ -737,7 +743,10 @@ async def test_a_closed_policy_cannot_be_asked(client: str) -> None:
             "^base_url: must not hold a user, a",
         ),
         (OpenAISettings("m", base_url="http://x/v1?a=b"), "base_url: must not hold a user"),
-        (OpenAISettings("m", base_url="http://x", api_key="a\r\nb"), "api_key: holds characters"),
+        (
+            OpenAISettings("m", base_url="http://x", api_key="a\r\nb"),
+            "api_key: contains characters",
+        ),
         (OpenAISettings("m", base_url="http://x", timeout_s=0), "timeout_s: must be above 0"),
         (OpenAISettings("m", base_url="http://x", max_attempts=0), "max_attempts: must be above"),
         (
@@ -767,7 +776,7 @@ def test_secrets_stay_out_of_saved_settings() -> None:
 
 
 def test_settings_win_over_the_environment() -> None:
-    """What the settings say is taken, whatever the environment says."""
+    """The settings are used, whatever is in the environment."""
     environment = {"OPENAI_API_KEY": "sk-env", "OPENAI_BASE_URL": "http://env/v1"}
     chosen = endpoint_of(
         OpenAISettings("m", base_url="http://own/v1/", api_key="sk-own"), environment

@@ -48,7 +48,7 @@ def test_a_log_that_ends_early_ends_the_episode(rehearse: Rehearse, tmp_path: Pa
     assert episode.ended is not None
     assert (episode.ended.ending, episode.ended.error, len(episode.steps)) == (
         "policy_error",
-        "the logged episode e000000 says nothing more",
+        "the logged episode e000000 has no further reply",
         2,
     )
 
@@ -77,4 +77,5 @@ def test_a_log_that_does_not_fit_is_refused(
 def test_it_needs_a_run(rehearse: Rehearse) -> None:
     """Without a run to replay the settings are refused."""
     status, _, err = rehearse("run", "shop_support", "-p", "replay")
-    assert (status, err) == (2, "error: replay: policy 'replay' needs the folder of a run\n")
+    fault = "replay: policy 'replay' needs the folder of a run: --replay RUN"
+    assert (status, err) == (2, f"error: {fault}\n")

@@ -141,7 +141,10 @@ async def test_a_window_that_leaves_no_room_ends_the_episode() -> None:
     """A prompt as long as the context raises a ContextLengthError with both numbers."""
     num_prompt = len(CHAT.prompt(Window(HEAD), {}))
     agent = agent_of(Scripted("a"), context=num_prompt)
-    message = f"the window has {num_prompt} tokens; prompt and reply together fit {num_prompt}"
+    message = (
+        f"the prompt has {num_prompt} tokens; "
+        f"the limit for prompt and reply together is {num_prompt}"
+    )
     with pytest.raises(ContextLengthError, match=message):
         await agent.reply(Window(HEAD))
 

@@ -63,10 +63,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Says:
+class FixedReplies:
     """A policy whose episodes all have these replies."""
 
-    name = "says"
+    name = "fixed-replies"
 
     def __init__(self, replies: Sequence[Reply]) -> None:
         self._replies = tuple(replies)
@@ -89,7 +89,7 @@ async def _run(
     scenario = read(world)
     chosen = [(scenario, task) for task in scenario.tasks if not tasks or task.id in tasks]
     spoken = dialect_of(dialect)
-    policy: Policy = Says(replies) if replies else OraclePolicy(spoken)
+    policy: Policy = FixedReplies(replies) if replies else OraclePolicy(spoken)
     with closing(LocalPool()) as pool:
         parts = RunParts(
             pool,

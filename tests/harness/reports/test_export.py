@@ -1,4 +1,4 @@
-"""Exports say of each episode what the log and its world say."""
+"""Exports contain of each episode what the log and its world contain."""
 
 import json
 from pathlib import Path

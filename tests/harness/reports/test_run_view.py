@@ -88,7 +88,7 @@ async def test_tasks_are_grouped_by_scenario(tmp_path: Path) -> None:
 
 
 async def test_a_run_without_a_judge_counts_answers(tmp_path: Path) -> None:
-    """Without verdicts the columns say whether the agent answered."""
+    """Without verdicts the columns show whether the agent answered."""
     cut_off = story("c", [started(), step(0)])
     limit = story("b", [started(), step(0), ended(1, Ending.STEP_LIMIT)])
     records = [*story("a", [started(), step(0), answer(), ended(2)]), *limit, *cut_off]
@@ -151,7 +151,7 @@ async def test_of_hundreds_of_episodes_the_failures_come_first(tmp_path: Path) -
 
 
 async def test_episodes_are_selected(tmp_path: Path) -> None:
-    """Label, task and ending select episodes; the first line says which were chosen."""
+    """Label, task and ending select episodes; the first line shows which were chosen."""
     limit = EpisodeEnded(Ending.STEP_LIMIT, "", 2, None)
     records = [
         *episode("a", "refund-late", Label.AGENT_ERROR),

@@ -193,7 +193,7 @@ def test_the_judge_has_the_seed_of_the_run_unless_it_has_its_own() -> None:
 
 
 def test_what_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
-    """Where and how fast a run goes on may differ; what it is made of may not."""
+    """Where and how fast a run continues may differ; its episodes may not."""
     path = tmp_path / "run.toml"
     path.write_bytes(save(Settings(), packages={}))
     moved = {"concurrency": 2, "bus": "mqtt://x", "base_url": "http://x", "workers": 1}

@@ -139,7 +139,7 @@ async def test_without_a_limit_a_reply_fills_the_context(
     assert server[0].completions[0]["max_tokens"] == 4096 - prompt
     server[0].models[0]["max_model_len"] = prompt
     async with open_policy(server, folder) as policy:
-        with pytest.raises(ContextLengthError, match=f"the window has {prompt} tokens"):
+        with pytest.raises(ContextLengthError, match=f"the prompt has {prompt} tokens"):
             await agent_of(policy).reply(HELLO)
     assert len(server[0].completions) == 1
 

@@ -130,7 +130,9 @@ async def test_a_server_that_ends_at_its_start(tmp_path: Path) -> None:
 async def test_a_server_that_is_not_up_in_time_is_ended(tmp_path: Path) -> None:
     """After `start_s` the server is ended, and the error contains the end of its log."""
     settings = stand_in(tmp_path, MUTE, start_s=1.0)
-    with pytest.raises(PolicyError, match=r"^vLLM was not up within 1 s: the end of [^\n]*\nload"):
+    with pytest.raises(
+        PolicyError, match=r"^vLLM did not start within 1 s: the end of [^\n]*\nload"
+    ):
         async with VllmServer(settings, tmp_path / "vllm.log"):
             pass
 

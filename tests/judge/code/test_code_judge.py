@@ -28,7 +28,7 @@ from judge.code.code_judge import CodeJudge
 from judge.code.runners import run_at_once
 from judge.core.errors import VerifierError
 from judge.core.evidence import FormatFault, episode_digest
-from judge.core.live import serve
+from judge.core.live_judging import serve
 from judge.core.rewards import SPARSE
 from judge.core.verifier import Verifier
 from judge.verdicts.summary import Summary, Tally, Unjudged, render
@@ -99,17 +99,17 @@ def test_two_versions_of_a_package_keep_apart(tmp_path: Path, world: HostedScena
 
 WRONG = {
     "raises": ("raise KeyError('x')", "raised KeyError: 'x'"),
-    "nothing": ("return None", "gave None, expected a list of findings"),
-    "empty": ("return []", r"gave \[\], expected a list of findings"),
-    "text": ("return 'passed'", "gave a str, expected a list of findings"),
-    "strings": ("return ['passed']", "gave 'passed' in its list, expected a Finding"),
+    "nothing": ("return None", "returned None, expected a list of findings"),
+    "empty": ("return []", r"returned \[\], expected a list of findings"),
+    "text": ("return 'passed'", "returned a str, expected a list of findings"),
+    "strings": ("return ['passed']", "returned 'passed' in its list, expected a Finding"),
     "types": (
         "return [Finding('a', 1, 'b', 'c', 'goal')]",
-        "gave Finding.* in its list, expected a Finding",
+        "returned Finding.* in its list, expected a Finding",
     ),
     "kind": (
         "return [Finding('a', True, 'b', 'c', 'x')]",
-        "gave Finding.* in its list, expected a Finding",
+        "returned Finding.* in its list, expected a Finding",
     ),
     "writes": ("return after.all('DELETE FROM loans RETURNING id')", "raised ReadOnlyError"),
 }
@@ -117,8 +117,8 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_verifier_that_fails(wrong: str, tmp_path: Path) -> None:
-    """It raises or gives something else than findings: VerifierError says which and how, and
-    the episode is left unjudged with that reason."""
+    """It raises or gives something else than findings: VerifierError names the verifier and the
+    fault, and the episode is left unjudged with that reason."""
     body, why = WRONG[wrong]
     old = 'check = Check(before, after, answer)\n    check.answer_has("302")'
     world = HostedScenario(read(variant(tmp_path, verify=(old, f"{body}\n    {old}"))))
@@ -193,7 +193,7 @@ def test_a_truncated_episode_is_at_most_partial(
 
 
 def test_a_format_error_is_the_agents_error(world: HostedScenario, judge: CodeJudge) -> None:
-    """Whatever was reached before, an episode that ended so is no partial success."""
+    """Whatever was reached before, an episode that ended so is not a partial success."""
     trajectory = oracle(
         world, "pay-fine", answer="", ending=Ending.FORMAT_ERROR, step_rewards={1: -1.0}
     )
@@ -224,7 +224,7 @@ def test_a_refused_call_is_not_the_worlds_error(
 
 
 def test_success_in_spite_of_a_broken_tool(world: HostedScenario, judge: CodeJudge) -> None:
-    """The agent got there all the same: completed."""
+    """The agent reached the goal nevertheless: completed."""
     task = world.scenario.task("overdue")
     broken = ToolResult("oh", "internal")
     calls = [*task.oracle, ("list_overdue", {})]
@@ -233,7 +233,7 @@ def test_success_in_spite_of_a_broken_tool(world: HostedScenario, judge: CodeJud
 
 
 def test_a_world_without_a_state(world: HostedScenario, judge: CodeJudge) -> None:
-    """The world failed when it cannot say where it ended."""
+    """The world failed when its final state is not known."""
     for ending in (Ending.ANSWERED, Ending.WORLD_ERROR):
         judged = judge.verdict_at_once(oracle(world, "pay-fine", stateless=True, ending=ending))
         assert (judged.label, judged.findings) == (Label.ENVIRONMENT_ERROR, ())
@@ -249,7 +249,7 @@ def test_a_world_without_a_state(world: HostedScenario, judge: CodeJudge) -> Non
 def test_what_is_nobodys_doing_is_left_unjudged(
     ending: Ending, error: str | None, why: str, world: HostedScenario, judge: CodeJudge
 ) -> None:
-    """A dead model server and a cancelled run give no label and no reward, which is no zero."""
+    """A dead model server and a cancelled run give no label and no reward, which is not a zero."""
     judged = judge.verdict_at_once(oracle(world, "pay-fine", ending=ending, error=error))
     assert (judged.label, judged.reward, judged.unjudged) == (None, None, why)
 
@@ -328,7 +328,7 @@ def test_a_reply_that_could_not_be_read_is_a_format_fault(
     assert evidence.format_faults == (FormatFault(0, "no closing tag"),)
 
 
-def test_the_digest_is_of_what_was_said_and_done(world: HostedScenario) -> None:
+def test_the_digest_covers_words_calls_results_and_ending(world: HostedScenario) -> None:
     """Times, names and token counts do not matter; words, calls, results and ending do."""
     one = oracle(world, "pay-fine")
     assert one.ended is not None
@@ -341,16 +341,16 @@ def test_the_digest_is_of_what_was_said_and_done(world: HostedScenario) -> None:
         judged=(Judged("code", None, None),),
     )
     assert episode_digest(slow) == episode_digest(one)
-    said = msgspec.structs.replace(
+    other_reply = msgspec.structs.replace(
         one, steps=(*one.steps[:-1], msgspec.structs.replace(one.steps[-1], reply=Reply("Hm")))
     )
-    read_so = msgspec.structs.replace(
+    other_decision = msgspec.structs.replace(
         one,
         steps=(*one.steps[:-1], msgspec.structs.replace(one.steps[-1], decision=Answer("x"))),
     )
     others = [
-        said,
-        read_so,
+        other_reply,
+        other_decision,
         oracle(world, "pay-fine", answer="other"),
         oracle(world, "pay-fine", ending=Ending.STEP_LIMIT),
         oracle(world, "pay-fine", step_rewards={0: -1.0}),
@@ -462,7 +462,7 @@ async def test_a_plain_subscriber_of_the_bus(world: HostedScenario) -> None:
 
 @pytest.mark.parametrize("missed", [1, 2])
 async def test_an_episode_whose_beginning_was_missed(missed: int, world: HostedScenario) -> None:
-    """The service says so instead of judging half an episode."""
+    """The judge raises an error instead of judging half an episode."""
 
     async def record(name: str, attempt: int, judged: Judged) -> None:
         raise AssertionError("there is nothing to judge")
@@ -511,21 +511,22 @@ def test_the_summary_counts(world: HostedScenario, judge: CodeJudge) -> None:
     assert (empty.episodes, empty.mean_reward) == (0, None)
 
 
-def test_the_unjudged_are_told_by_name(world: HostedScenario) -> None:
+def test_the_unjudged_are_listed_by_name(world: HostedScenario) -> None:
     """Which verdict was there first, as the judge's server is slow or quick, changes nothing."""
     nothing = Judged("llm", None, None, unjudged="why")
     tally = Tally()
     for name in ("b", "c", "a"):
         tally.add(oracle(world, "overdue", name=name), nothing)
-    told = [left.episode for left in tally.summary().unjudged_episodes]
-    assert told == ["a", "b", "c"]
+    names = [left.episode for left in tally.summary().unjudged_episodes]
+    assert names == ["a", "b", "c"]
 
 
 def test_why_there_is_no_verdict_is_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a server or a verifier said cannot command the terminal or pass for a line of ours."""
-    told = Judged("code", None, None, unjudged="it said \x1b[31m[b]\n  completed 9\u202e")
+    """What a server or a verifier said cannot command the terminal or pass for a line of the
+    report."""
+    verdict = Judged("code", None, None, unjudged="it said \x1b[31m[b]\n  completed 9\u202e")
     tally = Tally()
-    tally.add(assemble(records(oracle(library(), "overdue"))), told)
+    tally.add(assemble(records(oracle(library(), "overdue"))), verdict)
     render(tally.summary(), Console())
     [last] = capsys.readouterr().out.splitlines()[-1:]
     assert last == r"  unjudged e1: it said \x1b[31m[b] completed 9\u202e"

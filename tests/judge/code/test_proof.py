@@ -103,7 +103,7 @@ def test_one_goal_that_doing_nothing_misses_is_proof(tmp_path: Path) -> None:
 
 
 def test_a_broken_world_is_proved(world: HostedScenario) -> None:
-    """However the world failed, the proof says what failed."""
+    """However the world failed, the proof names what failed."""
     broken = ToolResult("KeyError:  'x'", "internal")
     slow = ToolResult("it took too long", "timeout")
     why: dict[str, dict[str, Any]] = {

@@ -51,7 +51,7 @@ from tests.support.judged_runs import (
     verdicts_of,
 )
 from tests.support.mini_world import variant
-from tests.support.model_server import Asked, Behaviour, Stall, Status
+from tests.support.model_server import Behaviour, ReceivedRequest, Stall, Status
 from tests.support.paths import LIBRARY
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
@@ -132,7 +132,7 @@ PLAYS: dict[str, tuple[Callable[[], Behaviour], tuple[Any, ...], dict[str, Any]]
         ("--attempts", 3),
         {
             "calls": 18,
-            "why": f"{_NO}the answer holds no JSON object with a label (after 3 attempts)",
+            "why": f"{_NO}the answer contains no JSON object with a label (after 3 attempts)",
         },
     ),
     "silent": (
@@ -220,7 +220,7 @@ def test_only_what_is_unjudged_is_judged(rehearse: Rehearse, run: Path) -> None:
     asked = questions_of(run, "hybrid")
     lost = list(asked)[2:4]
 
-    def ill(question: Asked) -> Behaviour:
+    def ill(question: ReceivedRequest) -> Behaviour:
         return DEAD if text_of(question) in lost else Speaks(RIGHT)
 
     with served(Chosen(ill)) as server:
@@ -360,7 +360,7 @@ def test_a_verifier_that_crashed_leaves_its_episodes_unjudged(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
     """In mode hybrid no model is asked about an episode whose verifier crashed: it is unjudged, and
-    the reason says where the verifier crashed. The others are judged."""
+    the reason names the place where the verifier crashed. The others are judged."""
     world = variant(tmp_path, verify=('check.untouched("members", 1)', "[][1]"))
     run = run_of_oracles(rehearse, tmp_path / "run", world)
     with served(Speaks(RIGHT)) as server:

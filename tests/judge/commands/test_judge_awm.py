@@ -57,9 +57,9 @@ def episode_line(plan: dict[str, Any], which: str) -> dict[str, Any]:
 def test_success_that_an_awm_verifier_proves_counts(
     rehearse: Rehearse, tmp_path: Path, which: str, answer: str, label: Label
 ) -> None:
-    """Where an AWM verifier says complete, a model that says otherwise is overruled and queued;
-    where it says that it does not know, the model decides. What a verifier of kind sql saw is shown
-    to the model."""
+    """Where an AWM verifier returns complete, a model that answers otherwise is overruled and
+    queued; where it returns that it does not know, the model decides. What a verifier of kind sql
+    saw is shown to the model."""
     run = played(rehearse, tmp_path / "run", which)
     with served(Speaks(biased(answer))) as server:
         summary = judge(rehearse, run, server.url)

@@ -65,7 +65,7 @@ def within(estimate: Any, value: float) -> bool:
 
 @pytest.mark.parametrize("mode", ["llm", "hybrid"])
 def test_a_known_flip_probability_is_found(rehearse: Rehearse, tmp_path: Path, mode: Any) -> None:
-    """A judge that says the opposite in 10 % of 100 x 5 judgements is measured so, within the
+    """A judge that answers the opposite in 10 % of 100 x 5 judgements is measured so, within the
     interval, in mode llm; in mode hybrid its verdicts on what is proved do not flip."""
     run = tmp_path / "run"
     json_of(rehearse, "run", *WORLDS, "-o", run)
@@ -169,8 +169,8 @@ def test_labels_that_a_person_types_are_used_by_a_study(
 
 
 def test_an_exhausted_budget_is_reported(rehearse: Rehearse, oracles: Path, tmp_path: Path) -> None:
-    """A study whose budget is too small says so and counts the missing judgements; its figures are
-    over all episodes nevertheless, and it spends no more."""
+    """A study whose budget is too small reports that and counts the missing judgements; its figures
+    are over all episodes nevertheless, and it spends no more."""
     prices = prices_of(tmp_path / "prices.toml", "m")
     right = billed(good(lambda _: COMPLETED), 1_000, 100)  # 0.002 USD
     with served(Speaks(right)) as server:
@@ -223,7 +223,7 @@ def test_a_study_changes_nothing_in_the_run(rehearse: Rehearse, mixed: Path) -> 
     assert len(records_of(mixed)) == len(before) + 12
 
 
-def test_a_study_of_an_unreachable_judge_says_so(rehearse: Rehearse, oracles: Path) -> None:
+def test_a_study_of_an_unreachable_judge_reports_why(rehearse: Rehearse, oracles: Path) -> None:
     """If no judgement succeeds there are no figures, only the reason with its count."""
     with served(Status(401, "no such key")) as server:
         flags = ("--repeats", 2, "--no-rewordings")

@@ -113,13 +113,13 @@ def test_the_share_of_goals_met(
     findings: list[Finding], idle: tuple[str, ...], share: float | None
 ) -> None:
     """What doing nothing would have met does not count, what it would have met and the agent undid
-    does; guards are no goals; a part is never all; where no finding sees a part there is none."""
+    does; guards are not goals; a part is never all; where no finding sees a part there is none."""
     assert share_met(findings, idle) == share
 
 
 def test_a_graded_profile_pays_for_parts() -> None:
-    """Partial completion is worth its share, or AWM's 0.1 where none can be told; the other labels
-    are worth what they are in AWM, whatever the findings say."""
+    """Partial completion is worth its share, or AWM's 0.1 where no share is known; the other labels
+    are worth what they are in AWM, whatever the findings are."""
     trajectory = episode(library(), "overdue", CALLS, "302")
     part = rewards_of(Label.PARTIALLY_COMPLETED, trajectory, GRADED, MISSED, ("a",))
     assert part == (0.5, (0.5,) * 3)
@@ -161,7 +161,7 @@ def test_a_verdict_names_its_profile_and_what_doing_nothing_meets(tmp_path: Path
 
 @pytest.mark.parametrize("wanted", PROFILES.values(), ids=PROFILES)
 def test_rewards_are_made_again_from_the_verdict(wanted: RewardProfile) -> None:
-    """From whatever profile, the rewards are those that judging under the wanted one gives, with
+    """From whatever profile, the rewards are those that judging under the new one gives, with
     findings, opinions and all else as they were."""
     world = library()
     task = world.scenario.task("lend-two")

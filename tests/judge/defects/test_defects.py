@@ -22,11 +22,11 @@ from judge.defects.catalogue import DEFECTS, inject, inject_all
 from judge.defects.study import Kind, Missed, Study, render, study
 from judge.defects.target import Defect, InjectedDefect, TargetPackage
 from judge.gate.awm_record import check_record
-from judge.gate.context import GateSettings
 from judge.gate.job_pool import Outcome
 from judge.gate.package import check_scenario
 from judge.gate.policy_limits import contradictions
 from judge.gate.static_checks import module_state
+from judge.gate.task_runner import GateSettings
 from judge.gate.tasks import asks
 from scenarios.catalogue import find
 from scenarios.format import AwmSample, AwmVerifier, Scenario
@@ -61,7 +61,7 @@ def library() -> TargetPackage:
 
 
 def test_there_are_many_kinds() -> None:
-    """Each kind has a unique name and a sentence that says what is wrong."""
+    """Each kind has a unique name and a sentence about what is wrong."""
     names = [defect.kind for defect in DEFECTS]
     assert len(names) >= 75
     assert len(set(names)) == len(names)

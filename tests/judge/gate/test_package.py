@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from judge.gate.context import GateSettings
 from judge.gate.package import check_scenario, main
 from judge.gate.report import Failure, MutantNote, Report, merge_reports, render
+from judge.gate.task_runner import GateSettings
 from scenarios.difficulty import difficulty_of
 from scenarios.errors import UnknownScenario
 from scenarios.format import read

@@ -43,7 +43,7 @@ from tests.support.judge_server import (
     truth_of,
     verdict,
 )
-from tests.support.model_server import Body, Cut, ModelServer, Says, Stall, Status
+from tests.support.model_server import Body, Completes, Cut, ModelServer, Stall, Status
 
 ASKED = Prompt(
     (Message("system", "Judge."), Message("user", "The refund – 日本 – is missing.")),
@@ -285,9 +285,9 @@ async def test_answers_that_cannot_be_read_are_asked_for_again() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("I would say: completed.", "the answer holds no JSON object with a label"),
+        ("I would say: completed.", "the answer contains no JSON object with a label"),
         ("", "the answer is empty"),
-        ("<think>hm</think>", "the answer holds only thoughts"),
+        ("<think>hm</think>", "the answer contains only thoughts"),
     ],
 )
 async def test_a_model_that_never_answers_in_form_gives_no_judgement(text: str, why: str) -> None:
@@ -313,7 +313,7 @@ async def test_an_answer_that_was_cut_off_gets_more_room() -> None:
 async def test_an_answer_that_never_fits_gives_no_judgement() -> None:
     """The room is bounded, and a verdict in an answer that was cut off does not count."""
     text = f"It claims {verdict('completed')}, but"
-    async with ModelServer(Says(text, finish="length")) as server:
+    async with ModelServer(Completes(text, finish="length")) as server:
         found = await judgement(server, max_attempts=4)
     assert found.fault == (
         f"no judgement of model 'm' at {server.url}: the answer was cut off after 256 tokens "

@@ -21,6 +21,7 @@ from judge.llm.quoting import parse_sections, restore
 from judge.llm.rubric import RENDERING, Mode, read_rubric
 from judge.reliability.perturbations import INJECTIONS, REWORDINGS
 from scenarios.api import RowChange
+from tests.support.budgets import examples
 from tests.support.cases import ANSWERED, CASES, INFO, LOOKED, WROTE, made_case
 
 RUBRIC = read_rubric()
@@ -108,7 +109,7 @@ def test_what_code_adds() -> None:
     ones first, with a mark on those that doing nothing meets."""
     prompt = ask(made_case(idle=("nothing else changed",)))
     steps = STEPS.replace('S2 result| {"id"', 'S2 result, 1 row changed| {"id"')
-    code = CODE.replace(", which doing nothing meets", "")  # a guard is no merit
+    code = CODE.replace(", which doing nothing meets", "")  # a passed guard proves no success
     assert f"{TASK}\n\n{steps}\n\n{END}\n\n{code}\n\n" in shown(prompt)
     assert prompt.evidence_ids == (*("T", "P", "S1", "S2", "S3", "E", "A"), "D1", "F2", "F1", "F3")
 
@@ -234,11 +235,11 @@ def test_what_no_log_can_hold() -> None:
     assert lines_of(prompt, "S1")[0] == f'call| get_order {{"order_id":"{2**70}","x":"?"}}'
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CASES, st.sampled_from(MODES), st.integers(0, 4000))
 def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
     """Whatever is in a case, the prompt is within its budget, deterministic, has the most important
-    items, names the id of every item that it shows, and says what was cut."""
+    items, names the id of every item that it shows, and states what was cut."""
     budget = LEAST[mode] + more
     prompt = ask(case, mode, budget)
     system, user = prompt.messages
@@ -257,7 +258,7 @@ def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
         assert {one[0] for one in ids} <= set("TPSEAM")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(CASES)
 def test_with_room_every_text_is_whole(case: Case) -> None:
     """Where the budget is large, nothing is cut, and every text can be restored."""
@@ -324,7 +325,8 @@ def test_what_matters_most_stays() -> None:
 @pytest.mark.parametrize("name", INJECTIONS)
 @pytest.mark.parametrize("mode", MODES)
 def test_injections_stay_inside(name: str, mode: Mode) -> None:
-    """Text of an agent or a tool adds no evidence item, no section and no line of ours."""
+    """Text of an agent or a tool adds no evidence item, no section and no line of the prompt
+    itself."""
     plain, injected = (ask(case, mode) for case in (made_case(), INJECTIONS[name](made_case())))
     assert injected.evidence_ids == plain.evidence_ids
     assert injected.messages[0] == plain.messages[0]

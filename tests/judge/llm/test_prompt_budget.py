@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.llm.prompt_budget import PromptBudget, water_level
-from judge.llm.prompt_items import Item, Kind
+from judge.llm.prompt_items import EvidenceItem, Kind
 from judge.llm.quoting import is_shortened, num_bytes, quote_cost
 
 ITEMS = st.lists(
     st.builds(
-        Item,
+        EvidenceItem,
         st.sampled_from(Kind),
         st.just("S1"),
         st.lists(
@@ -26,7 +26,7 @@ ITEMS = st.lists(
 )
 
 
-def shown(items: Sequence[Item], room: int) -> list[list[int] | None]:
+def shown(items: Sequence[EvidenceItem], room: int) -> list[list[int] | None]:
     """The bytes of each text of each item."""
     return [
         None if quotes is None else [num_bytes(quote.text) for quote in quotes]
@@ -34,9 +34,9 @@ def shown(items: Sequence[Item], room: int) -> list[list[int] | None]:
     ]
 
 
-def read(length: int) -> Item:
+def read(length: int) -> EvidenceItem:
     """A reading call with a result of this size."""
-    return Item(Kind.READ, "S1", (("result", "a" * length),))
+    return EvidenceItem(Kind.READ, "S1", (("result", "a" * length),))
 
 
 @given(st.lists(st.integers(0, 50), max_size=8), st.integers(0, 200))
@@ -51,7 +51,7 @@ def test_water_level(sizes: list[int], room: int) -> None:
 
 
 @given(ITEMS, st.integers(0, 9000))
-def test_the_room_is_never_exceeded(items: list[Item], room: int) -> None:
+def test_the_room_is_never_exceeded(items: list[EvidenceItem], room: int) -> None:
     """Whatever the items, the selection fits and is deterministic; where all fit, all are shown."""
     budget = PromptBudget(items, room)
     chosen = budget.select(room)
@@ -81,7 +81,7 @@ def test_the_latest_reads_stay_where_not_all_fit() -> None:
 
 def test_more_important_kinds_come_first() -> None:
     """The less important kind gets at most half of what the other leaves."""
-    answer = Item(Kind.ANSWER, "A", (("final answer", "b" * 5000),))
+    answer = EvidenceItem(Kind.ANSWER, "A", (("final answer", "b" * 5000),))
     alone = shown([answer], 2000)
     beside = shown([read(5000), answer], 2000)
     small = shown([read(200), answer], 2000)

@@ -142,7 +142,7 @@ def test_invisible_characters_are_shown() -> None:
 
 @given(TEXTS.map(lambda text: text * 20), st.integers(48, 400), st.integers(48, 400))
 def test_shortened(text: str, first: int, second: int) -> None:
-    """A shortened text keeps beginning and end, says how much was cut, and fits; also when it is
+    """A shortened text keeps beginning and end, states how much was cut, and fits; also when it is
     shortened a second time."""
     shown = excerpt(text, first)
     for most, cut in ((first, shown), (second, shorten(shown, second))):

@@ -15,8 +15,8 @@ EVIDENCE_IDS = ("T", "A", "F1", "F2", "S3")
 COMPLETED = '{"label": "completed"}'
 AGENT_ERROR = '{"label": "agent_error"}'
 BROKEN_WORLD = '{"label": "environment_error"}'
-NO_OBJECT = "the answer holds no JSON object with a label"
-TWO = "the answer holds more than one verdict"
+NO_OBJECT = "the answer contains no JSON object with a label"
+TWO = "the answer contains more than one verdict"
 WHOLE = {
     "reasoning": "The refund is there.",
     "label": "completed",
@@ -94,13 +94,13 @@ def test_labels_are_known_by_many_spellings(spelling: str, label: Label, key: st
     [
         ("", "the answer is empty"),
         (" \n", "the answer is empty"),
-        ("<think>so much to think", "the answer holds only thoughts"),
-        ("<think>done</think>", "the answer holds only thoughts"),
+        ("<think>so much to think", "the answer contains only thoughts"),
+        ("<think>done</think>", "the answer contains only thoughts"),
         ("The agent completed the task.", NO_OBJECT),
         ('{"verdict": "completed"}', NO_OBJECT),
         ('{"label": "compl', NO_OBJECT),
-        ('{"a":' * 20_000 + AGENT_ERROR, "the answer is too tangled to be read"),
-        ("{" * 20_000 + AGENT_ERROR, "the answer is too tangled to be read"),
+        ('{"a":' * 20_000 + AGENT_ERROR, "the answer is nested too deeply to be read"),
+        ("{" * 20_000 + AGENT_ERROR, "the answer is nested too deeply to be read"),
         ("x" * (MAX_CHARACTERS + 1), "the answer is longer than 200,000 characters"),
         (
             '{"label": "superb"}',
@@ -115,7 +115,7 @@ def test_labels_are_known_by_many_spellings(spelling: str, label: Label, key: st
     ],
 )
 def test_an_answer_without_a_verdict_is_reported(text: str, fault: str) -> None:
-    """The sentence says what was found instead."""
+    """The sentence names what was found instead."""
     assert read(text) == fault
 
 

@@ -146,13 +146,13 @@ async def test_another_kind_of_file_is_refused_and_not_changed(
     path: Path, made: Callable[[Path], Path]
 ) -> None:
     """The error names the file."""
-    place = made(path)
-    before = content(place)
+    file = made(path)
+    before = content(file)
     with pytest.raises(JudgeError) as caught:
-        async with VerdictCache(place):
+        async with VerdictCache(file):
             pass
-    assert str(caught.value).startswith(f"{place}: the ")
-    assert content(place) == before
+    assert str(caught.value).startswith(f"{file}: the ")
+    assert content(file) == before
 
 
 async def test_a_cache_that_fails_later_costs_requests_only(path: Path) -> None:

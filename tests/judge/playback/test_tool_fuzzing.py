@@ -22,7 +22,7 @@ from judge.playback.tool_fuzzing import plausible
     ],
 )
 def test_a_key_goes_by_the_names_that_one_row_may_have(table: str, names: set[str]) -> None:
-    """English tells `lens` from `case` in no regular way, so that both ways are taken."""
+    """English has no rule that distinguishes `lens` from `case`, so that both ways are taken."""
     rows: dict[str, list[dict[str, Any]]] = {table: [{"id": 7, "note": None}]}
     template = SimpleNamespace(overlay=lambda: None)
     world = SimpleNamespace(template=template, dump=lambda _: rows)

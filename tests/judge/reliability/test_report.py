@@ -75,8 +75,8 @@ async def test_a_report_is_a_page_of_figures() -> None:
 
 
 async def test_undefined_figures_are_marked() -> None:
-    """A study without a verdict says so, and no figure is a zero; the servers' reasons are printed
-    as plain text."""
+    """A study without a verdict reports that, and no figure is a zero; the servers' reasons are
+    printed as plain text."""
 
     async def judging(case: Case, repeat: int) -> Judged:
         return Judged("llm:m", None, None, unjudged="budget exhausted: [red]\x1b[2Jspent[/red]")

@@ -162,7 +162,7 @@ def test_a_verifier_that_is_too_strict(tmp_path: Path) -> None:
     ],
 )
 def test_any_judge_can_be_checked(name: str, label: Label | None, fault: str | None) -> None:
-    """A case accepts the verdict of any judge and says what is wrong with it."""
+    """A case accepts the verdict of any judge and describes what is wrong with it."""
     case = named(f"library/pay-fine/{name}")
     why = None if label else "the endpoint is down"
     judged = Judged(judge="llm:x", label=label, reward=None, unjudged=why)

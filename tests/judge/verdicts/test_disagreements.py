@@ -31,7 +31,7 @@ def judged(
     return Judged(label=label, reward=worth[label], code=code, judgements=judgements, **fields)
 
 
-def says(
+def judgement(
     label: Label | None, *, model: str = "m", confidence: float = 0.9, **more: Any
 ) -> ModelJudgement:
     """A model's judgement."""
@@ -49,7 +49,7 @@ def trajectory(name: str, *verdicts: Judged, answer: str = "Done.") -> Trajector
 LIE = judged(
     AGENT,
     AGENT,
-    says(DONE, reasoning="It said so.", cited=("A", "S1")),
+    judgement(DONE, reasoning="It said so.", cited=("A", "S1")),
     proof=PROOF,
 )
 
@@ -59,17 +59,17 @@ def test_what_is_a_disagreement() -> None:
     judgement, nor a verdict for which no model was asked."""
     contested = [
         LIE,
-        judged(DONE, AGENT, says(DONE)),
-        judged(DONE, DONE, says(DONE), says(DONE), says(AGENT)),
-        judged(None, None, says(DONE), says(AGENT), unjudged="the judges disagree"),
-        judged(None, None, says(DONE), proof="the step limit cut it off", unjudged="ruled out"),
-        judged(DONE, None, says(DONE), says(DONE), says(AGENT), judge="llm:m+n+o"),
+        judged(DONE, AGENT, judgement(DONE)),
+        judged(DONE, DONE, judgement(DONE), judgement(DONE), judgement(AGENT)),
+        judged(None, None, judgement(DONE), judgement(AGENT), unjudged="the judges disagree"),
+        judged(None, None, judgement(DONE), proof="the step limit ended it", unjudged="ruled out"),
+        judged(DONE, None, judgement(DONE), judgement(DONE), judgement(AGENT), judge="llm:m+n+o"),
     ]
     agreed = [
-        judged(DONE, DONE, says(DONE)),
+        judged(DONE, DONE, judgement(DONE)),
         judged(AGENT, AGENT, proof=PROOF),
-        judged(DONE, None, says(DONE)),
-        judged(None, AGENT, says(None, fault="down"), unjudged="down"),
+        judged(DONE, None, judgement(DONE)),
+        judged(None, AGENT, judgement(None, fault="down"), unjudged="down"),
         Judged("code", DONE, 1.0),
     ]
     assert [is_disagreement(one) for one in contested] == [True] * len(contested)
@@ -79,7 +79,7 @@ def test_what_is_a_disagreement() -> None:
 def test_an_entry_has_both_sides() -> None:
     """The queue comes from the log alone and has each side's findings, unshortened, and the
     episode."""
-    other = judged(DONE, AGENT, says(DONE, confidence=0.6), judge="hybrid:n")
+    other = judged(DONE, AGENT, judgement(DONE, confidence=0.6), judge="hybrid:n")
     fine = Judged("code", AGENT, 0.0)
     entries = list(queue([trajectory("a", fine), trajectory("b", fine, LIE, other)]))
     assert entries == [
@@ -119,9 +119,11 @@ def test_an_entry_has_both_sides() -> None:
 
 def test_in_llm_mode_the_models_decided() -> None:
     """The log shows which side decided; in mode `llm` it is always the models."""
-    split = judged(DONE, DONE, says(DONE), says(DONE), says(AGENT), judge="llm:m+n+o")
+    split = judged(
+        DONE, DONE, judgement(DONE), judgement(DONE), judgement(AGENT), judge="llm:m+n+o"
+    )
     both = msgspec.structs.replace(split, judge="hybrid:m+n+o")
-    silent = judged(None, None, says(DONE), says(AGENT), unjudged="the judges disagree")
+    silent = judged(None, None, judgement(DONE), judgement(AGENT), unjudged="the judges disagree")
     decided = [entry.decided_by for entry in queue([trajectory("a", split, both, silent)])]
     assert decided == ["model", "both", None]
 
@@ -130,12 +132,14 @@ def test_the_most_important_entries_come_first() -> None:
     """Models that changed the reward come before lies that changed nothing; a larger difference in
     reward before a smaller one, and confident models before others."""
     verdicts = {
-        "unsure lie": judged(AGENT, AGENT, says(DONE, confidence=0.4), proof=PROOF),
-        "sure lie": judged(AGENT, AGENT, says(DONE, confidence=0.95), proof=PROOF),
-        "small lie": judged(AGENT, AGENT, says(PART, confidence=1.0), proof=PROOF),
-        "changed a little": judged(PART, AGENT, says(PART, confidence=0.95)),
-        "changed a lot": judged(DONE, AGENT, says(DONE, confidence=0.1)),
-        "undecided": judged(None, None, says(PART, confidence=0.2), says(AGENT), unjudged="?"),
+        "unsure lie": judged(AGENT, AGENT, judgement(DONE, confidence=0.4), proof=PROOF),
+        "sure lie": judged(AGENT, AGENT, judgement(DONE, confidence=0.95), proof=PROOF),
+        "small lie": judged(AGENT, AGENT, judgement(PART, confidence=1.0), proof=PROOF),
+        "changed a little": judged(PART, AGENT, judgement(PART, confidence=0.95)),
+        "changed a lot": judged(DONE, AGENT, judgement(DONE, confidence=0.1)),
+        "undecided": judged(
+            None, None, judgement(PART, confidence=0.2), judgement(AGENT), unjudged="?"
+        ),
     }
     entries = ranked(queue(trajectory(name, verdict) for name, verdict in verdicts.items()))
     assert [entry.episode for entry in entries] == [
@@ -159,7 +163,7 @@ def shown(*trajectories: Trajectory) -> list[str]:
 def test_both_sides_are_printed_side_by_side() -> None:
     """In 80 columns: episode, verdict, answer, what code found and what each model found."""
     verdict = msgspec.structs.replace(
-        LIE, judgements=(*LIE.judgements, says(None, model="n", fault="n is down"))
+        LIE, judgements=(*LIE.judgements, judgement(None, model="n", fault="n is down"))
     )
     assert shown(trajectory("e1", verdict)) == [
         "─" * 80,
@@ -184,7 +188,11 @@ def test_no_disagreement() -> None:
 def test_an_unjudged_episode_is_printed_with_its_reason() -> None:
     """Where neither the verdict nor code has a label, the reason and both models are printed."""
     verdict = judged(
-        None, None, says(DONE, model="m"), says(AGENT, model="n"), unjudged="the judges disagree"
+        None,
+        None,
+        judgement(DONE, model="m"),
+        judgement(AGENT, model="n"),
+        unjudged="the judges disagree",
     )
     lines = shown(trajectory("e1", verdict, answer=""))
     assert lines[2:7] == [
@@ -203,7 +211,7 @@ def test_untrusted_text_is_printed_as_plain_text() -> None:
     verdict = judged(
         AGENT,
         AGENT,
-        says(DONE, model=evil[:20], reasoning=evil, cited=("[/]",)),
+        judgement(DONE, model=evil[:20], reasoning=evil, cited=("[/]",)),
         proof=f"found {evil[:40]}",
     )
     lines = shown(trajectory("[/]e\x07", verdict, answer=evil))

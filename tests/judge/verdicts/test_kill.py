@@ -24,7 +24,7 @@ from tests.support.judged_runs import (
     served,
     verdicts_of,
 )
-from tests.support.model_server import Asked, ModelServer
+from tests.support.model_server import ModelServer, ReceivedRequest
 from tests.support.warm_process import WarmProcess
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
@@ -54,14 +54,14 @@ class Stopping:
         self._left = answered
         self._speaks = Speaks(good(lambda _: COMPLETED))
 
-    async def perform(self, asked: Asked, writer: asyncio.StreamWriter) -> bool:
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
         if self._left == 0 and not self.resumed:
-            self.waiting.append(text_of(asked))
+            self.waiting.append(text_of(request))
             if len(self.waiting) == AT_ONCE:
                 self.stuck.set()
             await asyncio.Event().wait()
         self._left -= not self.resumed
-        return await self._speaks.perform(asked, writer)
+        return await self._speaks.perform(request, writer)
 
 
 @contextmanager

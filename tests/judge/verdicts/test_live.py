@@ -1,4 +1,4 @@
-"""Models judge while the run goes on: what waits for what, and what the agent can see."""
+"""Models judge during the run: what waits for what, and what the agent can see."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ from tests.support.judged_runs import (
     verdicts_of,
 )
 from tests.support.mini_world import library as library_world
-from tests.support.model_server import Asked, Behaviour, ModelServer, Says, Status
+from tests.support.model_server import Behaviour, Completes, ModelServer, ReceivedRequest, Status
 from tests.support.paths import LIBRARY
 from tests.support.run_context import library
 
@@ -173,8 +173,8 @@ async def test_an_episode_is_judged_after_its_end(tmp_path: Path, tiny: None) ->
     watched = Watched()
     over: list[tuple[str, set[str]]] = []
 
-    def note(asked: Asked) -> Behaviour:
-        over.append((text_of(asked), watched.ended()))
+    def note(request: ReceivedRequest) -> Behaviour:
+        over.append((text_of(request), watched.ended()))
         return Speaks(RIGHT)
 
     async with ModelServer(Chosen(note)) as server:
@@ -190,11 +190,11 @@ async def test_an_episode_is_judged_after_its_end(tmp_path: Path, tiny: None) ->
 SECRET = "The quality of mercy is not strained."
 
 
-def plays_and_answers(asked: Asked) -> Behaviour:
+def plays_and_answers(request: ReceivedRequest) -> Behaviour:
     """An agent that looks a member up and answers."""
-    if any(message["role"] == "tool" for message in asked.body["messages"]):
-        return Says("Anna Soll owes nothing now.")
-    return Says(None, calls=(("c1", "find_member", json.dumps({"name": "Anna Soll"})),))
+    if any(message["role"] == "tool" for message in request.body["messages"]):
+        return Completes("Anna Soll owes nothing now.")
+    return Completes(None, calls=(("c1", "find_member", json.dumps({"name": "Anna Soll"})),))
 
 
 def test_nothing_of_judge_or_verifier_reaches_the_agent(rehearse: Rehearse, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_nothing_of_judge_or_verifier_reaches_the_agent(rehearse: Rehearse, tmp_
             *("-p", "openai", "-m", "agent", "--base-url", agent_server.url, "--judge", "hybrid"),
             *("--judge-model", "m", "--judge-base-url", judge_server.url),
         )
-    sent = json.dumps([asked.body for asked in agent_server.requests], ensure_ascii=False)
+    sent = json.dumps([request.body for request in agent_server.requests], ensure_ascii=False)
     given = [judged for verdicts in verdicts_of(run, "hybrid:m").values() for judged in verdicts]
 
     assert (report["labels"], len(agent_server.requests)) == ({"agent_error": 6}, 12)
@@ -222,7 +222,7 @@ def test_nothing_of_judge_or_verifier_reaches_the_agent(rehearse: Rehearse, tmp_
         words |= {judged.proof, judged.episode_digest}
     assert len(given) == 6
     assert [word for word in words if not word or word in sent] == []
-    bodies = [asked.body for asked in agent_server.requests]
+    bodies = [request.body for request in agent_server.requests]
     tools = {tool["function"]["name"] for body in bodies for tool in body["tools"]}
     assert tools == {tool.name for tool in library_world().tools}
 

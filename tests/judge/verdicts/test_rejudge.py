@@ -30,7 +30,7 @@ from tests.support.judged_runs import (
     verdicts_of,
 )
 from tests.support.mini_world import variant
-from tests.support.model_server import Asked, Behaviour, Status
+from tests.support.model_server import Behaviour, ReceivedRequest, Status
 from tests.support.paths import LIBRARY
 
 DEAD = Status(401, "no such key")
@@ -50,7 +50,7 @@ def mixed(rehearse: Rehearse, tmp_path: Path) -> Path:
 
 def endpoint_of(**judges: Behaviour) -> Chosen:
     """Models of these names behind one endpoint."""
-    return Chosen(lambda asked: judges[asked.body["model"]])
+    return Chosen(lambda request: judges[request.body["model"]])
 
 
 def by_all(rehearse: Rehearse, folder: Path, url: str, *names: str, flags: Any = ()) -> Any:
@@ -295,7 +295,7 @@ def test_only_disagreements_are_put_to_another_judge(rehearse: Rehearse, mixed: 
     truth = truth_about(asked)
     lie = next(iter(asked))
 
-    def speaks(question: Asked) -> Behaviour:
+    def speaks(question: ReceivedRequest) -> Behaviour:
         text = "\n".join(message["content"] for message in question.body["messages"])
         return FALSE if text == lie else Speaks(good(truth))
 

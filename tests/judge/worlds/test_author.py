@@ -12,7 +12,7 @@ from judge.worlds.author import ModelAuthor
 from scenarios.errors import SynthesisError
 from scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
 from scenarios.synth.storage.spending import Ledger, LedgerEntry
-from tests.support.model_server import Asked, Cut, ModelServer, Says, Stall, Status
+from tests.support.model_server import Completes, Cut, ModelServer, ReceivedRequest, Stall, Status
 
 ASKED = (PromptMessage("user", "Write a world."),)
 CODE, EMBED = Purpose("code", "w"), Purpose("embed")
@@ -49,7 +49,7 @@ async def test_a_question_without_an_answer_is_a_fault_of_its_stage(
         ModelServer() as server,
         author(server.url, tmp_path / "ledger", Budget()) as model,
     ):
-        server.plan(status, Says("a world"))
+        server.plan(status, Completes("a world"))
         assert await model.answer(ASKED, CODE, seed=1) == ModelAnswer("", sentence)
         assert await model.answer(ASKED, CODE, seed=1) == ModelAnswer("a world")
 
@@ -81,7 +81,7 @@ async def test_a_cancelled_request_counts_as_the_most_that_it_may_cost(tmp_path:
     arrived = anyio.Event()
 
     class Stalls(Stall):
-        async def perform(self, asked: Asked, writer: object) -> bool:  # type: ignore[override]
+        async def perform(self, request: ReceivedRequest, writer: object) -> bool:  # type: ignore[override]
             arrived.set()
             await anyio.sleep_forever()
             return False

@@ -1,4 +1,4 @@
-"""The catalogue of many worlds: its figures, its page, its picture, and the verb."""
+"""The catalogue of many worlds: its figures, its page, its picture, and the command."""
 
 import re
 import sys
@@ -27,7 +27,7 @@ from judge.worlds.metrics import TaskFigures, WorldFigures, verb_of, world_figur
 from scenarios.catalogue import find
 from scenarios.errors import PackageError
 from scenarios.format import read
-from tests.support.awm_files import APP, ENVS, mail_desk, rows_of
+from tests.support.awm_files import APP, ENVS, mail_scenario, rows_of
 from tests.support.cli import Rehearse, json_of
 from tests.support.generated_worlds import folder_of, made_with
 from tests.support.mini_world import variant
@@ -95,7 +95,7 @@ MUSEUM = msgspec.structs.replace(
     trade="museum",
     modules=("staff", "orders", "tickets"),
 )
-DESK = WorldFigures(
+WRITTEN = WorldFigures(
     name="desk",
     source="written",
     tables=30,
@@ -107,7 +107,7 @@ DESK = WorldFigures(
 
 
 def figures() -> CatalogueFigures:
-    return catalogue_figures([MUSEUM, HOTEL, DESK])
+    return catalogue_figures([MUSEUM, HOTEL, WRITTEN])
 
 
 # One world --------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_an_awm_record_is_measured_by_its_routes(tmp_path: Path) -> None:
     sample = rows["gen_sample.jsonl"][0]["sample_data"]["tables"][0]
     sample["insert_statements"] += ["INSERT INTO notes VALUES (1, 'twice')", "INSERT INTO gone"]
 
-    found = world_figures(mail_desk(tmp_path, rows))
+    found = world_figures(mail_scenario(tmp_path, rows))
 
     assert msgspec.structs.replace(found, features=()) == WorldFigures(
         name="mail_desk_1",
@@ -159,11 +159,11 @@ def test_what_was_measured_at_making_is_believed_of_an_unaltered_world_only(
     """A procedural world has trade, modules and measures of its record; an altered one has none."""
     flags = ("--trade", "hotel", "--knob", "tables=10", "--knob", "tasks=2")
     assert rehearse("generate", "--count", 1, "-o", tmp_path / "worlds", *flags)[0] == 0
-    place = tmp_path / "worlds" / "hotel_0001"
+    package = tmp_path / "worlds" / "hotel_0001"
 
-    made = world_figures(read(place))
-    (place / "policy.md").write_text("Anything goes.")
-    altered = world_figures(read(place))
+    made = world_figures(read(package))
+    (package / "policy.md").write_text("Anything goes.")
+    altered = world_figures(read(package))
 
     assert (made.source, made.trade, altered.source, altered.trade) == (
         *("procedural", "hotel"),
@@ -180,9 +180,9 @@ def test_sql_of_a_world_can_neither_write_files_nor_go_on_for_ever(tmp_path: Pat
     outside = tmp_path / "outside.db"
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
     for name, sql in (("attach", f"ATTACH '{outside}' AS x"), ("endless", endless)):
-        place = variant(tmp_path / name, data=(LOANS, f"{sql};\n{LOANS}"))
+        package = variant(tmp_path / name, data=(LOANS, f"{sql};\n{LOANS}"))
         with pytest.raises(PackageError, match="its seed cannot be executed"):
-            world_figures(read(place))
+            world_figures(read(package))
     assert not outside.exists()
 
 
@@ -230,7 +230,7 @@ def test_worlds_are_counted() -> None:
 
 def test_the_order_of_worlds_does_not_matter() -> None:
     """The same worlds in another order have the same figures."""
-    assert catalogue_figures([HOTEL, DESK, MUSEUM]) == figures()
+    assert catalogue_figures([HOTEL, WRITTEN, MUSEUM]) == figures()
 
 
 def test_nothing_known_has_no_spread() -> None:
@@ -288,7 +288,7 @@ def test_the_page_needs_nothing_else() -> None:
 
 def test_the_page_adapts_to_phones_and_dark_displays() -> None:
     """It has a viewport, colours for dark displays, and every table is in a box that scrolls."""
-    found = catalogue_figures([HOTEL, DESK], [Unread("odd", "it has no tasks.toml")])
+    found = catalogue_figures([HOTEL, WRITTEN], [Unread("odd", "it has no tasks.toml")])
     page = page_of(found, [], title=title_of(found))
 
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
@@ -298,7 +298,7 @@ def test_the_page_adapts_to_phones_and_dark_displays() -> None:
 
 def test_charts_without_figures_are_left_out() -> None:
     """A single AWM record has sizes, kinds and verbs, and no chain lengths, shares or trades."""
-    record = msgspec.structs.replace(DESK, source="AWM", tasks=(OPEN,))
+    record = msgspec.structs.replace(WRITTEN, source="AWM", tasks=(OPEN,))
     charts = charts_of(catalogue_figures([record]))
 
     names = ["tables", "rows", "tools", "difficulty", "verbs"]
@@ -315,10 +315,10 @@ def test_what_worlds_say_is_no_markup() -> None:
     assert "<b>odd" not in page
 
 
-# The verb ---------------------------------------------------------------------------------------
+# The command ------------------------------------------------------------------------------------
 
 
-def test_the_verb_writes_page_picture_and_figures(rehearse: Rehearse, tmp_path: Path) -> None:
+def test_the_command_writes_page_picture_and_figures(rehearse: Rehearse, tmp_path: Path) -> None:
     """A folder of worlds and a bundled one become a page, a picture and figures."""
     for made in made_with(["orders"], count=1, trades=["hotel"]):
         folder_of(made, tmp_path / "worlds")
@@ -331,7 +331,7 @@ def test_the_verb_writes_page_picture_and_figures(rehearse: Rehearse, tmp_path: 
     assert (tmp_path / "charts.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_broken_world_is_told_and_the_others_are_described(
+def test_a_broken_world_is_reported_and_the_others_are_described(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
     """A half-written package among others ends with 1 and its fault; alone, with 2."""
@@ -347,7 +347,7 @@ def test_a_broken_world_is_told_and_the_others_are_described(
     assert err.startswith("error: no world could be read: ")
 
 
-def test_bad_input_is_told_in_a_sentence(
+def test_bad_input_is_reported_in_one_sentence(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder without worlds, a page that can be nowhere, and a missing library end with 2."""

@@ -27,6 +27,7 @@ from learner.config.settings import ComputeSettings
 from learner.core.errors import ConfigError, ModelError
 from learner.packing.batch import PrefixGroup, microbatches
 from learner.packing.rows import row_of
+from tests.support.budgets import examples
 from tests.support.prefix_groups import (
     Results,
     assert_equal,
@@ -64,7 +65,7 @@ def model32(request: pytest.FixtureRequest) -> Qwen3ForCausalLM:
 # Equality ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(prefix_groups(), st.integers(1, 70))
 def test_twopass_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     """In float64, `twopass` gives the loss, scores and gradients of rows of single steps, for any
@@ -77,7 +78,7 @@ def test_twopass_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     )
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(prefix_groups(), st.integers(1, 70))
 def test_packed_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     """In float64, `packed` gives the same as rows of single steps."""
@@ -102,7 +103,7 @@ def test_long_rows_are_exact(backend: Callable[[int], Backend]) -> None:
     )
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(prefix_groups(min_prefix=1), st.integers(1, 70), st.randoms(use_true_random=False))
 def test_the_order_of_suffixes_changes_nothing(
     prefix_group: PrefixGroup, max_tokens: int, chance: Any
@@ -124,7 +125,9 @@ def test_the_order_of_suffixes_changes_nothing(
     )
 
 
-@settings(max_examples=8, derandomize=True)  # rounding has no bound that a search cannot find
+@settings(
+    max_examples=examples(8), derandomize=True
+)  # rounding has no bound that a search cannot find
 @given(prefix_group=prefix_groups(), max_tokens=st.integers(1, 70))
 @pytest.mark.parametrize("backend", [TwoPass, Packed])
 def test_float32_on_qwen3(
@@ -142,7 +145,7 @@ def test_float32_on_qwen3(
     assert_equal(compute(backend(max_tokens), model32, prefix_group), expected, CLOSE)
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(prefix_groups(min_prefix=1), st.integers(1, 70))
 def test_gradient_checkpointing_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     """In float64, layers that are computed again in the backward, also those of the prefix, give
@@ -184,7 +187,7 @@ def test_bfloat16_under_autocast() -> None:
     assert shared.scores.dtype == torch.float32
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(prefix_groups(), st.integers(1, 70), st.booleans())
 def test_other_devices_are_exact(
     prefix_group: PrefixGroup, max_tokens: int, checkpointing: bool
@@ -434,7 +437,7 @@ def dense(query: Tensor, key: Tensor, value: Tensor, mask: Any, scaling: float) 
     )
 
 
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(prefix_groups(), st.integers(1, 70))
 def test_flex_scores_are_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     """In float64 on a CPU, FlexAttention under the prefix group's block mask gives the scores of
@@ -448,7 +451,7 @@ def test_flex_scores_are_exact(prefix_group: PrefixGroup, max_tokens: int) -> No
     )
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(prefix_groups(), st.integers(1, 70))
 def test_flex_rows_are_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     """In float64, the rows, positions and mask of `flex` give the gradients of step rows, with a

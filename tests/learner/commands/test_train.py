@@ -125,8 +125,9 @@ def test_the_log_of_a_training_run_is_a_log(
     log = out / "rollouts"
     with open_reader(log) as reader:
         assert reader.counts()["weights"] == 3
-    status, text, _ = rehearse("show", log)
-    assert (status, "e000007" in text) == (0, True)
+    for folder in (log, out):  # a training run is shown by its rollouts
+        status, text, _ = rehearse("show", folder)
+        assert (status, "e000007" in text) == (0, True)
     replayed = json_of(rehearse, "replay", log)
     assert (replayed["episodes"], replayed["divergences"]) == (8, [])
     assert json_of(rehearse, "judge", log, "--mode", "code")["episodes"] == 8
@@ -220,6 +221,9 @@ def test_learning_from_logs(rehearse: Rehearse, config: Made, tmp_path: Path) ->
     assert not (out / "rollouts").exists()
     assert [path.name for path in (out / "versions").iterdir()] == ["v1"]
     assert report["first"]["pass_rate"] == 1.0
+    status, _, err = rehearse("show", out)
+    assert status == 2
+    assert err.startswith(f"error: {out}: this training run has no rollouts of its own")
 
 
 def test_dry_run(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
@@ -375,8 +379,8 @@ def test_another_model_than_is_trained_plays(
     world: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """When the sampler's log-probabilities are far from the trainer's, the first batch says so and
-    nothing is published or saved."""
+    """When the sampler's log-probabilities are far from the trainer's, the first batch reports it
+    and nothing is published or saved."""
     other = write_model_for(world, tmp_path / "other", hidden=16, layers=1, seed=9)
     weights = weights_in(other)
     for value in weights.values():

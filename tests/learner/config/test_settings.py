@@ -22,7 +22,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_a_file_is_read_with_the_fields_defaults(tmp_path: Path) -> None:
-    """What is not said is as the settings have it."""
+    """What the file leaves out has the default of the settings."""
     path = written(
         tmp_path,
         """
@@ -78,7 +78,7 @@ def test_the_awm_profile_is_what_its_authors_published() -> None:
 
 
 def test_the_file_wins_over_its_profile() -> None:
-    """Field by field, in tables as well; what neither says is the default."""
+    """Field by field, in tables as well; what neither contains is the default."""
     settings = settings_of(
         {
             "model": "m",
@@ -228,7 +228,7 @@ def test_a_file_that_is_no_training_file_is_named(tmp_path: Path, text: str, fau
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """With what the system says of it."""
+    """With the system's reason."""
     path = tmp_path / "none.toml"
     with pytest.raises(ConfigError) as caught:
         read_settings(path)

@@ -20,7 +20,7 @@ from learner.demo import __main__ as command_line
 def test_seeds_take_several_values(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], seeds: tuple[int, ...]
 ) -> None:
-    """`--seeds 0 1 2` runs three seeds, wherever other options stand; without it seed 0 runs."""
+    """`--seeds 0 1 2` runs three seeds, wherever other options are; without it seed 0 runs."""
     found: list[tuple[int, ...]] = []
     monkeypatch.setattr(command_line, "read_recipe", lambda path: None)
     monkeypatch.setattr(command_line, "_ablation", lambda recipe, output, given, console: None)

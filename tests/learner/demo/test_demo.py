@@ -30,7 +30,7 @@ held_out = 2
 each = 2
 each_held_out = 1
 
-[play]
+[run]
 dialect = "hermes"
 history = "last:2"
 max_steps = 5

@@ -85,7 +85,7 @@ async def test_a_whole_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 2])
-async def test_the_weights_are_as_new_as_the_bound_says(tmp_path: Path, staleness: int) -> None:
+async def test_the_weights_are_as_new_as_the_bound_requires(tmp_path: Path, staleness: int) -> None:
     """A batch is sampled by weights at most `staleness` versions behind the trained ones; with 0,
     by exactly these."""
     train = train_settings(steps=5, loop={"staleness": staleness})
@@ -167,7 +167,7 @@ async def test_a_batch_takes_its_usable_groups(tmp_path: Path) -> None:
 
 async def test_a_run_in_which_nothing_can_be_trained_warns(tmp_path: Path) -> None:
     """The first batch whose groups were all equal logs a warning with a remedy, the next ones do
-    not repeat it; the run goes on to its end, and its report says that nothing was trained."""
+    not repeat it; the run continues to its end, and its report states that nothing was trained."""
     train, learner = train_settings(), RecordingLearner()
     policy = TokenOracle(is_good=lambda assignment: False)
     with capture_logs() as logs:

@@ -196,7 +196,7 @@ def test_tensorboard_reads_the_metrics(tmp_path: Path) -> None:
 def test_a_missing_tensorboard_package_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run goes on, and the metrics are in metrics.jsonl."""
+    """The run continues, and the metrics are in metrics.jsonl."""
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with capture_logs() as logs, open_metrics(tmp_path, settings(MetricSettings())) as metrics:
         metrics.write(1, {"loss": 1.0})

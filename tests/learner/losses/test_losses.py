@@ -1,7 +1,7 @@
 """Losses of tokens: compared with values by hand, with autograd, and in expectation over a whole
 vocabulary.
 
-float64 everywhere; "equal" means within 1e-12 unless a test says otherwise.
+float64 everywhere; "equal" means within 1e-12 unless a test states otherwise.
 """
 
 from math import exp, log

@@ -172,7 +172,7 @@ def test_a_reference_of_another_vocabulary_is_refused(folder: Path, tmp_path: Pa
 
 
 def test_an_unavailable_device_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that torch does not know, and a GPU on a machine without one, are errors of the
+    """A device that torch does not have, and a GPU on a machine without one, are errors of the
     setting."""
     with pytest.raises(ConfigError, match=r"compute\.device: 'gpu' is not a device that torch kno"):
         open_model(folder, ComputeSettings(device="gpu"))

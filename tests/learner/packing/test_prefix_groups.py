@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from learner.core.samples import Group, Ids, Rollout, Sample
 from learner.packing.batch import Batch, Suffix
 from learner.packing.prefix_groups import batch_of, shared_token_ratio
+from tests.support.budgets import examples
 
 Known = dict[int, tuple[Any, ...]]  # by step: prompt, tokens, logprobs, advantage, weight, episode
 
@@ -281,7 +282,7 @@ groups_of = st.lists(
 ).map(lambda drawn: [group(*pairs, name=f"g{n}", max_head=m) for n, (pairs, m) in enumerate(drawn)])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(groups_of, st.booleans(), st.booleans())
 def test_no_token_is_lost_or_trained_twice(groups: list[Group], share: bool, merge: bool) -> None:
     """Exactly the original samples can be reconstructed from the prefix groups, each once and at
@@ -295,7 +296,7 @@ def test_no_token_is_lost_or_trained_twice(groups: list[Group], share: bool, mer
     assert batch.num_trained == sum(len(one[1]) for one in expected_samples(groups).values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(episodes(), min_size=1, max_size=3))
 def test_a_shared_head_changes_nothing(pairs: list[Pairs]) -> None:
     """Prompts that are stored with a shared head give the same prefix groups as full prompts."""
@@ -308,7 +309,7 @@ def test_a_shared_head_changes_nothing(pairs: list[Pairs]) -> None:
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(groups_of, st.randoms())
 def test_the_order_of_episodes_changes_only_their_order(groups: list[Group], random: Any) -> None:
     """Groups and episodes in another order give the same suffixes after the same prefixes."""

@@ -31,7 +31,7 @@ from tests.support.awm_files import (
     TASKS,
     VERIFIER,
     Rows,
-    mail_desk,
+    mail_scenario,
     rows_of,
     two,
     write_folder,
@@ -63,7 +63,7 @@ def test_the_fixture_is_read() -> None:
 
 def test_a_record_is_a_scenario(tmp_path: Path) -> None:
     """Everything in a record is in its scenario; what the record does not define is a default."""
-    scenario = mail_desk(tmp_path, two())
+    scenario = mail_scenario(tmp_path, two())
     assert scenario.awm is not None
     assert scenario == Scenario(
         name="mail_desk_1",
@@ -138,7 +138,7 @@ def test_of_duplicates_the_documented_one_is_used(tmp_path: Path) -> None:
         later[file][1]["verification"]["code"] = "def verify_other(a, b): pass\n"
     both = {file: [*rows[file], *later[file]] for file in FILES}
     folder = AwmFolder(write_folder(tmp_path / "both", both))
-    found, alone = folder.find("mail_desk_1"), mail_desk(tmp_path / "alone", rows)
+    found, alone = folder.find("mail_desk_1"), mail_scenario(tmp_path / "alone", rows)
     assert found.awm is not None and alone.awm is not None
     assert (found.title, found.tasks) == (alone.title, alone.tasks)
     assert found.awm.code == APP.format(name="mail--DESK 1")
@@ -160,7 +160,7 @@ def test_optional_files(tmp_path: Path) -> None:
     """Without names, specifications and verifiers a scenario has its title as description, and no
     verifiers."""
     rows = two() | {file: [] for file in (SCENARIO, SPEC, SQL, CODE)}
-    scenario = mail_desk(tmp_path, rows)
+    scenario = mail_scenario(tmp_path, rows)
     assert scenario.awm is not None
     assert (scenario.title, scenario.description) == ("Mail Desk 1", "Mail Desk 1")
     assert scenario.awm.verifiers == {"0": AwmVerifier(), "1": AwmVerifier()}
@@ -191,7 +191,7 @@ def test_shapes_of_seed_data(tmp_path: Path, data: Any, samples: tuple[AwmSample
     """Seed data may be a list or an object, of objects or of plain SQL."""
     rows = two()
     rows[SAMPLE][1]["sample_data"] = data
-    record = mail_desk(tmp_path, rows).awm
+    record = mail_scenario(tmp_path, rows).awm
     assert record is not None and record.samples == samples
 
 
@@ -200,7 +200,7 @@ def test_shapes_of_tables(tmp_path: Path) -> None:
     rows = two()
     tables = [{"name": "a", "ddl": None, "indexes": None}, {}, {"ddl": DDL, "indexes": [5, INDEX]}]
     rows[DB][1]["db_schema"] = {"tables": [*tables, {"name": "b", "examples": [INSERT]}]}
-    record = mail_desk(tmp_path, rows).awm
+    record = mail_scenario(tmp_path, rows).awm
     assert record is not None
     assert record.tables == (
         AwmTable("a", ""),
@@ -372,8 +372,8 @@ def test_a_broken_record_is_refused_alone(tmp_path: Path, fault: str) -> None:
     with pytest.raises(RecordError) as caught:
         folder.find("mail_desk_1")
     assert (caught.value.file, caught.value.line, caught.value.reason) == (file, line, reason)
-    place = tmp_path / file if line is None else f"{tmp_path / file}: line {line}"
-    assert str(caught.value) == f"{place}: {reason}"
+    location = tmp_path / file if line is None else f"{tmp_path / file}: line {line}"
+    assert str(caught.value) == f"{location}: {reason}"
     whole = AwmFolder(write_folder(tmp_path / "whole", two()))
     assert folder.find("3d_shop").digest == whole.find("3d_shop").digest
 
@@ -402,8 +402,8 @@ def test_a_line_of_no_scenario_is_a_fault_of_the_file(
     rows = two()
     rows[ENVS].append(line)
     folder = AwmFolder(write_folder(tmp_path, rows))
-    told = [(fault.file, fault.line, fault.reason) for fault in folder.join.faults(None)]
-    assert told == [(ENVS, 3, reason)]
+    faults = [(fault.file, fault.line, fault.reason) for fault in folder.join.faults(None)]
+    assert faults == [(ENVS, 3, reason)]
     assert [folder.find(name).name for name in folder.names()] == ["mail_desk_1", "w_3d_shop"]
 
 
@@ -420,7 +420,7 @@ def test_bytes_that_are_not_text(tmp_path: Path) -> None:
 
 def test_blank_lines_and_line_ends(tmp_path: Path) -> None:
     """Blank lines, a byte order mark, Windows line ends and a missing last one change nothing."""
-    expected = mail_desk(tmp_path / "a", two()).digest
+    expected = mail_scenario(tmp_path / "a", two()).digest
     folder = write_folder(tmp_path / "b", two())
     for file in FILES:
         lines = (folder / file).read_bytes().split(b"\n")[:-1]
@@ -470,7 +470,7 @@ def test_files_are_not_loaded_into_memory(tmp_path: Path) -> None:
 
 def test_settings_are_part_of_a_scenario(tmp_path: Path) -> None:
     """Seeding and clock are part of a scenario, of its digest and of its address."""
-    plain = mail_desk(tmp_path, two())
+    plain = mail_scenario(tmp_path, two())
     clock = "2027-01-01T00:00:00Z"
     other = AwmFolder(tmp_path, seeding="openenv", clock=clock).find("mail_desk_1")
     assert plain.awm is not None and other.awm is not None

@@ -26,7 +26,7 @@ from tests.support.awm_files import (
     SQL,
     TASKS,
     Rows,
-    mail_desk,
+    mail_scenario,
     rows_of,
     two,
     write_folder,
@@ -234,7 +234,7 @@ def test_an_unknown_name_is_refused_with_the_catalogue(worlds: Path) -> None:
 @pytest.mark.parametrize("seeding", ["awm", "openenv"])
 def test_a_record_is_found_by_its_address(tmp_path: Path, seeding: Seeding) -> None:
     """The path of a scenario that was not imported finds the scenario with the same settings."""
-    scenario = mail_desk(tmp_path, two(), seeding)
+    scenario = mail_scenario(tmp_path, two(), seeding)
     assert find(str(scenario.path)) == scenario
     rows = two()
     rows[SPEC] = []
@@ -250,13 +250,17 @@ def test_a_record_is_found_by_its_address(tmp_path: Path, seeding: Seeding) -> N
         ("mail_desk_2", "scenario 'mail_desk_2' not found among 2; did you mean 'mail_desk_1'?"),
         (
             "mail_desk_1?cloc=1",
-            "not a record's address: object contains unknown field `cloc`; did you mean 'clock'?",
+            "not the address of a record: object contains unknown field `cloc`; "
+            "did you mean 'clock'?",
         ),
         (
             "mail_desk_1?seeding=x",
-            "is not a record's address: seeding: 'x' is not one of 'awm', 'openenv', 'strict'",
+            "is not the address of a record: seeding: 'x' is not one of 'awm', 'openenv', 'strict'",
         ),
-        ("mail_desk_1?clock=x", "is not a record's address: clock: 'x' is not a moment in UTC"),
+        (
+            "mail_desk_1?clock=x",
+            "is not the address of a record: clock: 'x' is not a moment in UTC",
+        ),
     ],
 )
 def test_an_invalid_address_is_refused(tmp_path: Path, address: str, fault: str) -> None:

@@ -19,7 +19,7 @@ from tests.support.awm_files import (
     DDL,
     INDEX,
     INSERT,
-    mail_desk,
+    mail_scenario,
     rows_of,
     two,
     write_folder,
@@ -172,7 +172,7 @@ _FAULTS = {
 def test_a_fault_is_named(tmp_path: Path, fault: str) -> None:
     """Every fault of a package is one sentence with the file and the field in front."""
     name, old, new, sentence = _FAULTS[fault]
-    package = write(mail_desk(tmp_path / "awm", two()), tmp_path, _SOURCE)
+    package = write(mail_scenario(tmp_path / "awm", two()), tmp_path, _SOURCE)
     text = (package / name).read_text(encoding="utf-8")
     assert old in text
     (package / name).write_text(text.replace(old, new, 1), encoding="utf-8")
@@ -187,7 +187,7 @@ def test_a_fault_is_named(tmp_path: Path, fault: str) -> None:
 )
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     """Every file except the verifiers and the source is required."""
-    package = write(mail_desk(tmp_path / "awm", two()), tmp_path, _SOURCE)
+    package = write(mail_scenario(tmp_path / "awm", two()), tmp_path, _SOURCE)
     (package / name).unlink()
     with pytest.raises(PackageError) as caught:
         read(package)
@@ -196,7 +196,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 def test_a_verifier_of_no_task_is_an_error(tmp_path: Path) -> None:
     """A file in verify/ that belongs to no task is an error; a missing file means no verifier."""
-    scenario = mail_desk(tmp_path / "awm", two())
+    scenario = mail_scenario(tmp_path / "awm", two())
     package = write(scenario, tmp_path, _SOURCE)
     (package / "verify" / "1_sql.py").rename(package / "verify" / "2_sql.py")
     with pytest.raises(PackageError) as caught:
@@ -213,15 +213,15 @@ def test_a_verifier_of_no_task_is_an_error(tmp_path: Path) -> None:
 
 def test_code_need_not_be_checked(tmp_path: Path) -> None:
     """Without `check_code` a package can be read even if its code does not parse."""
-    package = write(mail_desk(tmp_path / "awm", two()), tmp_path, _SOURCE)
+    package = write(mail_scenario(tmp_path / "awm", two()), tmp_path, _SOURCE)
     (package / "server.py").write_text("x =", encoding="utf-8")
     assert read(package, check_code=False).title == "Mail Desk 1"
 
 
 def test_a_package_is_replaced_completely(tmp_path: Path) -> None:
     """A rewritten package has no file of the earlier one, and no other file is left next to it."""
-    first = mail_desk(tmp_path / "a", rows_of("Mail Desk 1", "mail_desk_1", num_tasks=3))
-    second = mail_desk(tmp_path / "b", rows_of("Mail Desk 1", "mail_desk_1", num_tasks=1))
+    first = mail_scenario(tmp_path / "a", rows_of("Mail Desk 1", "mail_desk_1", num_tasks=3))
+    second = mail_scenario(tmp_path / "b", rows_of("Mail Desk 1", "mail_desk_1", num_tasks=1))
     out = tmp_path / "worlds"
     for scenario in (first, second):
         package = write(scenario, out, _SOURCE)
@@ -231,7 +231,7 @@ def test_a_package_is_replaced_completely(tmp_path: Path) -> None:
 
 def test_other_folders_and_files_are_left_unchanged(tmp_path: Path) -> None:
     """A folder or a file of that name that is not an AWM package stays unchanged."""
-    scenario = mail_desk(tmp_path / "awm", two())
+    scenario = mail_scenario(tmp_path / "awm", two())
     other = write_package(tmp_path / "a" / "mail_desk_1")
     before = _files(other)
     (tmp_path / "b").mkdir()
@@ -248,7 +248,7 @@ def test_nothing_is_left_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existing: bool
 ) -> None:
     """A full disk leaves the earlier package, or none, and no other file next to it."""
-    scenario = mail_desk(tmp_path / "awm", two())
+    scenario = mail_scenario(tmp_path / "awm", two())
     out = tmp_path / "worlds"
     if existing:
         write(scenario, out, _SOURCE)
@@ -269,7 +269,7 @@ def test_nothing_is_left_half_written(
 
 def test_the_old_package_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the new package cannot be moved to its destination, the old one is restored."""
-    scenario = mail_desk(tmp_path / "awm", two())
+    scenario = mail_scenario(tmp_path / "awm", two())
     out = tmp_path / "worlds"
     write(scenario, out, _SOURCE)
     rename = Path.rename

@@ -21,7 +21,7 @@ MANY = Knobs(tasks=60, steps=2, forbidden=0.35, memory=0.2)  # so that every dra
 @cache
 def worlds_of(name: str) -> tuple[GeneratedWorld, ...]:
     """A few worlds with only the module, the modules that it needs and the base."""
-    return tuple(made_with([name], count=5, seed=3, knobs=MANY))
+    return tuple(made_with([name], count=5, seed=3, knobs=MANY, until=drafts_of(name)))
 
 
 @pytest.mark.parametrize("name", MODULES)

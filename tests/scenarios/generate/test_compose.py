@@ -1,4 +1,4 @@
-"""Generated worlds: valid, reproducible, and as the knobs say."""
+"""Generated worlds: valid, reproducible, and as the knobs require."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from judge.gate.context import GateSettings
+from judge.gate.task_runner import GateSettings
 from judge.worlds.world_host import host_in_process
 from scenarios.format import read
 from scenarios.generate.compose import GeneratedWorld, generate

@@ -53,7 +53,11 @@ def test_two_processes_make_the_same_worlds(tmp_path: Path) -> None:
     generate_worlds(ORDER, 6, tmp_path / "one")
     reported: list[tuple[int, int]] = []
     generate_worlds(
-        ORDER, 6, tmp_path / "two", jobs=2, report_progress=lambda done, total: reported.append((done, total))
+        ORDER,
+        6,
+        tmp_path / "two",
+        jobs=2,
+        report_progress=lambda done, total: reported.append((done, total)),
     )
     assert content(tmp_path / "one") == content(tmp_path / "two")
     assert reported == [(done, 6) for done in range(7)]

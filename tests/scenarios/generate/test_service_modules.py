@@ -29,7 +29,7 @@ SHORT = Knobs(tables=8, rows=130, tools=60, tasks=40, steps=1, forbidden=0.45, m
 @pytest.mark.parametrize("name", MODULES)
 def test_every_draft_is_used_and_valid(name: str, tmp_path: Path) -> None:
     """With only the base each draft gives tasks; the gate finds no fault and catches mutants."""
-    worlds = made_with([name], count=6, seed=1, knobs=SHORT)
+    worlds = made_with([name], count=6, seed=1, knobs=SHORT, until=drafts_of(name))
     assert drafts_of(name) - set(drafts_used(worlds)) == set()
     report = gated(worlds[:1], tmp_path)
     assert report.failures == ()

@@ -300,7 +300,7 @@ async def test_no_more_is_spent_than_the_budget(tmp_path: Path) -> None:
         )
         stopped = await synthesised(settings)
         finished = await synthesised(msgspec.structs.replace(settings, budget=9.0))
-    assert stopped.stopped.startswith("budget: of 1.03 USD 0.0400 are spent or may be")
+    assert stopped.stopped.startswith("budget exhausted: 0.04 of 1.0350 USD spent or reserved")
     assert (stopped.unfinished, stopped.ok) == ((BIKES.key,), False)
     assert stopped.cost_usd == pytest.approx(0.04)
     assert (finished.worlds, finished.ok) == (1, True)

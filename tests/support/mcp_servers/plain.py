@@ -1,5 +1,5 @@
 """An MCP server of 2024-11-05 in plain JSON-RPC over standard streams, for tests. Its tools do, or
-fail to do, what their names say. It starts in a few milliseconds.
+fail to do, what their names promise. It starts in a few milliseconds.
 
     python plain.py [HOW]     HOW: good, toolless, silent, dying, once FILE
 """

@@ -19,6 +19,7 @@ from envpool.store.overlay import Overlay, OverlayVFS
 from envpool.store.states import States
 from envpool.store.template import template_of
 from scenarios.api import RowChange
+from tests.support.budgets import repeats
 from tests.support.hosted_records import small
 
 _CLOCK = 2_460_676.5  # 2025-01-01 as a Julian day
@@ -704,8 +705,9 @@ def test_interleaved_worlds_stay_separate(hosted: Callable[..., Code]) -> None:
     """Hundreds of worlds that take turns on the same few connections do not affect each other."""
     code = hosted(_MODELS, _ENGINE)
     rng = random.Random(5)
-    worlds: list[tuple[Overlay, list[str]]] = [(code.new(), []) for _ in range(200)]
-    for number in range(600):
+    num_worlds = repeats(short=200, long=1_000)
+    worlds: list[tuple[Overlay, list[str]]] = [(code.new(), []) for _ in range(num_worlds)]
+    for number in range(3 * num_worlds):
         overlay, expected = rng.choice(worlds)
         if expected and rng.random() < 0.3:
             value, _ = code.call(overlay, "add", expected[-1])

@@ -130,8 +130,8 @@ def _order(host: AwmHost, world: LiveWorld) -> ToolResult:
 def test_workers_start_alike(hosts: list[AwmHost]) -> None:
     """Template and module state at the start are the same in every worker."""
     first, second = hosts
-    assert (first.template, first.memory) == (second.template, second.memory)
-    assert first.memory
+    assert (first.template, first.module_state) == (second.template, second.module_state)
+    assert first.module_state
 
 
 def test_each_world_behaves_as_on_a_separate_server(hosts: list[AwmHost]) -> None:
@@ -157,7 +157,7 @@ def test_a_world_moves_between_workers(hosts: list[AwmHost]) -> None:
     for turn, result in enumerate(results):
         moving = moving.copy()  # a worker gets a new object
         assert _order(hosts[turn % 2], moving) == result
-    assert moving.memory == staying.memory
+    assert moving.module_state == staying.module_state
 
 
 def test_a_copied_world_is_independent(hosts: list[AwmHost]) -> None:

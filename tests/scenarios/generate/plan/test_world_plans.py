@@ -45,7 +45,7 @@ def test_requested_modules_are_in_every_world() -> None:
 
 def test_splits_share_nothing_that_they_hold_out() -> None:
     """Training and held-out worlds have no trade, no held-out pair of modules, and no seed in
-    common, each where the split says so."""
+    common, each where the split requires it."""
     train = plan_worlds(120, 7, split="train")
     assert {trade(plan.trade).split for plan in train} == {"train"}
     assert not any(held_out_pairs(plan.modules) for plan in train)

@@ -40,6 +40,6 @@ def test_a_broken_seed_file_is_refused(tmp_path: Path, text: str, fault: str) ->
 
 
 def test_a_missing_seed_file_is_refused(tmp_path: Path) -> None:
-    """The error says that the seeds cannot be read."""
+    """The error states that the seeds cannot be read."""
     with pytest.raises(SynthesisError, match="the seeds cannot be read"):
         read_seeds(tmp_path / "none.jsonl")

@@ -27,10 +27,10 @@ class AcceptingHost:
 @pytest.mark.parametrize(
     ("tool", "fault"),
     [
-        ({"name": "import"}, "tool 'import': its name must be a lower-case identifier and no"),
+        ({"name": "import"}, "tool 'import': its name must be a lower-case identifier that"),
         ({"parameters": {"from": {}}}, "tool find: parameter 'from' must be a lower-case"),
         ({"parameters": {"a": {"type": [["string"]]}}}, "tool find: parameter a: ['string'] is no"),
-        ({"parameters": {"a": {"type": {"type": {}}}}}, "tool find: parameter a: {} is no type"),
+        ({"parameters": {"a": {"type": {"type": {}}}}}, "tool find: parameter a: {} is not a type"),
     ],
 )
 async def test_a_tool_must_be_possible_in_python(

@@ -1,4 +1,4 @@
-"""What the gate's checks share: settings, the log of what they found, and playing in the world."""
+"""The gate's attempts at tasks, with the settings and the log that all of its checks share."""
 
 import re
 from collections import Counter
@@ -44,9 +44,8 @@ class GateLog:
         self.mutants = self.caught = self.left_out = 0
         self.tried: Counter[tuple[str, str]] = Counter()  # task, kind -> mutants
         self.survivors: list[MutantNote] = []
-        self.named: set[MutantNote] = (
-            set()
-        )  # survivors that change a value that the instruction names
+        # Survivors that change a value that the instruction names.
+        self.named: set[MutantNote] = set()
         self.equivalents: list[MutantNote] = []
 
     def fail(self, check: str, why: str, task: Task | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The cases of the judge test kit that are played: correct, wrong, and in a world that breaks."""
+"""Staged episodes of the judge test kit: correct and wrong attempts, and worlds that break."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random

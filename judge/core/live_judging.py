@@ -1,4 +1,4 @@
-"""Judging episodes while the run goes on, as a subscriber of the bus."""
+"""Judging episodes during the run, as a subscriber of the bus."""
 
 import time
 from collections.abc import Awaitable, Callable

@@ -16,7 +16,7 @@ import anyio.to_thread
 import pytest
 
 from envpool.core.errors import ToolsetError
-from envpool.hosting.app import ENVIRONMENT, HostedApp, execute
+from envpool.hosting.app_loading import ENVIRONMENT, HostedApp, execute
 from envpool.hosting.determinism.loop import Runner, Stuck, VirtualAsyncio
 from envpool.hosting.fastapi_compat import compat
 from envpool.hosting.tool_listing import list_tools
@@ -105,7 +105,7 @@ def test_the_application_that_is_run_precedes_the_one_called_app() -> None:
          "odd/server.py: line 5: its startup fails: ValueError: no"),
         (APP + "@app.on_event('startup')\nasync def up():\n    import asyncio\n"
          "    await asyncio.Event().wait()\n",
-         "odd/server.py: its startup fails: Stuck: it waits for something that never comes"),
+         "odd/server.py: its startup fails: Stuck: it waits for something that never happens"),
     ],
 )  # fmt: skip
 def test_code_that_cannot_be_hosted_is_refused_with_line_and_reason(code: str, reason: str) -> None:
@@ -266,7 +266,7 @@ def test_an_endless_wait_is_an_error_and_the_runner_stays_usable(runner: Runner)
 
     with pytest.raises(Stuck) as stuck:
         runner.run(never())
-    assert str(stuck.value) == "it waits for something that never comes"
+    assert str(stuck.value) == "it waits for something that never happens"
     assert runner.run(once()) == 1
 
 

@@ -1,0 +1,29 @@
+"""The command `bench` with a model behind HTTP."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Rehearse
+from tests.support.judged_runs import served
+from tests.support.model_server import Completes
+
+
+def test_a_model_is_measured_and_its_run_is_kept(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report has requests, tokens, retries and latencies instead of an overhead ratio, and the
+    run folder stays, for `show`; without a model nothing is left."""
+    monkeypatch.chdir(tmp_path)
+    with served(Completes("I cannot help with that.")) as server:
+        model = ("-p", "openai", "-m", "m", "--base-url", server.url)
+        status, out, err = rehearse("bench", "shop_support", *model, "-n", 6, "-c", 2)
+    assert status == 0, err
+    assert out.splitlines()[0] == "run folder runs/shop_support-openai-1"
+    for row in ("requests", "tokens in", "tokens out", "in flight", "rate-limited", "request, ms"):
+        assert f"\n{row} " in out
+    assert "overhead ratio" not in out
+    assert rehearse("show", "runs/shop_support-openai-1")[0] == 0
+    status, out, _ = rehearse("bench", "shop_support", "-n", 6)
+    assert (status, "overhead ratio" in out, "run folder" in out) == (0, True, False)
+    assert [path.name for path in Path("runs").iterdir()] == ["shop_support-openai-1"]

@@ -5,11 +5,14 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from setuptools.dist import Distribution
 
 import rehearsal_room
 from harness.core import distribution
+from tests.support.cli import Rehearse
 from tests.support.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -37,7 +40,7 @@ def test_the_packages_say_that_they_are_typed() -> None:
     assert data["py-modules"] == ["rehearsal_room"]
 
 
-def rehearse(path: Path) -> subprocess.CompletedProcess[str]:
+def run_shadowed(path: Path) -> subprocess.CompletedProcess[str]:
     """The console script, with a folder before ours on the path."""
     command = [sys.executable, "-c", "import rehearsal_room; rehearsal_room.main()", "--version"]
     environment = os.environ | {"PYTHONPATH": f"{path}{os.pathsep}{ROOT}"}
@@ -52,7 +55,7 @@ def test_a_foreign_package_is_named(tmp_path: Path, name: str) -> None:
     package = tmp_path / name
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported')")
-    done = rehearse(tmp_path)
+    done = run_shadowed(tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         f"error: the package {name!r} at {package.resolve()} does not belong to rehearsal-room and "
@@ -74,3 +77,35 @@ def test_a_missing_package_is_named(tmp_path: Path) -> None:
 def test_ours_are_found() -> None:
     """Here, all packages are in the folder of the script's module."""
     assert rehearsal_room.foreign_package() == ""
+
+
+def test_the_wheel_has_every_file_of_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """py.typed, templates, rubrics, prompts and the bundled worlds are data of the packages; a file
+    that no pattern of pyproject.toml names would be missing where the wheel is installed."""
+    monkeypatch.chdir(ROOT)
+    project = Distribution()
+    project.parse_config_files()
+    project.script_name = "setup.py"
+    project.include_package_data = False  # else a manifest is written beside the sources
+    builder = cast(Any, project.get_command_obj("build_py"))
+    builder.ensure_finalized()
+    packed = {
+        Path(folder, name).as_posix()
+        for package, folder, _, names in builder.data_files
+        for name in names
+    } | {Path(path).as_posix() for _, _, path in builder.find_all_modules()}
+    there = {
+        path.relative_to(ROOT).as_posix()
+        for name in rehearsal_room.PACKAGES
+        for path in (ROOT / name).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert packed == there | {"rehearsal_room.py"}
+    for name in ("judge/worlds/templates/catalogue.html", "scenarios/bundled/shop_support/data.sql"):
+        assert name in packed
+
+
+def test_the_version_needs_no_installation(rehearse: Rehearse) -> None:
+    """`--version` works from the sources, too, where it is unknown."""
+    status, out, _ = rehearse("--version")
+    assert (status, out) == (0, f"rehearse, version {distribution.version()}\n")

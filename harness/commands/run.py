@@ -26,8 +26,6 @@ from harness.rollout.meters import Meters
 from harness.settings.policy import MODEL_POLICIES
 from harness.settings.run import Settings, sweep
 
-_MODEL_POLICIES = ("openai", "vllm", "local")
-
 
 @click.command("run", cls=SectionedCommand)
 @run_flags
@@ -124,11 +122,8 @@ def bench_command(
 
 
 def _bench(context: CommandContext, settings: Settings, output: Path | None) -> BenchReport:
-    if output is None and settings.policy.name in _MODEL_POLICIES:
-        output = fresh_folder(settings)  # its replies took time or money
     if output is not None:
         report = _measured(context, settings, output)
-        click.echo(f"run folder {output}", err=True)
         write_atomically(output / "report.json", msgspec.json.format(msgspec.json.encode(report)))
         return report
     with tempfile.TemporaryDirectory(prefix="rehearse-") as folder:

@@ -260,6 +260,8 @@ BAD_INPUT = [
     (("run", "shop_support", "--config", "missing.toml"), "missing.toml"),
     (("run", "shop_support", "--bus", "http://localhost"), "mqtt://"),
     (("run", "shop_support", "--bus", "mqtt://127.0.0.1:9"), "cannot be reached"),
+    (("run", "shop_support", "--dry-run", "--history", "last"), "history: 'last'"),
+    (("run", "shop_support", "--dry-run", "--bus", "foo"), "bus: the broker's URL"),
     (("bench", "shop_support", "--sweep", "colour=1"), "colour"),
     (("bench", "shop_support", "--resume"), "in one go"),
     (("bench", "shop_support", "--json", "missing/out.json"), "missing/out.json"),

@@ -49,7 +49,7 @@ def test_flags_select_and_order(
     rehearse: Rehearse, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--label, --task, --ending, --sort and --full are those of the view; for one episode they are
-    an error."""
+    an error, except for --full, which shows its texts whole."""
     monkeypatch.setenv("COLUMNS", "80")
     text = shown(rehearse, run, "--label", "agent_error", "--task", "refund-*")
     assert "label agent_error, task refund-*" in text.splitlines()[0]
@@ -57,8 +57,9 @@ def test_flags_select_and_order(
     by_steps = shown(rehearse, run, "--sort", "steps", "--ending", "answered")
     assert by_steps != shown(rehearse, run, "--ending", "answered")
     assert len(shown(rehearse, run, "--full")) > len(shown(rehearse, run))
-    status, _, err = rehearse("show", run, "e000000", "--full")
-    assert (status, err) == (2, "error: --full: for runs, not for one episode (e000000)\n")
+    assert shown(rehearse, run, "e000000", "--full").startswith("episode e000000\n")
+    status, _, err = rehearse("show", run, "e000000", "--sort", "steps")
+    assert (status, err) == (2, "error: --sort: for runs, not for one episode (e000000)\n")
     status, _, err = rehearse("show", run, "--label", "wrong")
     assert status == 2
     assert "'completed'" in err

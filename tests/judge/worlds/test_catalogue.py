@@ -287,12 +287,15 @@ def test_the_page_needs_nothing_else() -> None:
 
 
 def test_the_page_adapts_to_phones_and_dark_displays() -> None:
-    """It has a viewport, colours for dark displays, and every table is in a box that scrolls."""
+    """It has a viewport, colours for dark displays, tables whose texts wrap on a phone, and every
+    table is in a box that scrolls."""
     found = catalogue_figures([HOTEL, WRITTEN], [Unread("odd", "it has no tasks.toml")])
     page = page_of(found, [], title=title_of(found))
 
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
     assert "@media (prefers-color-scheme: dark)" in page
+    _, _, narrow = page.partition("@media (max-width: 600px) {")
+    assert ".numbers th, .numbers td { padding: 6px 5px; white-space: normal; }" in narrow
     assert page.count("<table") == len(re.findall(r'<div class="scroll"[^>]*>\n<table', page)) == 2
 
 

@@ -101,7 +101,10 @@ def test_the_wheel_has_every_file_of_the_packages(monkeypatch: pytest.MonkeyPatc
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert packed == there | {"rehearsal_room.py"}
-    for name in ("judge/worlds/templates/catalogue.html", "scenarios/bundled/shop_support/data.sql"):
+    for name in (
+        "judge/worlds/templates/catalogue.html",
+        "scenarios/bundled/shop_support/data.sql",
+    ):
         assert name in packed
 
 

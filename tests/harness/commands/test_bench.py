@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.cli import Rehearse
 from tests.support.judged_runs import served
-from tests.support.model_server import Completes
+from tests.support.model_server import Completes, Status
 
 
 def test_a_model_is_measured_and_its_run_is_kept(
@@ -27,3 +27,21 @@ def test_a_model_is_measured_and_its_run_is_kept(
     status, out, _ = rehearse("bench", "shop_support", "-n", 6)
     assert (status, "overhead ratio" in out, "run folder" in out) == (0, True, False)
     assert [path.name for path in Path("runs").iterdir()] == ["shop_support-openai-1"]
+
+
+def test_retries_and_rate_limits_are_logged_with_v(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-v` has a line for each pause that a rate limit asks for and for each retry; without it
+    there is none."""
+    monkeypatch.chdir(tmp_path)
+    with served(Completes("no")) as server:
+        run = ("run", "shop_support", "-p", "openai", "-m", "m", "--base-url", server.url, "-n", 1)
+        limited = Status(429, headers={"Retry-After": "0"})
+        server.plan(limited)
+        assert rehearse(*run)[::2] == (0, "")
+        server.plan(limited, Status(500))
+        status, _, err = rehearse("-v", *run)
+    assert status == 0
+    assert "rate_limited" in err
+    assert "request_retried" in err

@@ -391,7 +391,7 @@ def test_mode_llm_needs_no_package(rehearse: Rehearse, tmp_path: Path) -> None:
 
 
 def test_the_queue_is_rendered(rehearse: Rehearse, run: Path) -> None:
-    """`--disagreements` shows both sides of each case, and judges nothing."""
+    """`--disagreements` shows both sides of each case, up to --limit, and judges nothing."""
     with served(Speaks(WRONG)) as server:
         judge(rehearse, run, server.url)
     before = records_of(run)
@@ -401,4 +401,7 @@ def test_the_queue_is_rendered(rehearse: Rehearse, run: Path) -> None:
     assert out.count("m: agent_error, confidence 0.90") == 6
     assert out.count("the verifier's findings all passed") == 6
     assert out.splitlines()[-1] == "6 disagreements"
+    status, out, _ = rehearse("judge", run, "--disagreements", "--limit", 2)
+    assert out.count("m: agent_error, confidence 0.90") == 2
+    assert out.splitlines()[-1] == "4 more are not shown; --limit 0 shows all"
     assert records_of(run) == before

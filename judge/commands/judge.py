@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from harness.commands.flags import SectionedCommand, flags_of
 from harness.commands.interruption import command_line, continued_by
@@ -139,9 +140,18 @@ def _show_queue(folder: Path, console: Console, json_file: str | None, limit: in
             if trajectory.judged:
                 tally.add(trajectory, trajectory.judged[-1], is_new=False)
     shown = contested[: limit or None]
-    with console.pager(styles=True) if console.is_terminal else nullcontext():
+    with console.capture() as captured:
         render(shown, console)
         if left := len(contested) - len(shown):
             console.print(f"{left:,} more are not shown; --limit 0 shows all", highlight=False)
+    print_paged(captured.get(), console)
     summary = msgspec.structs.replace(tally.summary(), judge="", disagreements=len(contested))
     write_json(Queue(**msgspec.structs.asdict(summary), queue=contested), json_file)
+
+
+def print_paged(text: str, console: Console) -> None:
+    """Print a text; on a terminal on which it does not fit, in a pager."""
+    printed = Text.from_ansi(text.rstrip("\n"))
+    is_long = console.is_terminal and text.count("\n") >= console.height
+    with console.pager(styles=True) if is_long else nullcontext():
+        console.print(printed, soft_wrap=True)

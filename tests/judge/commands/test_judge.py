@@ -1,6 +1,7 @@
 """Judging by models from the command line, over real HTTP: every way in which a judge can fail,
 what code proved, several judges, rewards, and what is judged again."""
 
+import io
 import json
 import re
 import socket
@@ -10,9 +11,12 @@ from shutil import rmtree
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.pager import SystemPager
 
 from envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
 from harness.log.reader import open_reader
+from judge.commands.judge import print_paged
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import (
     Flaky,
@@ -405,3 +409,16 @@ def test_the_queue_is_rendered(rehearse: Rehearse, run: Path) -> None:
     assert out.count("m: agent_error, confidence 0.90") == 2
     assert out.splitlines()[-1] == "4 more are not shown; --limit 0 shows all"
     assert records_of(run) == before
+
+
+def test_a_pager_is_for_long_texts_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fits on the terminal, or goes to a file, is printed at once; the rest is paged, whole."""
+    paged: list[str] = []
+    monkeypatch.setattr(SystemPager, "show", lambda _, content: paged.append(content))
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=80, height=10)
+    long = "".join(f"line {number}\n" for number in range(20))
+    print_paged("no disagreements\n", terminal)
+    print_paged(long, Console(file=io.StringIO(), width=80, height=10))
+    assert paged == []
+    print_paged(long, terminal)
+    assert paged == [long]

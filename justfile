@@ -54,13 +54,13 @@ setup:
 bench *ARGS: core
     {{bin}}/rehearse bench shop_support flight_desk claims_desk -p oracle -n 1024 -c 1024 {{ARGS}}
 
-# Run the tests, on all processors.
+# Run the tests, on all processors (many tests wait, so there are more workers than processors).
 test *ARGS: sync setup
-    {{bin}}/python -m pytest -n {{num_cpus()}} --dist worksteal {{ARGS}}
+    {{bin}}/python -m pytest -n $(( {{num_cpus()}} * 3 / 2 )) --dist worksteal {{ARGS}}
 
 # Run the tests with many more examples, worlds and rounds (about an hour).
 test-long *ARGS: sync setup
-    REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest -n {{num_cpus()}} --dist worksteal --timeout 1800 {{ARGS}}
+    REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest -n $(( {{num_cpus()}} * 3 / 2 )) --dist worksteal --timeout 1800 {{ARGS}}
 
 # Prove that the wheel works where nothing else is: install it without extras, and run it.
 test-install:
@@ -118,8 +118,12 @@ perf *ARGS: sync
 conformance: sync
     tests/conformance/run.sh
 
+# Install the wheel into a clean environment, without extras, and use it.
+test-install:
+    tests/install/run.sh
+
 # What CI runs.
-ci: check test gate conformance docs test-vllm
+ci: check test gate conformance docs test-install test-vllm
 
 # Install what the recipes of `ci` need.
 prepare: sync setup sync-docs

@@ -169,7 +169,9 @@ def load_module(path: Path, name: str, source: str | None = None) -> ModuleType:
     """Execute a Python file of a package as a module with this name.
 
     With `source`, that text is executed and the file is not read; messages still name the file.
-    Raises ToolsetError naming the file when it cannot be executed.
+    The import system's compiled files are not used: they are found by size and modification time,
+    so a file that was edited within a second could run as it was before. Raises ToolsetError naming
+    the file when it cannot be executed.
     """
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -177,10 +179,8 @@ def load_module(path: Path, name: str, source: str | None = None) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module  # type hints and structs of the module look it up there
     try:
-        if source is None:
-            spec.loader.exec_module(module)
-        else:
-            exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))
+        code = path.read_bytes() if source is None else source
+        exec(compile(code, str(path), "exec", dont_inherit=True), vars(module))
     except Exception as exc:
         del sys.modules[name]
         raise ToolsetError(f"{path}: {type(exc).__name__}: {exc}") from exc

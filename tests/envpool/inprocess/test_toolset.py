@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envpool.core.errors import ToolsetError
-from envpool.inprocess.toolset import BadArguments, Tool, load
+from envpool.inprocess.toolset import BadArguments, Tool, load, load_module
 from tests.support.ledger_world import ledger
 
 _TOOLS = '''
@@ -267,3 +267,15 @@ def test_bad_tools_are_named(tmp_path: Path, fault: str) -> None:
     with pytest.raises(ToolsetError) as caught:
         load(ledger(tmp_path, tools_py=text))
     assert str(caught.value).startswith(f"{tmp_path / 'tools.py'}: {message}")
+
+
+def test_the_file_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of the same size and modification time as before is read again, and nothing is written
+    beside it."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "verify.py"
+    for value in (1, 2):
+        path.write_text(f"VALUE = {value}\n")
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        assert load_module(path, "rehearsal_same_size").VALUE == value
+    assert list(tmp_path.iterdir()) == [path]

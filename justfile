@@ -62,31 +62,6 @@ test *ARGS: sync setup
 test-long *ARGS: sync setup
     REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest -n $(( {{num_cpus()}} * 3 / 2 )) --dist worksteal --timeout 1800 {{ARGS}}
 
-# Prove that the wheel works where nothing else is: install it without extras, and run it.
-test-install:
-    #!/usr/bin/env bash
-    set -euo pipefail
-    fresh=$(mktemp -d)
-    trap 'rm -rf "$fresh"' EXIT
-    {{python}} -m venv "$fresh/venv"
-    mkdir "$fresh/source"
-    git archive HEAD | tar -x -C "$fresh/source"
-    "$fresh/venv/bin/pip" wheel --quiet --disable-pip-version-check --no-deps -w "$fresh" "$fresh/source"
-    "$fresh/venv/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt "$fresh"/rehearsal_room-*.whl
-    cd "$fresh"
-    venv/bin/rehearse --version
-    venv/bin/rehearse scenarios list
-    venv/bin/rehearse bench shop_support flight_desk claims_desk -n 20
-    missing() {  # a part whose extra is not installed says what to install
-        if venv/bin/rehearse "$@" 2> message; then echo "expected to fail: $*" >&2; exit 1; fi
-        cat message
-        grep -qF "pip install 'rehearsal-room[" message
-    }
-    missing schema recipe
-    missing scenarios report shop_support -o page.html
-    missing serve shop_support
-    missing run shop_support -p local -m models/none
-
 # Check style, spelling, types, layers and words.
 check: sync
     {{bin}}/ruff check .

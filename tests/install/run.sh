@@ -36,11 +36,11 @@ grep -q '^rehearse, version ' output.txt
 run bench shop_support flight_desk claims_desk -n 64
 grep -q 'pass rate *1.000' output.txt
 run generate --count 2 --seed 1 -o worlds
-run run worlds/* -o runs/made
+run run worlds/*/ -o runs/made
 run show runs/made
 run judge runs/made --mode code
 run schema
 run completion bash
 refuse "pip install 'rehearsal-room[report]'" scenarios report worlds -o page.html
-printf 'model = "none"\nsteps = 1\n[rollouts]\nscenarios = ["shop_support"]\n' >train.toml
+printf 'model = "none"\nsteps = 1\n[rollouts]\nscenarios = ["shop_support"]\ngroup_size = 2\n' >train.toml
 refuse "pip install 'rehearsal-room[train]'" train train.toml

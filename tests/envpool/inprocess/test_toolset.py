@@ -277,5 +277,5 @@ def test_the_file_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for value in (1, 2):
         path.write_text(f"VALUE = {value}\n")
         os.utime(path, (1_000_000_000, 1_000_000_000))
-        assert load_module(path, "rehearsal_same_size").VALUE == value
+        assert value == load_module(path, "rehearsal_same_size").VALUE
     assert list(tmp_path.iterdir()) == [path]

@@ -412,7 +412,7 @@ def test_the_queue_is_rendered(rehearse: Rehearse, run: Path) -> None:
 
 
 def test_a_pager_is_for_long_texts_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fits on the terminal, or goes to a file, is printed at once; the rest is paged, whole."""
+    """What fits on the terminal, or goes to a file, is printed at once; other texts are paged."""
     paged: list[str] = []
     monkeypatch.setattr(SystemPager, "show", lambda _, content: paged.append(content))
     terminal = Console(file=io.StringIO(), force_terminal=True, width=80, height=10)

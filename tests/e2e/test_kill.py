@@ -12,10 +12,11 @@ import pytest
 from harness.core.events import EpisodeEnded
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME
+from tests.support.budgets import repeats
 from tests.support.warm_process import WarmProcess
 
-EPISODES = 2_000
-KILLS = 20
+EPISODES = repeats(short=1_000, long=2_000)
+KILLS = repeats(short=8, long=20)
 _FINISHED = re.compile(r"episode_finished.*?episode=(e\d+)")
 
 
@@ -44,7 +45,7 @@ def _plain(path: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_run_killed_twenty_times_loses_nothing_and_repeats_nothing(
+def test_a_run_killed_many_times_loses_nothing_and_repeats_nothing(
     warm_cli: WarmProcess, tmp_path: Path
 ) -> None:
     """Every episode that was reported finished is in the log, none is there twice, and the final

@@ -13,10 +13,11 @@ from envpool.hosting.live_world import LiveWorld
 from envpool.workers.fork_client import ForkServerClient
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from scenarios.format import Scenario
+from tests.support.budgets import repeats
 from tests.support.hosted_records import dump, fixture_scenario, golden, golden_dump, mask
 
 RUNS = golden("run")
-NUM_WORLDS = 1_000
+NUM_WORLDS = repeats(short=250, long=1_000)
 
 
 @pytest.fixture(scope="module")

@@ -164,18 +164,28 @@ async def judge_all(
 async def run_all(folder: Path) -> Runs:
     """All attacks, as tools of both kinds of scenario and as verifiers, from one fork server."""
     book, awm = ledger_world.ledger(folder / "ledger"), record()
+    hostile = package(folder / "hostile")
     runs = {"package": Run(), "awm": Run()}
     verdicts: dict[str, str] = {}
     async with RecordingServer() as server:
         scratch, process = server._scratch, server._process.pid
-        for settings, hangs in ((HANGING, True), (SETTINGS, False)):
-            tools = [attack for attack in attacks() if attack.hangs is hangs]
-            for kind, scenario in (("package", package(folder / "hostile")), ("awm", awm)):
+
+        async def attack_tools(settings: WorkerSettings, hangs: bool) -> None:
+            chosen = [attack for attack in attacks() if attack.hangs is hangs]
+            for kind, scenario in (("package", hostile), ("awm", awm)):
                 async with server.pool(settings) as pool:
-                    await attack_all(pool, scenario, book, tools, runs[kind])
-            async with server.pool(HANGING_VERIFIERS if hangs else SETTINGS) as pool:
-                chosen = [attack for attack in VERIFIERS if attack.hangs is hangs]
+                    await attack_all(pool, scenario, book, chosen, runs[kind])
+
+        async def attack_verdicts(settings: WorkerSettings, hangs: bool) -> None:
+            chosen = [attack for attack in VERIFIERS if attack.hangs is hangs]
+            async with server.pool(settings) as pool:
                 await judge_all(pool, awm, chosen, verdicts)
+
+        await attack_tools(HANGING, True)
+        async with anyio.create_task_group() as group:  # these verifiers hang side by side, idle
+            group.start_soon(attack_verdicts, HANGING_VERIFIERS, True)
+            await attack_tools(SETTINGS, False)
+            await attack_verdicts(SETTINGS, False)
     pids = (process, *(worker.pid for worker in server.spawned))
     left = [f"process {pid}" for pid in pids if is_running(pid)]
     return Runs(runs, verdicts, left + existing(scratch))

@@ -31,6 +31,11 @@ def test_one_name_is_used_everywhere() -> None:
     assert distribution.version() in (PROJECT["version"], "unknown")
 
 
+def test_the_project_page_is_named() -> None:
+    """The project has a page under its own name."""
+    assert PROJECT["urls"]["Homepage"] == f"https://pypi.org/project/{PROJECT['name']}/"
+
+
 def test_the_packages_say_that_they_are_typed() -> None:
     """Each package that is installed has py.typed."""
     for name in rehearsal_room.PACKAGES:

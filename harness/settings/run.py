@@ -248,6 +248,8 @@ def _check(settings: Settings) -> None:
     policy, model, worlds = settings.policy, settings.model, settings.worlds
     if worlds.pool and worlds.mcp:
         raise SettingsError("mcp: both mcp and pool are set; worlds come from one of them")
+    if worlds.mcp_env and not worlds.mcp:
+        raise SettingsError("mcp_env: variables are for the command of --mcp, which is not given")
     if policy.think:
         think_range(policy.think)
     if policy.name == "scripted" and not policy.script:

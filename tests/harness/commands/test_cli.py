@@ -241,6 +241,7 @@ def test_the_gate_passes_the_ledger_and_names_a_defect(rehearse: Rehearse, world
 
 
 BAD_INPUT = [
+    (("run", "shop_support", "--mcp-env", "HOME"), "command of --mcp"),
     (("run", "nope"), "scenario 'nope' not found"),
     (("run", "shop_support:nope"), "no task 'nope'"),
     (("run",), "scenarios"),

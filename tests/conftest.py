@@ -5,12 +5,14 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
 from harness.cli import main
+from harness.rollout import gc_tuning
 from tests.support.budgets import IS_LONG, examples
 from tests.support.cli import Rehearse
 from tests.support.warm_process import WarmProcess, open_warm_process
@@ -32,19 +34,14 @@ settings.register_profile("ci", parent=settings.get_profile("here"), derandomize
 settings.load_profile("ci" if os.environ.get("CI") and not IS_LONG else "here")
 
 
-def pytest_collection_finish() -> None:
-    """Keep modules and tests out of the collector: a command collects and freezes all objects when
-    its run begins, which takes half a second with everything that the tests have imported."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture
 def rehearse(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Rehearse]:
     """Runs the command in this process; gives exit status, standard output, standard error."""
-    threshold = gc.get_threshold()
+    # A command tunes its process's collector: with everything that the tests have imported, that
+    # takes half a second, and other tests need the collector as it was.
+    monkeypatch.setattr(gc_tuning, "gc", Mock(spec=gc))
 
     def call(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["rehearse", *map(str, arguments)])
@@ -59,7 +56,6 @@ def rehearse(
 
     yield call
     structlog.reset_defaults()
-    gc.set_threshold(*threshold)
 
 
 @pytest.fixture(scope="session")

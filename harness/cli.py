@@ -14,8 +14,6 @@ from envpool.core.errors import PoolError
 from harness.chat.prices import PriceFile
 from harness.commands import completion, inspect_runs, run, schema, worlds
 from harness.commands.context import CommandContext
-from harness.core import distribution
-from harness.core.distribution import missing_package
 from harness.core.errors import HarnessError, SettingsError
 from harness.core.terminal_text import printable
 from harness.policies.base import OpenPolicy
@@ -31,6 +29,8 @@ from judge.verdicts.factory import open_judge
 from learner.commands import serve_policy, train
 from learner.config.schema import train_schema
 from learner.core.errors import LearnerError
+from scenarios import distribution
+from scenarios.distribution import missing_package
 from scenarios.errors import ScenarioError
 from scenarios.format import PackageHead, PackageTasks
 

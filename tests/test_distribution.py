@@ -11,7 +11,7 @@ import pytest
 from setuptools.dist import Distribution
 
 import rehearsal_room
-from harness.core import distribution
+from scenarios import distribution
 from tests.support.cli import Rehearse
 from tests.support.paths import ROOT
 

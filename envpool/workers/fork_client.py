@@ -22,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Self
 
@@ -46,7 +47,9 @@ from envpool.workers.sandbox import (
     require,
     why_no_bubblewrap,
 )
+from scenarios.distribution import install_command
 
+_PACKAGES = ("fastapi", "jsonschema", "sqlalchemy", "time_machine")  # of extra awm
 _INSIDE = "/scratch"  # where bubblewrap mounts the scratch folders
 _SECONDS_TO_START = 60.0
 _SECONDS_TO_END = 5.0
@@ -164,6 +167,7 @@ class ForkServerClient(AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        _require_packages()
         why = "" if self.settings.sandbox != "off" else "the sandbox is off"
         why = why or await anyio.to_thread.run_sync(why_no_bubblewrap)
         try:
@@ -295,6 +299,16 @@ class ForkServerClient(AsyncContextManagerMixin):
         if self._scratch:
             os.chmod(self._scratch, 0o700)  # the fork server made it unreadable
             shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _require_packages() -> None:
+    """Check that the packages of extra awm are installed. Raises PoolError."""
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise PoolError(
+            "AWM records and the code of untrusted packages run in sandboxed workers, which need"
+            f" the package {missing[0]}: {install_command('awm')}"
+        )
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:

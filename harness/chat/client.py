@@ -25,9 +25,9 @@ from harness.chat.transport import (
     proxy_for,
 )
 from harness.chat.wire import read_completion, read_error
-from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.core.messages import Reply, Usage
+from scenarios.distribution import missing_package
 
 ClientName = Literal["lean", "package"]
 _log = structlog.get_logger(__name__)

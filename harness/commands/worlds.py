@@ -21,7 +21,6 @@ from envpool.server.settings import ServeSettings
 from envpool.server.stdio import serve_stdio
 from harness.commands.flags import SectionedCommand, flags_of, select_flags, settings_from
 from harness.commands.options import JSON, console_of, pool_flags, write_json
-from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.reports.world_view import WorldReport, render_world, world_report
 from harness.rollout.launch import finder, pool_of
@@ -31,6 +30,7 @@ from harness.settings.run import Settings, resolve
 from scenarios.awm.folder import CLOCK
 from scenarios.awm.importing import ImportReport, import_awm
 from scenarios.catalogue import catalogue_entries
+from scenarios.distribution import missing_package
 from scenarios.format import Scenario, Seeding
 
 

@@ -18,7 +18,6 @@ import msgspec
 
 from envpool.core.types import StoredState
 from harness.chat.wire import RequestWriter
-from harness.core.distribution import install_command
 from harness.core.errors import LogError, SettingsError
 from harness.core.events import Ending, Label
 from harness.core.messages import Briefing
@@ -30,6 +29,7 @@ from harness.log.reader import LogReader
 from harness.log.schema import EpisodeRow, ScenarioSnapshot, replacing
 from harness.reports.export_rows import EpisodeLine, episode_line
 from scenarios.api import Row
+from scenarios.distribution import install_command
 
 Format = Literal["jsonl", "parquet", "sft"]
 Chat = dict[str, Any]

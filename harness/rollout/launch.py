@@ -22,7 +22,6 @@ from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings
 from harness.bus.mqtt_settings import broker_of
-from harness.core.distribution import missing_package
 from harness.core.errors import LogError, SettingsError
 from harness.core.policy_card import card_mismatches, read_card
 from harness.dialects.registry import dialect_of
@@ -43,6 +42,7 @@ from harness.settings.run import Settings, log_id_of, save, stops_with_world
 from harness.settings.worlds import WorldSettings
 from scenarios.awm.folder import AwmFolder
 from scenarios.catalogue import find
+from scenarios.distribution import missing_package
 from scenarios.format import Scenario, Task
 from scenarios.mcp_tasks import read_mcp_tasks
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from envpool.router import RoutingPool
-from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.dialects.base import Dialect
 from harness.policies.base import OpenPolicy, Policy
@@ -26,6 +25,7 @@ from harness.policies.scripted import ScriptedPolicy, read_script
 from harness.rollout.plan import EpisodePlan
 from harness.settings.policy import think_range
 from harness.settings.run import Settings
+from scenarios.distribution import missing_package
 from scenarios.format import Scenario, Task
 
 LocalPolicy = Callable[[Settings], OpenPolicy]  # makes policy `local`

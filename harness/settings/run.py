@@ -15,7 +15,6 @@ import tomli_w
 from msgspec import Meta
 
 from harness.bus.mqtt_settings import MqttSettings
-from harness.core import distribution
 from harness.core.errors import SettingsError
 from harness.dialects.format_rules import FormatSettings
 from harness.settings.fields import Field, field_at, fields_of, value_of
@@ -25,6 +24,7 @@ from harness.settings.model import ModelSettings
 from harness.settings.policy import PolicySettings, think_range
 from harness.settings.tables import convert, merge, nest, without_none
 from harness.settings.worlds import WorldSettings
+from scenarios import distribution
 from scenarios.files import read_toml
 from scenarios.validation import explain
 

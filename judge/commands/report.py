@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.commands.options import JSON, console_of, write_json
-from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.core.terminal_text import plural
 from harness.log.schema import write_atomically
@@ -20,6 +19,7 @@ from judge.gate.inputs import worlds_in
 from judge.worlds.catalogue import CatalogueFigures, Unread, catalogue_figures, title_of
 from judge.worlds.metrics import WorldFigures, world_figures
 from scenarios.catalogue import find
+from scenarios.distribution import missing_package
 from scenarios.errors import PackageError
 
 

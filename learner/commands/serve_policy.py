@@ -9,10 +9,10 @@ import click
 from envpool.server.settings import ServeSettings
 from harness.commands.flags import flags_of, settings_from
 from harness.commands.worlds import address
-from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.rollout.process import run
 from learner.config.serving import ServePolicy
+from scenarios.distribution import missing_package
 
 _PORT = 8000  # where chat clients look for a model
 

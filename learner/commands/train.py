@@ -10,13 +10,13 @@ import msgspec
 from harness.commands.context import CommandContext
 from harness.commands.interruption import command_line, continued_by
 from harness.commands.options import DRY_RUN, JSON, OUTPUT, RESUME, console_of, write_json
-from harness.core.distribution import missing_package
 from harness.core.errors import SettingsError
 from harness.rollout.launch import planned
 from learner.config.loader import read_settings
 from learner.config.runs import Runs, runs_of
 from learner.config.settings import TrainSettings
 from learner.core.errors import ConfigError
+from scenarios.distribution import missing_package
 
 
 @click.command("train")

@@ -44,3 +44,4 @@ run completion bash
 refuse "pip install 'rehearsal-room[report]'" scenarios report worlds -o page.html
 printf 'model = "none"\nsteps = 1\n[rollouts]\nscenarios = ["shop_support"]\ngroup_size = 2\n' >train.toml
 refuse "pip install 'rehearsal-room[train]'" train train.toml
+refuse "pip install 'rehearsal-room[awm]'" run worlds/*/ --isolate -o runs/isolated

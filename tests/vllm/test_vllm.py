@@ -216,9 +216,10 @@ async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str
         async with anyio.create_task_group() as group:
             for seed in range(4):
                 group.start_soon(ask, seed)
-            await wait_until_computing(policy, 4)
+            await wait_until_computing(policy, 4, answers)
+            assert len(answers) < 4
             await policy.weights.take("v1", other)
-            assert answers == [] or pause == "wait"
+            assert len(answers) < 4 or pause == "wait"
     models = [open_model(folder, COMPUTE) for folder in (model, other)]
     for answer in answers:
         sample = _sample(prompt, answer)
@@ -230,19 +231,20 @@ async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str
             is_old = old <= MAX_DIFFERENCE
             switched = int(is_old.int().cumprod(0).sum())
             _log.info("frozen", after=switched, tokens=len(is_old))
-            assert float(new[switched:].max()) <= MAX_DIFFERENCE
+            assert bool((new[switched:] <= MAX_DIFFERENCE).all())
     assert len(answers) == 4
 
 
-async def wait_until_computing(policy: VllmPolicy, number: int) -> None:
-    """Wait until the server computes `number` requests."""
+async def wait_until_computing(policy: VllmPolicy, number: int, answers: Sequence[Any]) -> None:
+    """Wait until the server computes `number` requests, or has answered some of them and computes
+    the others: a random model may end a reply after a few tokens."""
     address = root_of(policy.weights.url) + "/metrics"
     async with aiohttp.ClientSession() as session:
         while True:
             async with session.get(address) as response:
                 metrics = await response.text()
             running = re.findall(r"^vllm:num_requests_running.* (\d+)", metrics, re.MULTILINE)
-            if sum(map(int, running)) >= number:
+            if sum(map(int, running)) + len(answers) >= number:
                 return
             await anyio.sleep(0.01)
 

@@ -20,6 +20,8 @@ from transformers import PreTrainedModel
 
 from harness.policies.token_agent import Generated
 from learner.backends.attention import use_attention
+from learner.backends.forward import layer_list
+from learner.core.errors import ModelError
 from learner.inference.attention import NAME, Decode, Prefill, Slots
 from learner.inference.kv_cache import (
     PrefixTable,
@@ -101,6 +103,7 @@ class Engine:
     ) -> None:
         model.eval()  # type: ignore[no-untyped-call]
         self._model: Any = model
+        self._num_layers = len(layer_list(model))
         self._end_ids = end_ids
         self._max_live = max_live
         self._max_prefill = max_prefill
@@ -240,6 +243,7 @@ class Engine:
             use_cache=False,
             plan=plan,
         )
+        self._check_used(plan)
         logits_RV: Tensor = out.logits[0]
         return logits_RV
 
@@ -257,7 +261,17 @@ class Engine:
             use_cache=False,
             plan=plan,
         )
+        self._check_used(plan)
         self._draw(self._live, out.logits[:, -1])
+
+    def _check_used(self, plan: Prefill | Decode) -> None:
+        """Every layer must have computed its attention over the requests' slots."""
+        if plan.used != self._num_layers:
+            raise ModelError(
+                f"{type(self._model).__name__}: {plan.used} of {self._num_layers} layers use"
+                " transformers' AttentionInterface; the others have an attention of their own or a"
+                " recurrent state, which policy 'local' cannot sample from: use policy 'vllm'"
+            )
 
     def _draw(self, requests: Sequence[Request], logits_RV: Tensor) -> None:
         tokens_R, logprobs_R = sample_tokens(

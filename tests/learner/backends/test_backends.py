@@ -236,7 +236,9 @@ def a_label_is_predicted_elsewhere(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         forward_passes,
         "token_scores",
-        lambda head, hidden, targets: right(head, torch.cat((hidden[-1:], hidden[1:])), targets),
+        lambda head, hidden, targets, vocab: right(
+            head, torch.cat((hidden[-1:], hidden[1:])), targets, vocab=vocab
+        ),
     )
 
 
@@ -296,7 +298,9 @@ def test_a_model_with_its_own_attention_is_refused() -> None:
     model = qwen()
     for layer in model.model.layers:
         layer.self_attn.forward = lambda hidden_states, **_: (hidden_states, None)
-    with pytest.raises(ModelError, match="Qwen3ForCausalLM does not use transformers' Attention"):
+    with pytest.raises(
+        ModelError, match="Qwen3ForCausalLM: 0 of 2 layers use transformers' Attention"
+    ):
         TwoPass(16).score(model, PREFIX_GROUP)
     with pytest.raises(ModelError, match=r"set compute\.backend = 'naive'"):
         Packed(16).score(model, PREFIX_GROUP)

@@ -1,0 +1,132 @@
+"""A small copy of a model, made from its config: the same code and shapes of attention with random
+weights, two layers of each kind, and limits so small that a short row reaches them.
+
+A window of 4,096 tokens and a soft cap of 50 change nothing in a row of forty tokens with small
+scores. The copy's window is 7 tokens, its soft caps are 2, its matrices keep the variance of their
+inputs, and no bias or scale is exactly 0 or 1.
+"""
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+from learner.model.pretrained import quiet
+
+VOCAB = 128
+FIRST_TOKEN = 8  # tokens below may be special, such as padding
+WINDOW = 7
+_SOFTCAP = 2.0
+_WIDTH = 256  # of the layers between hidden states
+_EXPERTS = 8
+_LAYERS_OF_A_KIND = 2
+_NOISE = 0.1
+
+_WINDOWS = re.compile(r"(^|_)(sliding_window|window_size|attention_chunk_size)(_size)?$")
+_SOFTCAPS = re.compile(r"soft_?cap")
+_WIDTHS = re.compile(r"^(moe_|shared_expert_|dense_|ffn_)?(intermediate|hidden)_size(_mlp)?$")
+_EXPERT_COUNTS = re.compile(
+    r"^(num_experts|num_local_experts|n_routed_experts|moe_num_experts|num_routed_experts)$"
+)
+_TOP_K = re.compile(
+    r"^(num_experts_per_tok|num_experts_per_token|experts_per_token|moe_k|moe_topk)$"
+)
+# Layers of one kind recur with this distance, or end at this number.
+_PERIODS = re.compile(r"(_interval|_period|_freq|_step|_every.*|_pattern|^first_k_dense_replace)$")
+_Fields = dict[str, Any]
+
+
+def copy_of(config: PreTrainedConfig) -> PreTrainedModel:
+    """The small copy, in float32 on the CPU. It is the same in every process.
+
+    Raises what transformers raises for a config that it cannot make a model of.
+    """
+    with torch.random.fork_rng(devices=[]), quiet():
+        torch.manual_seed(0)
+        try:
+            model = _model(_reduced(config, is_narrow=True))
+        except Exception:  # widths that depend on each other
+            model = _model(_reduced(config, is_narrow=False))
+        _draw_weights(model)
+    return model
+
+
+def _model(config: PreTrainedConfig) -> PreTrainedModel:
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    return model
+
+
+def _reduced(config: PreTrainedConfig, *, is_narrow: bool) -> PreTrainedConfig:
+    fields = deepcopy(config.to_dict())
+    for name in ("text_config", "llm_config"):
+        if isinstance(fields.get(name), dict):
+            _reduce(fields[name], is_narrow=is_narrow)
+    _reduce(fields, is_narrow=is_narrow)
+    return type(config).from_dict(fields)
+
+
+def _reduce(fields: _Fields, *, is_narrow: bool) -> None:
+    _take_layers(fields)
+    for name, value in fields.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+            continue
+        if name == "vocab_size":
+            fields[name] = min(value, VOCAB)
+        elif name.endswith("_token_id") and value >= VOCAB:
+            fields[name] = 0
+        elif _WINDOWS.search(name):
+            fields[name] = min(value, WINDOW)
+        elif _SOFTCAPS.search(name):
+            fields[name] = min(float(value), _SOFTCAP)
+        elif _EXPERT_COUNTS.search(name):
+            fields[name] = min(value, _EXPERTS)
+        elif _TOP_K.search(name) or name in ("n_group", "topk_group"):
+            fields[name] = min(value, 2)
+        elif is_narrow and name != "hidden_size" and _WIDTHS.search(name):
+            fields[name] = min(value, _WIDTH)
+    for name in ("eos_token_id", "bos_token_id"):  # some are lists
+        if isinstance(fields.get(name), list):
+            fields[name] = 0
+
+
+def _take_layers(fields: _Fields) -> None:
+    """Take two layers of each kind; lists with an entry for each layer are shortened alike.
+
+    Example: layer_types [window, window, window, full] * 6 -> [window, window, full, full]
+    """
+    num = fields.get("num_hidden_layers")
+    if not isinstance(num, int):
+        return
+    by_layer = {
+        name: value
+        for name, value in fields.items()
+        if isinstance(value, list) and len(value) == num and num > 1
+    }
+    periods = [v for k, v in fields.items() if _PERIODS.search(k) and isinstance(v, int) and v > 1]
+    if by_layer:
+        chosen = list(_two_of_each([str(kind) for kind in zip(*by_layer.values(), strict=True)]))
+    else:
+        chosen = list(range(min(num, _LAYERS_OF_A_KIND * max(periods, default=1))))
+    fields["num_hidden_layers"] = len(chosen)
+    for name, values in by_layer.items():
+        fields[name] = [values[index] for index in chosen]
+
+
+def _two_of_each(kinds: list[str]) -> Iterator[int]:
+    for index, kind in enumerate(kinds):
+        if kinds[:index].count(kind) < _LAYERS_OF_A_KIND:
+            yield index
+
+
+@torch.no_grad()
+def _draw_weights(model: PreTrainedModel) -> None:
+    """Matrices keep the variance of their inputs; vectors get noise, so that none is without
+    effect."""
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            weight.normal_(std=weight.shape[-1] ** -0.5)
+        else:
+            weight.add_(torch.randn_like(weight), alpha=_NOISE)

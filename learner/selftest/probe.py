@@ -1,0 +1,178 @@
+"""What the self-test computes: one small prefix group, in several ways.
+
+Shapes: N trained tokens, T tokens of a row, V the vocabulary.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from learner.backends.base import Backend
+from learner.inference.engine import Engine, Request
+from learner.packing.batch import PrefixGroup, Suffix
+from learner.packing.rows import rows_of
+from learner.selftest.copies import FIRST_TOKEN, VOCAB
+
+_PREFIX = 19  # tokens
+# Each suffix: tokens of the prompt, then sampled ones; the second suffix has two steps.
+_SUFFIXES = (((5, 6),), ((3, 4), (2, 3)), ((1, 9),))
+MAX_TOKENS = 13  # of a micro-batch: the three suffixes make two
+
+
+class Computed(NamedTuple):
+    """The numbers of a prefix group."""
+
+    logprobs: Tensor  # [N]
+    entropies: Tensor  # [N]
+    gradient: dict[str, Tensor]  # by parameter; empty: not computed
+
+
+def probe_group() -> PrefixGroup:
+    """A prefix group of random tokens and weights, the same in every process."""
+    chance = np.random.default_rng(0)
+    prefix = _ids(chance, _PREFIX)
+    return PrefixGroup(prefix, tuple(_suffix(chance, steps) for steps in _SUFFIXES))
+
+
+def by_backend(backend: Backend, model: nn.Module, group: PrefixGroup) -> Computed:
+    """The numbers by a backend; its scores without a gradient must be those with one."""
+    logprobs, entropies = [], []
+
+    def loss_of(numbers: Sequence[int], logprobs_N: Tensor, entropies_N: Tensor) -> Tensor:
+        logprobs.append(logprobs_N.detach())
+        entropies.append(entropies_N)
+        return _loss([group.suffixes[number] for number in numbers], logprobs_N)
+
+    gradient = _gradient(model, lambda: backend.backward(model, group, loss_of))
+    scores = backend.score(model, group)
+    done = torch.cat(logprobs)
+    worse = (scores - done).abs() > 0
+    return Computed(torch.where(worse, scores, done), torch.cat(entropies), gradient)
+
+
+def by_plain_rows(model: nn.Module, group: PrefixGroup, *, together: bool = False) -> Computed:
+    """The numbers by the model's own forward, row by row; or `together`, as one padded batch."""
+    rows = rows_of(group).suffixes
+    found: list[tuple[Tensor, Tensor]] = []
+
+    def backward() -> None:
+        logits = _padded_logits(model, rows) if together else [_logits(model, row) for row in rows]
+        found.extend(_scores(row, of_row) for row, of_row in zip(rows, logits, strict=True))
+        _loss(rows, torch.cat([scores for scores, _ in found])).backward()  # type: ignore[no-untyped-call]
+
+    gradient = _gradient(model, backward)
+    logprobs, entropies = (torch.cat(parts).detach() for parts in zip(*found, strict=True))
+    return Computed(logprobs, entropies, gradient)
+
+
+class Sampled(NamedTuple):
+    """Sampled replies."""
+
+    rows: list[tuple[list[int], list[int]]]  # prompts and sampled tokens
+    logprobs: Tensor  # [N], of all sampled tokens
+
+
+def by_engine(engine: Engine, group: PrefixGroup) -> Sampled:
+    """Replies by a sampling engine: three prompts that share a prefix, then prompts that continue
+    these replies, whose beginnings are cached."""
+    prompts = [row.tokens[: row.trained[0]].tolist() for row in rows_of(group).suffixes]
+    done = _sample(engine, prompts)
+    more = [
+        [*prompt, *request.tokens, *prompt[:3]]
+        for prompt, request in zip(prompts, done, strict=True)
+    ]
+    done += _sample(engine, more)
+    rows = [(prompt, list(r.tokens)) for prompt, r in zip([*prompts, *more], done, strict=True)]
+    return Sampled(rows, torch.tensor([one for request in done for one in request.logprobs]))
+
+
+@torch.no_grad()
+def plain_logprobs(
+    model: nn.Module, rows: Sequence[tuple[list[int], list[int]]], *, together: bool = False
+) -> Tensor:
+    """The log-probabilities `[N]` of sampled tokens after their prompts, by the model's own
+    forward; `together`, as one padded batch."""
+    whole = [_row(prompt, tokens) for prompt, tokens in rows]
+    logits = _padded_logits(model, whole) if together else [_logits(model, row) for row in whole]
+    return torch.cat([_scores(*pair)[0] for pair in zip(whole, logits, strict=True)])
+
+
+def _sample(engine: Engine, prompts: list[list[int]]) -> list[Request]:
+    requests = [Request(p, max_tokens=4 + n, seed=n) for n, p in enumerate(prompts)]
+    for request in requests:
+        engine.add(request)
+    while engine.num_requests:
+        engine.step()
+    return requests
+
+
+def _gradient(model: nn.Module, backward: Callable[[], None]) -> dict[str, Tensor]:
+    model.zero_grad()
+    backward()
+    gradient = {
+        name: torch.zeros_like(weight) if weight.grad is None else weight.grad.clone()
+        for name, weight in model.named_parameters()
+    }
+    model.zero_grad()
+    return gradient
+
+
+def _loss(suffixes: Sequence[Suffix], logprobs_N: Tensor) -> Tensor:
+    weights = np.concatenate([suffix.weights for suffix in suffixes])
+    return -(torch.from_numpy(weights).to(logprobs_N) * logprobs_N).sum()
+
+
+def _logits(model: nn.Module, row: Suffix) -> Tensor:
+    logits_TV: Tensor = model(input_ids=_tensor(model, row)[None], use_cache=False).logits[0]
+    return logits_TV
+
+
+def _padded_logits(model: nn.Module, rows: Sequence[Suffix]) -> list[Tensor]:
+    """The logits of each row. A token does not see those after it, so no mask hides the padding."""
+    ids = nn.utils.rnn.pad_sequence(
+        [_tensor(model, row) for row in rows], batch_first=True, padding_value=FIRST_TOKEN
+    )
+    logits = model(input_ids=ids, use_cache=False).logits
+    return [of_row[: len(row.tokens)] for of_row, row in zip(logits, rows, strict=True)]
+
+
+def _scores(row: Suffix, logits_TV: Tensor) -> tuple[Tensor, Tensor]:
+    logprobs_NV = logits_TV[row.trained - 1].float().log_softmax(-1)
+    targets_N = torch.from_numpy(row.tokens[row.trained]).to(logits_TV.device).long()
+    entropies_N = -(logprobs_NV.exp() * logprobs_NV).sum(-1).detach()
+    return logprobs_NV.gather(-1, targets_N[:, None])[:, 0], entropies_N
+
+
+def _tensor(model: nn.Module, row: Suffix) -> Tensor:
+    return torch.from_numpy(row.tokens).to(next(model.parameters()).device).long()
+
+
+def _row(prompt: list[int], tokens: list[int]) -> Suffix:
+    trained = np.arange(len(prompt), len(prompt) + len(tokens))
+    return _with_tokens(np.array([*prompt, *tokens], np.int32), trained)
+
+
+def _suffix(chance: np.random.Generator, steps: Sequence[tuple[int, int]]) -> Suffix:
+    trained: list[int] = []
+    length = 0
+    for shown, sampled in steps:
+        trained += range(length + shown, length + shown + sampled)
+        length += shown + sampled
+    weights = chance.normal(size=len(trained)) / len(_SUFFIXES)
+    return _with_tokens(_ids(chance, length), np.array(trained), weights.astype(np.float32))
+
+
+def _with_tokens(
+    tokens: np.ndarray, trained: np.ndarray, weights: np.ndarray | None = None
+) -> Suffix:
+    zeros = np.zeros(len(trained), np.float32)
+    numbers = np.zeros(len(trained), np.int64)
+    used = zeros if weights is None else weights
+    return Suffix(tokens, trained.astype(np.int64), zeros, zeros, used, numbers, numbers)
+
+
+def _ids(chance: np.random.Generator, count: int) -> np.ndarray:
+    return chance.integers(FIRST_TOKEN, VOCAB, count).astype(np.int32)

@@ -28,12 +28,12 @@ class RowContext:
     prefix's keys and values.
 
     With `records`, the row's own keys and values are recorded by layer. They belong to the row's
-    graph, also under gradient checkpointing: the second forward of a layer records nothing. `used`
-    has the layers whose attention was computed here: a layer that mixes tokens in another way would
+    graph, also under gradient checkpointing: the second forward of a layer records nothing. `calls`
+    counts the attentions that were computed here: a layer that mixes tokens in another way would
     let suffixes see each other without any error.
     """
 
-    __slots__ = ("lengths", "longest", "prefix", "recorded", "records", "used")
+    __slots__ = ("calls", "lengths", "longest", "prefix", "recorded", "records")
 
     def __init__(
         self, lengths: Sequence[int], *, prefix: KeysValues | None = None, records: bool = False
@@ -45,7 +45,7 @@ class RowContext:
         self.longest = shared + max(self.lengths)
         self.records = records
         self.recorded: dict[int, tuple[Tensor, Tensor]] = {}
-        self.used: set[int] = set()
+        self.calls = 0
 
 
 def attend(
@@ -55,16 +55,18 @@ def attend(
     value_1GND: Tensor,
     attention_mask: Tensor | None,
     *,
-    row: RowContext,
+    row: RowContext | None = None,
     **arguments: Any,
 ) -> tuple[Tensor, None]:
     """The function that transformers calls: the row's attention `[1, N, H, D]`, and no weights.
 
     Raises ModelError for attention that is not computed here, see `form_of`.
     """
+    if row is None:
+        raise ModelError(f"{type(module).__name__} is not given the arguments of the model's call")
     form = form_of(module, query_1HND, attention_mask, arguments)
     layer: int = module.layer_idx  # type: ignore[assignment]
-    row.used.add(layer)
+    row.calls += 1
     width = value_1GND.shape[3]
     value_1GND = as_wide_as(key_1GND, value_1GND)
     # Under autocast the normalised queries and keys arrive as float32, the values as bfloat16.

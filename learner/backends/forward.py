@@ -7,7 +7,7 @@ with the decoder's output given, so that what a family does to its logits (scali
 done by its own code.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -69,7 +69,7 @@ def prefix_pass(model: nn.Module, prefix: Ids) -> tuple[Tensor, KeysValues]:
     tokens = torch.from_numpy(prefix).to(device, torch.int64)
     positions = torch.arange(len(prefix), device=device)
     done = call_as_forward(model, lambda _: _decoded(model, tokens, positions, row=row))
-    _check_used(model, row.used)
+    _check_calls(model, row.calls)
     return done.last_hidden_state, row.recorded
 
 
@@ -81,18 +81,18 @@ def suffix_pass(
     packed = pack(suffixes, start=start, device=device_of(model))
     row = RowContext(packed.lengths, prefix=prefix)
     scored = call_as_forward(model, lambda own: _scored(model, own, packed, row=row))
-    _check_used(model, row.used)
+    _check_calls(model, row.calls)
     return scored
 
 
-def _check_used(model: nn.Module, used: Collection[int]) -> None:
-    """Every layer must have computed its attention here, and so over the shared prefix."""
+def _check_calls(model: nn.Module, calls: int) -> None:
+    """Every layer must have computed its attention here once, and so over the shared prefix."""
     num_layers = len(layer_list(model))
-    if len(used) != num_layers:
+    if calls != num_layers:
         raise ModelError(
-            f"{type(model).__name__}: {len(used)} of {num_layers} layers use transformers'"
-            " AttentionInterface; the others have an attention of their own or a recurrent state,"
-            " which cannot share a prefix: set compute.backend = 'naive'"
+            f"{type(model).__name__}: its {num_layers} layers computed attention {calls} times by"
+            " transformers' AttentionInterface. Layers with an attention of their own or a"
+            " recurrent state cannot share a prefix: set compute.backend = 'naive'"
         )
 
 
@@ -130,10 +130,10 @@ def joint_pass(
         packed.trained + len(prefix),
         packed.lengths,
     )
-    used: set[int] = set()
-    how |= {"used": used, "longest": len(prefix) + max(packed.lengths)}
+    calls: list[int] = []
+    how |= {"calls": calls, "longest": len(prefix) + max(packed.lengths)}
     scored = call_as_forward(model, lambda own: _scored(model, own, whole, **how))
-    _check_used(model, used)
+    _check_calls(model, len(calls))
     return scored
 
 

@@ -4,8 +4,7 @@ transformers passes the model's queries, keys and values to the function that is
 the name in `config._attn_implementation`. So every architecture that gets its attention that way
 can be sampled from, with its own forward.
 
-Sliding windows, soft caps and sinks are computed as the model's own attention does (learner.backends.
-attention_form). The keys and values of tokens outside of a window stay in their slots.
+Sliding windows, soft caps and sinks are computed as in learner.backends.attention_form. The keys and values of tokens outside of a window stay in their slots.
 
 Shapes: R requests, T new tokens in total, S slots, H heads, G heads of keys and values, D their
 size, C the capacity of a slot in tokens, L tokens that are attended to.
@@ -28,6 +27,7 @@ from learner.backends.attention_form import (
     softmax_beside_sinks,
 )
 from learner.backends.masked_attention import sees
+from learner.core.errors import ModelError
 
 NAME = "rehearsal_slots"
 _GROWTH = 256  # tokens; the capacity of slots is a multiple of this
@@ -98,7 +98,7 @@ class Prefill:
     """Concatenated new tokens of several requests: `lengths[i]` of them are appended to slot
     `slots[i]`, after its `starts[i]` tokens."""
 
-    __slots__ = ("device", "lengths", "masks", "slots", "starts", "store", "used")
+    __slots__ = ("calls", "device", "lengths", "masks", "slots", "starts", "store")
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Prefill:
         self.lengths = list(lengths)
         self.device = device
         self.masks: dict[tuple[int, int | None], Tensor] = {}  # by request and window
-        self.used = 0  # layers that were computed
+        self.calls = 0  # attentions that were computed
 
     def attend(
         self,
@@ -125,7 +125,7 @@ class Prefill:
         form: AttentionForm,
     ) -> Tensor:
         """The attention of the new tokens `[1, H, T, D]`; their keys and values are stored."""
-        self.used += 1
+        self.calls += 1
         keys, values = self.store.of_layer(layer, key_1GTD)
         parts = [torch.split(x, self.lengths, dim=2) for x in (query_1HTD, key_1GTD, value_1GTD)]
         groups = query_1HTD.shape[1] // key_1GTD.shape[1]
@@ -158,7 +158,7 @@ class Prefill:
 class Decode:
     """One new token for each of slots 0 to R - 1, after the slot's tokens."""
 
-    __slots__ = ("length", "masks", "positions", "rows", "store", "used")
+    __slots__ = ("calls", "length", "masks", "positions", "rows", "store")
 
     def __init__(self, store: Slots, lengths_R: Tensor, longest: int) -> None:
         """`lengths_R` has the number of tokens of each slot, int64; `longest` is the largest."""
@@ -167,7 +167,7 @@ class Decode:
         self.rows = torch.arange(len(lengths_R), device=lengths_R.device)
         self.length = longest + 1
         self.masks: dict[int | None, Tensor] = {}  # by window
-        self.used = 0  # layers that were computed
+        self.calls = 0  # attentions that were computed
 
     def attend(
         self,
@@ -178,7 +178,7 @@ class Decode:
         form: AttentionForm,
     ) -> Tensor:
         """The attention of the new tokens `[R, H, 1, D]`; their keys and values are stored."""
-        self.used += 1
+        self.calls += 1
         keys, values = self.store.of_layer(layer, key_RG1D)
         keys[self.rows, :, self.positions] = key_RG1D[:, :, 0]
         values[self.rows, :, self.positions] = value_RG1D[:, :, 0]
@@ -226,7 +226,7 @@ def attend(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    plan: Prefill | Decode,
+    plan: Prefill | Decode | None = None,
     **arguments: Any,
 ) -> tuple[Tensor, None]:
     """The function that transformers calls: the attention, with heads as the second-last dimension,
@@ -234,6 +234,8 @@ def attend(
 
     Raises ModelError for attention that is not computed here, see `form_of`.
     """
+    if plan is None:
+        raise ModelError(f"{type(module).__name__} is not given the arguments of the model's call")
     form = form_of(module, query, attention_mask, arguments)
     layer: int = module.layer_idx  # type: ignore[assignment]
     width = value.shape[3]

@@ -243,7 +243,7 @@ class Engine:
             use_cache=False,
             plan=plan,
         )
-        self._check_used(plan)
+        self._check_calls(plan)
         logits_RV: Tensor = out.logits[0]
         return logits_RV
 
@@ -261,16 +261,16 @@ class Engine:
             use_cache=False,
             plan=plan,
         )
-        self._check_used(plan)
+        self._check_calls(plan)
         self._draw(self._live, out.logits[:, -1])
 
-    def _check_used(self, plan: Prefill | Decode) -> None:
-        """Every layer must have computed its attention over the requests' slots."""
-        if plan.used != self._num_layers:
+    def _check_calls(self, plan: Prefill | Decode) -> None:
+        """Every layer must have computed its attention over the requests' slots, once."""
+        if plan.calls != self._num_layers:
             raise ModelError(
-                f"{type(self._model).__name__}: {plan.used} of {self._num_layers} layers use"
-                " transformers' AttentionInterface; the others have an attention of their own or a"
-                " recurrent state, which policy 'local' cannot sample from: use policy 'vllm'"
+                f"{type(self._model).__name__}: its {self._num_layers} layers computed attention"
+                f" {plan.calls} times by transformers' AttentionInterface. Layers with an attention"
+                " of their own or a recurrent state cannot be sampled in process: use policy 'vllm'"
             )
 
     def _draw(self, requests: Sequence[Request], logits_RV: Tensor) -> None:

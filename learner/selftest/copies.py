@@ -7,7 +7,7 @@ inputs, and no bias or scale is exactly 0 or 1.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -61,15 +61,18 @@ def _model(config: PreTrainedConfig) -> PreTrainedModel:
 
 def _reduced(config: PreTrainedConfig, *, is_narrow: bool) -> PreTrainedConfig:
     fields = deepcopy(config.to_dict())
-    for name in ("text_config", "llm_config"):
-        if isinstance(fields.get(name), dict):
-            _reduce(fields[name], is_narrow=is_narrow)
-    _reduce(fields, is_narrow=is_narrow)
+    for name in config.sub_configs:
+        part = getattr(config, name)
+        if isinstance(part, PreTrainedConfig):
+            _reduce(fields[name], part.attribute_map, is_narrow=is_narrow)
+    _reduce(fields, config.attribute_map, is_narrow=is_narrow)
     return type(config).from_dict(fields)
 
 
-def _reduce(fields: _Fields, *, is_narrow: bool) -> None:
-    _take_layers(fields)
+def _reduce(fields: _Fields, aliases: Mapping[str, str], *, is_narrow: bool) -> None:
+    """Reduce the fields of a config in place; `aliases` has the family's names, such as `n_layer`
+    for num_hidden_layers."""
+    _take_layers(fields, aliases.get("num_hidden_layers", "num_hidden_layers"))
     for name, value in fields.items():
         if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
             continue
@@ -92,12 +95,12 @@ def _reduce(fields: _Fields, *, is_narrow: bool) -> None:
             fields[name] = 0
 
 
-def _take_layers(fields: _Fields) -> None:
+def _take_layers(fields: _Fields, count: str) -> None:
     """Take two layers of each kind; lists with an entry for each layer are shortened alike.
 
     Example: layer_types [window, window, window, full] * 6 -> [window, window, full, full]
     """
-    num = fields.get("num_hidden_layers")
+    num = fields.get(count)
     if not isinstance(num, int):
         return
     by_layer = {
@@ -110,7 +113,7 @@ def _take_layers(fields: _Fields) -> None:
         chosen = list(_two_of_each([str(kind) for kind in zip(*by_layer.values(), strict=True)]))
     else:
         chosen = list(range(min(num, _LAYERS_OF_A_KIND * max(periods, default=1))))
-    fields["num_hidden_layers"] = len(chosen)
+    fields[count] = len(chosen)
     for name, values in by_layer.items():
         fields[name] = [values[index] for index in chosen]
 

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from learner.backends.base import Backend
+from learner.core.samples import Ids
 from learner.inference.engine import Engine, Request
+from learner.model.plain_rows import Reply, plain_logits
 from learner.packing.batch import PrefixGroup, Suffix
 from learner.packing.rows import rows_of
 from learner.selftest.copies import FIRST_TOKEN, VOCAB
@@ -59,7 +61,7 @@ def by_plain_rows(model: nn.Module, group: PrefixGroup, *, together: bool = Fals
     found: list[tuple[Tensor, Tensor]] = []
 
     def backward() -> None:
-        logits = _padded_logits(model, rows) if together else [_logits(model, row) for row in rows]
+        logits = plain_logits(model, [row.tokens.tolist() for row in rows], together=together)
         found.extend(_scores(row, of_row) for row, of_row in zip(rows, logits, strict=True))
         _loss(rows, torch.cat([scores for scores, _ in found])).backward()  # type: ignore[no-untyped-call]
 
@@ -71,7 +73,7 @@ def by_plain_rows(model: nn.Module, group: PrefixGroup, *, together: bool = Fals
 class Sampled(NamedTuple):
     """Sampled replies."""
 
-    rows: list[tuple[list[int], list[int]]]  # prompts and sampled tokens
+    replies: list[Reply]
     logprobs: Tensor  # [N], of all sampled tokens
 
 
@@ -85,19 +87,8 @@ def by_engine(engine: Engine, group: PrefixGroup) -> Sampled:
         for prompt, request in zip(prompts, done, strict=True)
     ]
     done += _sample(engine, more)
-    rows = [(prompt, list(r.tokens)) for prompt, r in zip([*prompts, *more], done, strict=True)]
-    return Sampled(rows, torch.tensor([one for request in done for one in request.logprobs]))
-
-
-@torch.no_grad()
-def plain_logprobs(
-    model: nn.Module, rows: Sequence[tuple[list[int], list[int]]], *, together: bool = False
-) -> Tensor:
-    """The log-probabilities `[N]` of sampled tokens after their prompts, by the model's own
-    forward; `together`, as one padded batch."""
-    whole = [_row(prompt, tokens) for prompt, tokens in rows]
-    logits = _padded_logits(model, whole) if together else [_logits(model, row) for row in whole]
-    return torch.cat([_scores(*pair)[0] for pair in zip(whole, logits, strict=True)])
+    replies = [(p, list(r.tokens)) for p, r in zip([*prompts, *more], done, strict=True)]
+    return Sampled(replies, torch.tensor([one for request in done for one in request.logprobs]))
 
 
 def _sample(engine: Engine, prompts: list[list[int]]) -> list[Request]:
@@ -125,34 +116,11 @@ def _loss(suffixes: Sequence[Suffix], logprobs_N: Tensor) -> Tensor:
     return -(torch.from_numpy(weights).to(logprobs_N) * logprobs_N).sum()
 
 
-def _logits(model: nn.Module, row: Suffix) -> Tensor:
-    logits_TV: Tensor = model(input_ids=_tensor(model, row)[None], use_cache=False).logits[0]
-    return logits_TV
-
-
-def _padded_logits(model: nn.Module, rows: Sequence[Suffix]) -> list[Tensor]:
-    """The logits of each row. A token does not see those after it, so no mask hides the padding."""
-    ids = nn.utils.rnn.pad_sequence(
-        [_tensor(model, row) for row in rows], batch_first=True, padding_value=FIRST_TOKEN
-    )
-    logits = model(input_ids=ids, use_cache=False).logits
-    return [of_row[: len(row.tokens)] for of_row, row in zip(logits, rows, strict=True)]
-
-
 def _scores(row: Suffix, logits_TV: Tensor) -> tuple[Tensor, Tensor]:
     logprobs_NV = logits_TV[row.trained - 1].float().log_softmax(-1)
     targets_N = torch.from_numpy(row.tokens[row.trained]).to(logits_TV.device).long()
     entropies_N = -(logprobs_NV.exp() * logprobs_NV).sum(-1).detach()
     return logprobs_NV.gather(-1, targets_N[:, None])[:, 0], entropies_N
-
-
-def _tensor(model: nn.Module, row: Suffix) -> Tensor:
-    return torch.from_numpy(row.tokens).to(next(model.parameters()).device).long()
-
-
-def _row(prompt: list[int], tokens: list[int]) -> Suffix:
-    trained = np.arange(len(prompt), len(prompt) + len(tokens))
-    return _with_tokens(np.array([*prompt, *tokens], np.int32), trained)
 
 
 def _suffix(chance: np.random.Generator, steps: Sequence[tuple[int, int]]) -> Suffix:
@@ -161,18 +129,18 @@ def _suffix(chance: np.random.Generator, steps: Sequence[tuple[int, int]]) -> Su
     for shown, sampled in steps:
         trained += range(length + shown, length + shown + sampled)
         length += shown + sampled
-    weights = chance.normal(size=len(trained)) / len(_SUFFIXES)
-    return _with_tokens(_ids(chance, length), np.array(trained), weights.astype(np.float32))
+    count = len(trained)
+    zeros, numbers = np.zeros(count, np.float32), np.zeros(count, np.int64)
+    return Suffix(
+        tokens=_ids(chance, length),
+        trained=np.array(trained, np.int64),
+        sampler=zeros,
+        advantages=zeros,
+        weights=(chance.normal(size=count) / len(_SUFFIXES)).astype(np.float32),
+        steps=numbers,
+        episodes=numbers,
+    )
 
 
-def _with_tokens(
-    tokens: np.ndarray, trained: np.ndarray, weights: np.ndarray | None = None
-) -> Suffix:
-    zeros = np.zeros(len(trained), np.float32)
-    numbers = np.zeros(len(trained), np.int64)
-    used = zeros if weights is None else weights
-    return Suffix(tokens, trained.astype(np.int64), zeros, zeros, used, numbers, numbers)
-
-
-def _ids(chance: np.random.Generator, count: int) -> np.ndarray:
+def _ids(chance: np.random.Generator, count: int) -> Ids:
     return chance.integers(FIRST_TOKEN, VOCAB, count).astype(np.int32)

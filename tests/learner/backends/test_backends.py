@@ -298,9 +298,7 @@ def test_a_model_with_its_own_attention_is_refused() -> None:
     model = qwen()
     for layer in model.model.layers:
         layer.self_attn.forward = lambda hidden_states, **_: (hidden_states, None)
-    with pytest.raises(
-        ModelError, match="Qwen3ForCausalLM: 0 of 2 layers use transformers' Attention"
-    ):
+    with pytest.raises(ModelError, match="its 2 layers computed attention 0 times"):
         TwoPass(16).score(model, PREFIX_GROUP)
     with pytest.raises(ModelError, match=r"set compute\.backend = 'naive'"):
         Packed(16).score(model, PREFIX_GROUP)
@@ -315,7 +313,7 @@ def test_a_model_with_its_own_attention_is_refused() -> None:
 )
 def test_unsupported_attention_is_refused(changes: dict[str, Any]) -> None:
     """The attention function does not compute dropout or sliding windows, and refuses them."""
-    with pytest.raises(ModelError, match="dropout or a sliding window"):
+    with pytest.raises(ModelError, match="dropout"):
         TwoPass(16).score(qwen(**changes).train(), PREFIX_GROUP)
 
 

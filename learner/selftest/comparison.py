@@ -1,0 +1,69 @@
+"""How far two computations of the same numbers are apart, relative to their size."""
+
+from collections.abc import Mapping
+
+import msgspec
+import torch
+from torch import Tensor
+
+from learner.selftest.probe import Computed
+
+_SMALL = 1e-2  # of the gradient's norm: the gradients of smaller parameters count as this large
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Relative differences; NaN where a number is not finite."""
+
+    scores: float  # the largest one of log-probabilities and entropies, by the largest of these
+    gradient: float  # norm of the difference, by the norm of the gradient
+    parameter: float  # the same for the worst parameter
+    name: str  # of that parameter
+    cosine: float  # of the gradients
+    scale: float  # norm of the gradient found, by that of the expected one
+
+    @property
+    def largest(self) -> float:
+        """The largest relative difference."""
+        return float(torch.tensor([self.scores, self.gradient, self.parameter]).max())
+
+    def __str__(self) -> str:
+        return (
+            f"log-probabilities differ by {self.scores:.2g}, the gradient by {self.gradient:.2g}"
+            f" (cosine {self.cosine:.3f}, norm x {self.scale:.3g}; most in {self.name})"
+        )
+
+
+def difference(found: Computed, expected: Computed) -> Difference:
+    """How far two computations of a prefix group are apart."""
+    names = list(expected.gradient)
+    norms = _norms(expected.gradient, names)
+    apart = _norms({n: found.gradient[n] - expected.gradient[n] for n in names}, names)
+    whole = norms.norm()
+    relative = apart / norms.clamp(min=_SMALL * float(whole))
+    worst = int(relative.argmax())
+    inner = sum(
+        float((found.gradient[n].double() * expected.gradient[n].double()).sum()) for n in names
+    )
+    length = float(_norms(found.gradient, names).norm())
+    scores = [
+        relative_difference(found.logprobs, expected.logprobs),
+        relative_difference(found.entropies, expected.entropies),
+    ]
+    return Difference(
+        scores=float(torch.tensor(scores).max()),
+        gradient=float(apart.norm() / whole),
+        parameter=float(relative.max()),
+        name=names[worst],
+        cosine=inner / (length * float(whole)) if length else 0.0,
+        scale=length / float(whole),
+    )
+
+
+def relative_difference(found: Tensor, expected: Tensor) -> float:
+    """The largest difference, by the largest of the expected numbers."""
+    return float((found.to(expected) - expected).abs().max() / expected.abs().max())
+
+
+def _norms(gradient: Mapping[str, Tensor], names: list[str]) -> Tensor:
+    """The norm of each parameter's gradient, in float64."""
+    return torch.stack([gradient[name].double().norm() for name in names])

@@ -1,0 +1,170 @@
+"""The self-test: does this family of models, with this back end and this sampler, give the numbers
+of the model's own plain forward and backward?
+
+A family may do something to its attention or its logits that a back end does not know. Training
+then goes wrong without any error. So every start and every resume of `train` computes a small
+random prefix group on a small copy of the model (learner.selftest.copies), in float32, by the
+configured back end and the sampling engine, and compares log-probabilities, entropies and the whole
+gradient with plain rows. A copy in bfloat16 is compared as well where training computes in it.
+
+The cost is half a second for a model of a few layers; it does not depend on the model's depth or
+on its vocabulary.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from learner.backends.registry import backend_of
+from learner.config.settings import ComputeSettings
+from learner.core.errors import ConfigError, ModelError
+from learner.inference.engine import Engine
+from learner.model.plain_rows import plain_logprobs
+from learner.model.pretrained import device_of, prepare
+from learner.packing.batch import PrefixGroup
+from learner.selftest import probe
+from learner.selftest.comparison import Difference, difference, relative_difference
+from learner.selftest.copies import copy_of
+from learner.selftest.probe import Computed
+
+BOUND = 1e-3  # relative, in float32
+NOISE_FACTOR = 3  # a bound in bfloat16 is this many times what plain forwards differ by
+
+
+class FamilyReport(msgspec.Struct, frozen=True):
+    """What the self-test measured."""
+
+    family: str  # the model's class
+    backend: Difference
+    sampler: float | None  # relative; None: the engine does not sample
+    low: Difference | None  # of the back end in bfloat16; None: training computes in float32
+    seconds: float
+
+
+def check_family(
+    config: PreTrainedConfig, compute: ComputeSettings, *, sampler: bool
+) -> FamilyReport:
+    """Test the family of a model's config with the back end of the settings and, if `sampler`, the
+    sampling engine.
+
+    Raises ModelError if any of them does not give the numbers of plain rows; the message names what
+    to use instead. Raises ConfigError for a back end that the device does not have.
+    """
+    started = time.perf_counter()
+    family = _Family(config, compute)
+    family.check_plain()
+    backend = family.check_backend()
+    apart = family.check_sampler() if sampler else None
+    low = family.check_low() if compute.dtype == "bfloat16" else None
+    return FamilyReport(family.name, backend, apart, low, time.perf_counter() - started)
+
+
+class _Family:
+    """A family under test: its copy, and the numbers of plain rows."""
+
+    def __init__(self, config: PreTrainedConfig, compute: ComputeSettings) -> None:
+        self._config = config
+        self._compute = msgspec.structs.replace(compute, max_tokens=probe.MAX_TOKENS)
+        self._group: PrefixGroup = probe.probe_group()
+        self.name = (config.architectures or [config.model_type])[0]
+        with self._refused("its plain forward", "this family cannot be trained"):
+            self._model = self._opened("float32")
+            self.name = type(self._model).__name__
+            self._plain = probe.by_plain_rows(self._model, self._group)
+
+    def check_plain(self) -> None:
+        """Two plain forwards must give the same numbers, alone and beside longer rows."""
+        cannot = "this family cannot be trained"
+        with self._refused("its plain forward", cannot):
+            again = probe.by_plain_rows(self._model, self._group)
+            together = probe.by_plain_rows(self._model, self._group, together=True)
+        self._compare(again, self._plain, "a second plain forward (dropout or noise?)", cannot)
+        self._compare(
+            together, self._plain, "the plain forward of a batch (not causal, or routed?)", cannot
+        )
+
+    def check_backend(self) -> Difference:
+        """The configured back end must give the numbers of plain rows."""
+        name = self._compute.backend
+        remedy = self._remedy()
+        with self._refused(f"backend {name!r}", remedy):
+            found = self._by_backend(self._model)
+        return self._compare(found, self._plain, f"backend {name!r}", remedy)
+
+    def check_sampler(self) -> float:
+        """The log-probabilities of the sampling engine must be those of plain rows."""
+        remedy = "use policy 'vllm', which is checked by its log-probabilities"
+        with self._refused("policy 'local'", remedy):
+            engine = Engine(self._model, end_ids=frozenset(), max_prefill=probe.MAX_TOKENS)
+            sampled = probe.by_engine(engine, self._group)
+            expected = plain_logprobs(self._model, sampled.replies)
+        apart = relative_difference(sampled.logprobs, expected)
+        if not apart <= BOUND:
+            raise ModelError(
+                f"{self.name}: policy 'local' does not give the model's own numbers:"
+                f" log-probabilities differ by {apart:.2g} (bound {BOUND:g}). {_sentence(remedy)}"
+            )
+        return apart
+
+    def check_low(self) -> Difference:
+        """In bfloat16 the back end may differ from plain rows by what plain forwards of different
+        batch shapes differ by, times `NOISE_FACTOR`."""
+        remedy = "set compute.dtype = 'float32'"
+        with self._refused("training in bfloat16", remedy):
+            model = self._opened("bfloat16")
+            plain = probe.by_plain_rows(model, self._group)
+            together = probe.by_plain_rows(model, self._group, together=True)
+            found = self._by_backend(model)
+        noise = max(difference(together, plain).largest, difference(plain, self._plain).largest)
+        bound = max(BOUND, NOISE_FACTOR * noise)
+        return self._compare(
+            found, plain, f"backend {self._compute.backend!r} in bfloat16", remedy, bound=bound
+        )
+
+    def _opened(self, dtype: str) -> PreTrainedModel:
+        compute = msgspec.structs.replace(self._compute, dtype=dtype)
+        return prepare(copy_of(self._config), compute, device_of(compute))
+
+    def _by_backend(self, model: PreTrainedModel) -> Computed:
+        return probe.by_backend(backend_of(self._compute), model, self._group)
+
+    def _remedy(self) -> str:
+        """What to use instead of a back end that fails: `naive`, where that one is right."""
+        if self._compute.backend == "naive":
+            return "this family cannot be trained"
+        compute = msgspec.structs.replace(self._compute, backend="naive")
+        try:
+            found = probe.by_backend(backend_of(compute), self._model, self._group)
+            is_right = difference(found, self._plain).largest <= BOUND
+        except Exception:  # whatever a foreign forward raises: it cannot be used
+            is_right = False
+        return "set compute.backend = 'naive'" if is_right else "this family cannot be trained"
+
+    def _compare(
+        self, found: Computed, expected: Computed, what: str, remedy: str, *, bound: float = BOUND
+    ) -> Difference:
+        apart = difference(found, expected)
+        if not apart.largest <= bound:
+            raise ModelError(
+                f"{self.name}: {what} does not give the model's own numbers: {apart}; the bound is"
+                f" {bound:.2g}. {_sentence(remedy)}"
+            )
+        return apart
+
+    @contextmanager
+    def _refused(self, what: str, remedy: str) -> Iterator[None]:
+        """In this block every failure of the model's code becomes a ModelError."""
+        try:
+            yield
+        except ConfigError:
+            raise
+        except Exception as exc:
+            reason = str(exc) or type(exc).__name__
+            raise ModelError(f"{self.name}: {what} fails: {reason}. {_sentence(remedy)}") from exc
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"

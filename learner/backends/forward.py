@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from learner.backends.attention import KeysValues, RowContext
 from learner.backends.heads import token_scores
+from learner.backends.rope_limit import check_length
 from learner.core.errors import ModelError
 from learner.core.samples import Ids
 from learner.packing.batch import Suffix
@@ -64,6 +65,7 @@ def pack(suffixes: Sequence[Suffix], *, start: int, device: torch.device) -> Pac
 
 def prefix_pass(model: nn.Module, prefix: Ids) -> tuple[Tensor, KeysValues]:
     """The last hidden states `[1, P, D]` of a prefix, and its keys and values by layer."""
+    check_length(model, len(prefix))
     row = RowContext([len(prefix)], records=True)
     device = device_of(model)
     tokens = torch.from_numpy(prefix).to(device, torch.int64)
@@ -79,6 +81,7 @@ def suffix_pass(
     """One pass over the suffixes of a micro-batch. Their positions start at `start`, and each one
     sees the prefix with these keys and values."""
     packed = pack(suffixes, start=start, device=device_of(model))
+    check_length(model, start + max(packed.lengths))
     row = RowContext(packed.lengths, prefix=prefix)
     scored = call_as_forward(model, lambda own: _scored(model, own, packed, row=row))
     _check_calls(model, row.calls)
@@ -132,6 +135,7 @@ def joint_pass(
     )
     calls: list[int] = []
     how |= {"calls": calls, "longest": len(prefix) + max(packed.lengths)}
+    check_length(model, how["longest"])
     scored = call_as_forward(model, lambda own: _scored(model, own, whole, **how))
     _check_calls(model, len(calls))
     return scored

@@ -4,7 +4,8 @@ transformers passes the model's queries, keys and values to the function that is
 the name in `config._attn_implementation`. So every architecture that gets its attention that way
 can be sampled from, with its own forward.
 
-Sliding windows, soft caps and sinks are computed as in learner.backends.attention_form. The keys and values of tokens outside of a window stay in their slots.
+Sliding windows, soft caps and sinks are computed as in `learner.backends.attention_form`. The keys
+and values of tokens outside of a window stay in their slots.
 
 Shapes: R requests, T new tokens in total, S slots, H heads, G heads of keys and values, D their
 size, C the capacity of a slot in tokens, L tokens that are attended to.

@@ -12,6 +12,7 @@ For one thread at a time. Shapes: R live requests, T new tokens, V the vocabular
 
 from collections import deque
 from collections.abc import Sequence
+from operator import add
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from transformers import PreTrainedModel
 from harness.policies.token_agent import Generated
 from learner.backends.attention import use_attention
 from learner.backends.forward import layer_list
+from learner.backends.rope_limit import check_length
 from learner.core.errors import ModelError
 from learner.inference.attention import NAME, Decode, Prefill, Slots
 from learner.inference.kv_cache import (
@@ -230,6 +232,7 @@ class Engine:
         each part `[R, V]`."""
         device = self._model.device
         lengths = [len(part) for part in parts]
+        check_length(self._model, max(map(add, starts, lengths)))
         plan = Prefill(self._slots, slots, starts, lengths, device)
         ids = [token for part in parts for token in part]
         positions = [
@@ -253,6 +256,7 @@ class Engine:
         lengths = [request.length for request in self._live]
         positions = device_numbers(lengths, device)
         self._slots.reserve(len(lengths), max(lengths) + 1)
+        check_length(self._model, max(lengths) + 1)
         plan = Decode(self._slots, positions, max(lengths))
         newest = device_numbers([request.tokens[-1] for request in self._live], device)
         out = self._model(

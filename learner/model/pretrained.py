@@ -41,24 +41,37 @@ def open_model(folder: Path, compute: ComputeSettings) -> PreTrainedModel:
     for a device that does not exist here.
     """
     device = device_of(compute)
-    _check_files(folder)
+    model = _open(folder, torch.float32)
+    layer_list(model)
+    return prepare(model, compute, device)
+
+
+def open_plain(folder: Path, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """Open the model in a Hugging Face directory for plain forwards. Raises ModelError."""
+    model = _open(folder, dtype)
+    model.to(device)  # type: ignore[arg-type]
+    model.eval()  # type: ignore[no-untyped-call]
+    return model
+
+
+def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    config = open_config(folder)
     try:
         with quiet():
-            config = without_noise(AutoConfig.from_pretrained(folder, local_files_only=True))
             opened: Any = AutoModelForCausalLM.from_pretrained(
                 folder,
                 config=config,
-                dtype=torch.float32,
+                dtype=dtype,
                 local_files_only=True,
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
     except (OSError, ValueError, RuntimeError, SafetensorError, StrictDataclassError) as exc:
         raise ModelError(f"{folder}: the model cannot be opened: {reason(exc)}") from exc
+    model: PreTrainedModel
     model, info = opened
     _check_weights(folder, **info)
-    layer_list(model)
-    return prepare(model, compute, device)
+    return model
 
 
 def open_config(folder: Path) -> PreTrainedConfig:

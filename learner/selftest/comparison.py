@@ -26,6 +26,23 @@ class Difference(msgspec.Struct, frozen=True):
         """The largest relative difference."""
         return float(torch.tensor([self.scores, self.gradient, self.parameter]).max())
 
+    def is_within(self, bound: float, factor: float, noise: "Difference | None") -> bool:
+        """Whether every part is within the bound, or `factor` times the noise's part; NaN is not."""
+        parts = [self.scores, self.gradient, self.parameter]
+        of_noise = [0.0] * 3 if noise is None else [noise.scores, noise.gradient, noise.parameter]
+        return all(
+            part <= max(bound, factor * other) for part, other in zip(parts, of_noise, strict=True)
+        )
+
+    def or_worse(self, other: "Difference") -> "Difference":
+        """The larger parts of both."""
+        return msgspec.structs.replace(
+            self,
+            scores=max(self.scores, other.scores),
+            gradient=max(self.gradient, other.gradient),
+            parameter=max(self.parameter, other.parameter),
+        )
+
     def __str__(self) -> str:
         return (
             f"log-probabilities differ by {self.scores:.2g}, the gradient by {self.gradient:.2g}"

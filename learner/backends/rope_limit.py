@@ -19,8 +19,8 @@ def check_length(model: nn.Module, num_tokens: int) -> None:
     for kind, limit in _limits(model.config):
         if num_tokens > limit:
             raise ModelError(
-                f"{type(model).__name__}: a row has {num_tokens:,} tokens, but rope {kind!r} changes"
-                f" all of a row's positions beyond {limit:,}: keep windows and replies shorter"
+                f"{type(model).__name__}: a row has {num_tokens:,} tokens, but beyond {limit:,}"
+                f" rope {kind!r} changes all positions of a row: keep windows and replies shorter"
                 " (history, max_tokens), or train rows one by one (compute.backend = 'naive') on"
                 " what policy 'vllm' sampled"
             )

@@ -68,8 +68,8 @@ def train(
     followed it.
 
     A start and a resume begin with a self-test (learner.selftest): the model's family under the
-    settings' backend and sampler. A run that fails before it has results leaves no folder. Raises LearnerError, HarnessError,
-    ScenarioError and PoolError.
+    settings' backend and sampler. A run that fails before it has results leaves no folder. Raises
+    LearnerError, HarnessError, ScenarioError and PoolError.
     """
     with join_processes(settings.compute) as processes:
         if processes.rank:

@@ -1,4 +1,4 @@
-"""A model's own forward, with nothing of ours: what every back end and sampler must equal.
+"""A model's own plain forward: what every back end and sampler must equal.
 
 Only the token ids are given. Attention, positions and head are the model's own.
 

@@ -27,7 +27,7 @@ class Difference(msgspec.Struct, frozen=True):
         return float(torch.tensor([self.scores, self.gradient, self.parameter]).max())
 
     def is_within(self, bound: float, factor: float, noise: "Difference | None") -> bool:
-        """Whether every part is within the bound, or `factor` times the noise's part; NaN is not."""
+        """Whether every part is within the bound or `factor` times the noise's; NaN is not."""
         parts = [self.scores, self.gradient, self.parameter]
         of_noise = [0.0] * 3 if noise is None else [noise.scores, noise.gradient, noise.parameter]
         return all(

@@ -96,18 +96,19 @@ def _reduce(fields: _Fields, aliases: Mapping[str, str], *, is_narrow: bool) -> 
 
 
 def _take_layers(fields: _Fields, count: str) -> None:
-    """Take two layers of each kind; lists with an entry for each layer are shortened alike.
+    """Take two layers of each kind; what the config says layer by layer is shortened alike.
 
     Example: layer_types [window, window, window, full] * 6 -> [window, window, full, full]
+        and moe_layers [0, 1, 2, 23] -> [0, 1, 3], where 23 was the second full layer
     """
     num = fields.get(count)
-    if not isinstance(num, int):
+    if not isinstance(num, int) or num < 2:
         return
-    by_layer = {
-        name: value
-        for name, value in fields.items()
-        if isinstance(value, list) and len(value) == num and num > 1
-    }
+    lists = {name: value for name, value in fields.items() if isinstance(value, list)}
+    by_layer = {name: value for name, value in lists.items() if len(value) == num}
+    by_index = {name: value for name, value in lists.items() if _has_indices(value, num)}
+    for name in by_index:
+        by_layer[name] = [index in lists[name] for index in range(num)]
     periods = [v for k, v in fields.items() if _PERIODS.search(k) and isinstance(v, int) and v > 1]
     if by_layer:
         chosen = list(_two_of_each([str(kind) for kind in zip(*by_layer.values(), strict=True)]))
@@ -115,7 +116,15 @@ def _take_layers(fields: _Fields, count: str) -> None:
         chosen = list(range(min(num, _LAYERS_OF_A_KIND * max(periods, default=1))))
     fields[count] = len(chosen)
     for name, values in by_layer.items():
-        fields[name] = [values[index] for index in chosen]
+        taken = [values[index] for index in chosen]
+        fields[name] = [i for i, has in enumerate(taken) if has] if name in by_index else taken
+
+
+def _has_indices(values: list[Any], num: int) -> bool:
+    """Whether a list has the numbers of some layers, as in [1, 3, 5]."""
+    if not values or not all(type(value) is int and 0 <= value < num for value in values):
+        return False
+    return sorted(set(values)) == values
 
 
 def _two_of_each(kinds: list[str]) -> Iterator[int]:

@@ -110,8 +110,8 @@ class _Family:
         return apart
 
     def check_low(self) -> Difference:
-        """In bfloat16 the back end may differ from plain rows by what plain forwards differ by, times
-        `NOISE_FACTOR`.
+        """In bfloat16 the back end may differ from plain rows by `NOISE_FACTOR` times what plain
+        forwards differ by.
 
         These are forwards of different batch shapes, and on a CPU, where shapes give the same bits,
         the forward in float32.

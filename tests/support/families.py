@@ -68,7 +68,7 @@ _LONGROPE = {
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "Apertus": ("apertus", {}),
     "Arcee": ("arcee", {}),
-    "Bloom": ("bloom", {}),
+    "BLOOM": ("bloom", {}),
     "Cohere": ("cohere", {}),
     "Cohere 2": ("cohere2", {"sliding_window": 12}),
     "CWM": ("cwm", {}),

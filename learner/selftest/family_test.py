@@ -67,7 +67,8 @@ class _Family:
 
     def __init__(self, config: PreTrainedConfig, compute: ComputeSettings) -> None:
         self._config = config
-        self._compute = msgspec.structs.replace(compute, max_tokens=probe.MAX_TOKENS)
+        max_tokens = probe.max_tokens_of(compute.backend)
+        self._compute = msgspec.structs.replace(compute, max_tokens=max_tokens)
         self._group: PrefixGroup = probe.probe_group()
         self.name = (config.architectures or [config.model_type])[0]
         with self._refused("its plain forward", "this family cannot be trained"):
@@ -98,7 +99,7 @@ class _Family:
         """The log-probabilities of the sampling engine must be those of plain rows."""
         remedy = "use policy 'vllm'"
         with self._refused("policy 'local'", remedy):
-            engine = Engine(self._model, end_ids=frozenset(), max_prefill=probe.MAX_TOKENS)
+            engine = Engine(self._model, end_ids=frozenset(), max_prefill=probe.MAX_PREFILL)
             sampled = probe.by_engine(engine, self._group)
             expected = plain_logprobs(self._model, sampled.replies)
         apart = relative_difference(sampled.logprobs, expected)

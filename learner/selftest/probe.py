@@ -21,7 +21,8 @@ from learner.selftest.copies import FIRST_TOKEN, VOCAB
 _PREFIX = 19  # tokens
 # Each suffix: tokens of the prompt, then sampled ones; the second suffix has two steps.
 _SUFFIXES = (((5, 6),), ((3, 4), (2, 3)), ((1, 9),))
-MAX_TOKENS = 13  # of a micro-batch: the three suffixes make two
+_MAX_TOKENS = 24  # of a micro-batch: two suffixes of 11 and 12 tokens, and then one of 10
+MAX_PREFILL = 13  # tokens of a prompt that the engine computes at once
 
 
 class Computed(NamedTuple):
@@ -37,6 +38,12 @@ def probe_group() -> PrefixGroup:
     chance = np.random.default_rng(0)
     prefix = _ids(chance, _PREFIX)
     return PrefixGroup(prefix, tuple(_suffix(chance, steps) for steps in _SUFFIXES))
+
+
+def max_tokens_of(backend: str) -> int:
+    """The tokens of a micro-batch with which a back end puts two suffixes into the first one and
+    the third into another."""
+    return _MAX_TOKENS + (2 * _PREFIX if backend == "packed" else 0)
 
 
 def by_backend(backend: Backend, model: nn.Module, group: PrefixGroup) -> Computed:

@@ -121,10 +121,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen2": ("qwen2", {}),
     "Qwen2-MoE": ("qwen2_moe", _EXPERTS),
     "Qwen3": ("qwen3", {}),
-    "Qwen3 (windows)": (
-        "qwen3",
-        {"use_sliding_window": True, "sliding_window": 12, "max_window_layers": 2},
-    ),
+    "Qwen3 (windows)": ("qwen3", _WINDOWS),
     "Qwen3-MoE": ("qwen3_moe", _EXPERTS),
     "Qwen3-Next": ("qwen3_next", {**_LINEAR, **_EXPERTS}),
     "Qwen3.5": ("qwen3_5_text", _LINEAR),

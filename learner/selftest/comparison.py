@@ -1,7 +1,5 @@
 """How far two computations of the same numbers are apart, relative to their size."""
 
-from collections.abc import Mapping
-
 import msgspec
 import torch
 from torch import Tensor
@@ -53,15 +51,15 @@ class Difference(msgspec.Struct, frozen=True):
 def difference(found: Computed, expected: Computed) -> Difference:
     """How far two computations of a prefix group are apart."""
     names = list(expected.gradient)
-    norms = _norms(expected.gradient, names)
-    apart = _norms({n: found.gradient[n] - expected.gradient[n] for n in names}, names)
+    norms = torch.stack([_norm(expected.gradient[n]) for n in names])
+    apart = torch.stack([_norm(found.gradient[n] - expected.gradient[n]) for n in names])
     whole = norms.norm()
     relative = apart / norms.clamp(min=_SMALL * float(whole))
     worst = int(relative.argmax())
     inner = sum(
-        float((found.gradient[n].double() * expected.gradient[n].double()).sum()) for n in names
+        float((found.gradient[n] * expected.gradient[n]).sum(dtype=torch.float64)) for n in names
     )
-    length = float(_norms(found.gradient, names).norm())
+    length = float(torch.stack([_norm(found.gradient[n]) for n in names]).norm())
     scores = [
         relative_difference(found.logprobs, expected.logprobs),
         relative_difference(found.entropies, expected.entropies),
@@ -81,6 +79,5 @@ def relative_difference(found: Tensor, expected: Tensor) -> float:
     return float((found.to(expected) - expected).abs().max() / expected.abs().max())
 
 
-def _norms(gradient: Mapping[str, Tensor], names: list[str]) -> Tensor:
-    """The norm of each parameter's gradient, in float64."""
-    return torch.stack([gradient[name].double().norm() for name in names])
+def _norm(gradient: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(gradient, dtype=torch.float64)

@@ -80,4 +80,5 @@ def relative_difference(found: Tensor, expected: Tensor) -> float:
 
 
 def _norm(gradient: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(gradient, dtype=torch.float64)
+    norm: Tensor = torch.linalg.vector_norm(gradient, dtype=torch.float64)
+    return norm

@@ -55,7 +55,8 @@ def copy_of(config: PreTrainedConfig) -> PreTrainedModel:
 
 
 def _model(config: PreTrainedConfig) -> PreTrainedModel:
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    make: Any = AutoModelForCausalLM.from_config
+    model: PreTrainedModel = make(config, dtype=torch.float32)
     return model
 
 

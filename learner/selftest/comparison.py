@@ -24,7 +24,9 @@ class Difference(msgspec.Struct, frozen=True):
         """The largest relative difference."""
         return float(torch.tensor([self.scores, self.gradient, self.parameter]).max())
 
-    def is_within(self, bound: float, factor: float, noise: "Difference | None") -> bool:
+    def is_within(
+        self, bound: float, factor: float = 0.0, noise: "Difference | None" = None
+    ) -> bool:
         """Whether every part is within the bound or `factor` times the noise's; NaN is not."""
         parts = [self.scores, self.gradient, self.parameter]
         of_noise = [0.0] * 3 if noise is None else [noise.scores, noise.gradient, noise.parameter]

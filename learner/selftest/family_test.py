@@ -11,8 +11,9 @@ The cost is half a second for a model of a few layers; it does not depend on the
 on its vocabulary.
 """
 
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -33,6 +34,8 @@ from learner.selftest.probe import Computed
 
 BOUND = 1e-3  # relative, in float32
 _SMALL = 512  # hidden size
+_ALTERNATIVES = ("twopass", "naive")  # to a back end that is refused
+_REMEDY = re.compile(r": (set compute\.backend = '\w+'|use policy 'vllm')$")
 NOISE_FACTOR = 3  # a bound in bfloat16 is this many times what plain forwards differ by
 
 
@@ -70,38 +73,34 @@ class _Family:
 
     def __init__(self, config: PreTrainedConfig, compute: ComputeSettings) -> None:
         self._config = config
-        max_tokens = probe.max_tokens_of(compute.backend)
-        self._compute = msgspec.structs.replace(compute, max_tokens=max_tokens)
+        self._compute = _with_backend(compute, compute.backend)
         self._group: PrefixGroup = probe.probe_group()
         self.name = (config.architectures or [config.model_type])[0]
-        with self._refused("its plain forward", "this family cannot be trained"):
+        with self._refused("its plain forward", _cannot):
             self._model = self._opened("float32")
             self.name = type(self._model).__name__
             self._plain = probe.by_plain_rows(self._model, self._group)
 
     def check_plain(self) -> None:
         """Two plain forwards must give the same numbers, alone and beside longer rows."""
-        cannot = "this family cannot be trained"
-        with self._refused("its plain forward", cannot):
+        with self._refused("its plain forward", _cannot):
             again = probe.by_plain_rows(self._model, self._group)
             together = probe.by_plain_rows(self._model, self._group, together=True)
-        self._compare(again, self._plain, "a second plain forward (dropout or noise?)", cannot)
-        self._compare(
-            together, self._plain, "the plain forward of a batch (not causal, or routed?)", cannot
-        )
+        what = "a second plain forward (dropout or noise?)"
+        self._compare(again, self._plain, what, _cannot)
+        what = "the plain forward of a batch (not causal, or routed?)"
+        self._compare(together, self._plain, what, _cannot)
 
     def check_backend(self) -> Difference:
         """The configured back end must give the numbers of plain rows."""
-        name = self._compute.backend
-        remedy = self._remedy()
-        with self._refused(f"backend {name!r}", remedy):
+        what = f"backend {self._compute.backend!r}"
+        with self._refused(what, self._other_backend):
             found = self._by_backend(self._model)
-        return self._compare(found, self._plain, f"backend {name!r}", remedy)
+        return self._compare(found, self._plain, what, self._other_backend)
 
     def check_sampler(self) -> float:
         """The log-probabilities of the sampling engine must be those of plain rows."""
-        remedy = "use policy 'vllm'"
-        with self._refused("policy 'local'", remedy):
+        with self._refused("policy 'local'", _other_policy):
             engine = Engine(self._model, end_ids=frozenset(), max_prefill=probe.MAX_PREFILL)
             sampled = probe.by_engine(engine, self._group)
             expected = plain_logprobs(self._model, sampled.replies)
@@ -109,7 +108,7 @@ class _Family:
         if not apart <= BOUND:
             raise ModelError(
                 f"{self.name}: policy 'local' does not give the model's own numbers:"
-                f" log-probabilities differ by {apart:.2g} (bound {BOUND:g}). {_sentence(remedy)}"
+                f" log-probabilities differ by {apart:.2g} (bound {BOUND:g}). {_other_policy()}"
             )
         return apart
 
@@ -120,15 +119,14 @@ class _Family:
         These are forwards of different batch shapes, and on a CPU, where shapes give the same bits,
         the forward in float32.
         """
-        remedy = "set compute.dtype = 'float32'"
-        with self._refused("training in bfloat16", remedy):
+        what = f"backend {self._compute.backend!r} in bfloat16"
+        with self._refused(what, _other_dtype):
             model = self._opened("bfloat16")
             plain = probe.by_plain_rows(model, self._group)
             together = probe.by_plain_rows(model, self._group, together=True)
             found = self._by_backend(model)
         noise = difference(together, plain).or_worse(difference(plain, self._plain))
-        what = f"backend {self._compute.backend!r} in bfloat16"
-        return self._compare(found, plain, what, remedy, noise=noise)
+        return self._compare(found, plain, what, _other_dtype, noise=noise)
 
     def _opened(self, dtype: str) -> PreTrainedModel:
         compute = msgspec.structs.replace(self._compute, dtype=dtype)
@@ -137,24 +135,27 @@ class _Family:
     def _by_backend(self, model: PreTrainedModel) -> Computed:
         return probe.by_backend(backend_of(self._compute), model, self._group)
 
-    def _remedy(self) -> str:
-        """What to use instead of a back end that fails: `naive`, where that one is right."""
-        if self._compute.backend == "naive":
-            return "this family cannot be trained"
-        compute = msgspec.structs.replace(self._compute, backend="naive")
+    def _other_backend(self) -> str:
+        """The back end to use instead of the configured one: the first that is right."""
+        for name in _ALTERNATIVES:
+            if name != self._compute.backend and self._is_right(name):
+                return f"Set compute.backend = {name!r}"
+        return _cannot()
+
+    def _is_right(self, backend: str) -> bool:
+        compute = _with_backend(self._compute, backend)
         try:
             found = probe.by_backend(backend_of(compute), self._model, self._group)
-            is_right = difference(found, self._plain).largest <= BOUND
         except Exception:  # whatever a foreign forward raises: it cannot be used
-            is_right = False
-        return "set compute.backend = 'naive'" if is_right else "this family cannot be trained"
+            return False
+        return difference(found, self._plain).is_within(BOUND)
 
     def _compare(
         self,
         found: Computed,
         expected: Computed,
         what: str,
-        remedy: str,
+        remedy: Callable[[], str],
         *,
         noise: Difference | None = None,
     ) -> Difference:
@@ -166,12 +167,12 @@ class _Family:
                 bound += f", or {NOISE_FACTOR} times what plain forwards differ by: {noise}"
             raise ModelError(
                 f"{self.name}: {what} does not give the model's own numbers: {apart}; {bound}."
-                f" {_sentence(remedy)}"
+                f" {remedy()}"
             )
         return apart
 
     @contextmanager
-    def _refused(self, what: str, remedy: str) -> Iterator[None]:
+    def _refused(self, what: str, remedy: Callable[[], str]) -> Iterator[None]:
         """In this block every failure of the model's code becomes a ModelError."""
         try:
             yield
@@ -179,8 +180,25 @@ class _Family:
             raise
         except Exception as exc:
             reason = (str(exc) or type(exc).__name__).removeprefix(f"{self.name}: ")
-            end = "" if reason.endswith(remedy) else f". {_sentence(remedy)}"
-            raise ModelError(f"{self.name}: {what} fails: {reason}{end}") from exc
+            reason = _REMEDY.sub("", reason)  # `remedy` has one that was tried out
+            raise ModelError(f"{self.name}: {what} fails: {reason}. {remedy()}") from exc
+
+
+def _with_backend(compute: ComputeSettings, backend: str) -> ComputeSettings:
+    max_tokens = probe.max_tokens_of(backend)
+    return msgspec.structs.replace(compute, backend=backend, max_tokens=max_tokens)
+
+
+def _cannot() -> str:
+    return "This family cannot be trained"
+
+
+def _other_policy() -> str:
+    return "Use policy 'vllm'"
+
+
+def _other_dtype() -> str:
+    return "Set compute.dtype = 'float32'"
 
 
 @contextmanager
@@ -194,7 +212,3 @@ def _few_threads(config: PreTrainedConfig) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"

@@ -1,4 +1,4 @@
-"""Every family of the table is equal to its plain rows or refused, as the page says."""
+"""Every family of the table is equal to its plain rows or refused, as the page states."""
 
 import pytest
 
@@ -12,7 +12,7 @@ FEW = ("Gemma 2", "gpt-oss", "Granite", "Cohere 2", "DeepSeek V2", "Falcon-H1")
 
 
 @pytest.mark.parametrize("family", FAMILIES if IS_LONG else FEW)
-def test_a_family_is_as_the_page_says(family: str) -> None:
+def test_a_family_is_as_the_page_states(family: str) -> None:
     """What the page calls equal differs from plain rows by less than 1e-5; all else is refused."""
     assert str(measure(family)) in committed_rows()
 

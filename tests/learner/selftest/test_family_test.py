@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig
 
 from learner.backends import attention, forward
+from learner.backends.naive import Naive
+from learner.backends.packed import Packed
 from learner.backends.twopass import TwoPass
 from learner.config.settings import ComputeSettings
 from learner.core.errors import ConfigError, ModelError
@@ -133,9 +135,12 @@ def test_recurrent_state_is_refused(family: str) -> None:
     for them, and policy `local` is refused."""
     config = config_of(family)
     for backend in ("twopass", "packed"):
-        with pytest.raises(ModelError, match=r"[sS]et compute\.backend = 'naive'$"):
+        with pytest.raises(
+            ModelError,
+            match=r"times by .* state cannot share a prefix\. Set compute\.backend = 'naive'$",
+        ):
             check(config, backend=backend)
-    with pytest.raises(ModelError, match=r"[uU]se policy 'vllm'$"):
+    with pytest.raises(ModelError, match=r"cannot be sampled in process\. Use policy 'vllm'$"):
         check(config, backend="naive", sampler=True)
 
 
@@ -165,6 +170,17 @@ def test_a_config_without_a_copy_is_refused() -> None:
     config.num_attention_heads = 0
     with pytest.raises(ModelError, match=r"its plain forward fails: .* cannot be trained"):
         check(config)
+
+
+def test_another_back_end_is_named_only_if_it_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the first back end that passes the test itself, and none if all fail."""
+    monkeypatch.setattr(Packed, "backward", lambda *_: None)
+    with pytest.raises(ModelError, match=r"gradient by 1 .* Set compute\.backend = 'twopass'$"):
+        check(config_of("Llama"), backend="packed")
+    for backend in (TwoPass, Naive):
+        monkeypatch.setattr(backend, "backward", lambda *_: None)
+    with pytest.raises(ModelError, match="This family cannot be trained$"):
+        check(config_of("Llama"), backend="packed")
 
 
 def test_flex_is_refused_without_a_gpu() -> None:

@@ -50,7 +50,13 @@ _MULTIPLIERS = {  # far from 1, so that a forgotten one shows
     "residual_multiplier": 0.7,
     "logits_scaling": 8.0,
 }
-_MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_ssm": 64, "mamba_d_state": 8}
+_MAMBA = {
+    "mamba_chunk_size": 8,
+    "mamba_n_heads": 8,
+    "mamba_d_head": 8,
+    "mamba_d_ssm": 64,
+    "mamba_d_state": 8,
+}
 _WINDOWS = {
     "use_sliding_window": True,
     "sliding_window": 12,

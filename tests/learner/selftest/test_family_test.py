@@ -135,10 +135,7 @@ def test_recurrent_state_is_refused(family: str) -> None:
     for them, and policy `local` is refused."""
     config = config_of(family)
     for backend in ("twopass", "packed"):
-        with pytest.raises(
-            ModelError,
-            match=r"times by .* state cannot share a prefix\. Set compute\.backend = 'naive'$",
-        ):
+        with pytest.raises(ModelError, match=r"cannot share a prefix\. Set .* = 'naive'$"):
             check(config, backend=backend)
     with pytest.raises(ModelError, match=r"cannot be sampled in process\. Use policy 'vllm'$"):
         check(config, backend="naive", sampler=True)
@@ -175,11 +172,11 @@ def test_a_config_without_a_copy_is_refused() -> None:
 def test_another_back_end_is_named_only_if_it_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the first back end that passes the test itself, and none if all fail."""
     monkeypatch.setattr(Packed, "backward", lambda *_: None)
-    with pytest.raises(ModelError, match=r"gradient by 1 .* Set compute\.backend = 'twopass'$"):
+    with pytest.raises(ModelError, match=r"'packed' fails: .* Set .* = 'twopass'$"):
         check(config_of("Llama"), backend="packed")
     for backend in (TwoPass, Naive):
         monkeypatch.setattr(backend, "backward", lambda *_: None)
-    with pytest.raises(ModelError, match="This family cannot be trained$"):
+    with pytest.raises(ModelError, match=r"This family cannot be trained$"):
         check(config_of("Llama"), backend="packed")
 
 

@@ -57,6 +57,7 @@ SCHEMA = (
 )
 
 Row = tuple[int, str, int, int, str, float, bytes, bytes | None]  # of the table `events`
+_MAX_REASON = 300  # characters
 _ROW_TYPES = (int, str, int, int, str, float, bytes, bytes | None)
 
 
@@ -257,8 +258,11 @@ def empty_log() -> bytes:
 
 def log_error(path: Path, what: str, exc: Any) -> LogError:
     """Return the error for a failed operation on a log: it names the file, what failed, and the
-    reason that SQLite or msgspec gave."""
-    return LogError(f"{path}: {what}: {exc}")
+    reason that SQLite or msgspec gave, shortened where it quotes what is damaged."""
+    reason = str(exc)
+    if len(reason) > _MAX_REASON:
+        reason = f"{reason[:_MAX_REASON]}…"
+    return LogError(f"{path}: {what}: {reason}")
 
 
 def check_format(path: Path, found: str | None) -> None:

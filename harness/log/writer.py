@@ -165,7 +165,7 @@ class LogWriter:
             try:
                 while await self._gather():
                     await self._commit()
-            except (sqlite3.Error, LogError) as exc:
+            except (sqlite3.Error, LogError, OverflowError) as exc:  # a damaged, huge position
                 self._fail(f"{self._path}: the log cannot be written: {exc}", stop)
             return
         self._fail(f"{self._path}: closing the log took over {_CLOSE_TIMEOUT_S:.0f} seconds", stop)

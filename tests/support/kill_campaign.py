@@ -212,7 +212,7 @@ if __name__ == "__main__":
         open_warm_process("harness.cli", "tests.support.kill_points") as _warm_process,
         tempfile.TemporaryDirectory() as _folder,
     ):
-        campaign = Campaign(_warm_process, Path(_folder), seed=int(sys.argv[2]), episodes=48)
+        campaign = Campaign(_warm_process, Path(_folder), seed=int(sys.argv[2]), episodes=24)
         try:
             campaign.run(int(sys.argv[1]))
         finally:

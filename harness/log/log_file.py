@@ -27,12 +27,15 @@ from typing import Any
 from harness.log.drafts import remove_abandoned_drafts
 
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
+# What SQLite's reports of a file that cannot be read become: the text of a message that quotes the
+# file's own bytes need not be UTF-8.
+READ_ERRORS = (sqlite3.Error, UnicodeDecodeError, OSError)
 _Stamps = tuple[tuple[int, int, int] | None, ...]  # inode, size, time of each file; None: not there
 
 
 class LogFile:
-    """Answers queries from one log; any thread may use it, one at a time. Raises sqlite3.Error and
-    OSError."""
+    """Answers queries from one log; any thread may use it, one at a time. Raises
+    READ_ERRORS."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,7 +48,7 @@ class LogFile:
         while True:
             try:
                 rows = self._connection.execute(sql, params).fetchall()
-            except sqlite3.Error:
+            except READ_ERRORS:
                 if self._is_unchanged():
                     raise
             else:

@@ -4,7 +4,6 @@ Reading changes no record. Every fault of the file becomes a LogError that names
 `harness.log.log_file` has how the file is opened.
 """
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ import msgspec
 from harness.core.errors import LogError
 from harness.core.events import EpisodeEnded, EpisodeStarted, Event, Judged, Record
 from harness.core.trajectory import Trajectory, assemble
-from harness.log.log_file import LogFile
+from harness.log.log_file import READ_ERRORS, LogFile
 from harness.log.schema import (
     LOG_NAME,
     EpisodeRow,
@@ -144,7 +143,7 @@ class LogReader:
     def _rows(self, sql: str, *params: Any) -> list[Any]:
         try:
             return self._file.rows(sql, *params)
-        except (sqlite3.Error, OSError) as exc:
+        except READ_ERRORS as exc:
             raise log_error(self.path, "the log cannot be read", exc) from exc
 
 
@@ -156,7 +155,7 @@ def open_reader(folder: Path) -> Iterator[LogReader]:
         raise LogError(f"{folder}: there is no log ({LOG_NAME}) in this folder")
     try:
         file = LogFile(path)
-    except (sqlite3.Error, OSError) as exc:
+    except READ_ERRORS as exc:
         raise log_error(path, "the log cannot be opened", exc) from exc
     with closing(file):
         reader = LogReader(file, path)
@@ -173,7 +172,7 @@ def require_format(folder: Path) -> None:
     try:
         with closing(LogFile(path)) as file:
             found = file.rows("SELECT value FROM meta WHERE key = 'format'")
-    except (sqlite3.Error, OSError):
+    except READ_ERRORS:
         return
     if found:
         check_format(path, found[0][0])

@@ -33,6 +33,7 @@ import structlog
 from harness.core.errors import LogError
 from harness.core.events import Record, encode
 from harness.log.drafts import remove_abandoned_drafts
+from harness.log.log_file import READ_ERRORS
 from harness.log.schema import (
     LOG_NAME,
     ScenarioSnapshot,
@@ -165,7 +166,7 @@ class LogWriter:
             try:
                 while await self._gather():
                     await self._commit()
-            except (sqlite3.Error, LogError, OverflowError) as exc:  # a damaged, huge position
+            except (*READ_ERRORS, LogError, OverflowError) as exc:  # overflow: a huge position
                 self._fail(f"{self._path}: the log cannot be written: {exc}", stop)
             return
         self._fail(f"{self._path}: closing the log took over {_CLOSE_TIMEOUT_S:.0f} seconds", stop)
@@ -316,7 +317,7 @@ async def _prepare_writer(database: aiosqlite.Connection, path: Path) -> LogWrit
         await database.execute("PRAGMA wal_autocheckpoint = 4000")
         position = await _value(database, "SELECT max(position) FROM events")
         digests = await database.execute_fetchall("SELECT scenario_digest FROM scenarios")
-    except sqlite3.Error as exc:
+    except READ_ERRORS as exc:
         raise log_error(path, "the file is not a log that can be continued", exc) from exc
     return LogWriter(
         database, path, position=position or 0, scenarios={digest for (digest,) in digests}

@@ -9,7 +9,7 @@ from tests.support.kill_campaign import Campaign
 from tests.support.kill_points import is_available
 from tests.support.warm_process import open_warm_process
 
-KILLS = repeats(short=10, long=500)
+KILLS = repeats(short=8, long=500)
 
 
 @pytest.mark.slow

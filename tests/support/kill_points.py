@@ -2,8 +2,8 @@
 
 The kernel stops the victim at each system call that changes a file (seccomp's user notification),
 before it is executed, in whichever thread or library it is made: Python's own files and SQLite's
-alike. A supervisor counts them, lets them pass, and at the chosen one sends SIGKILL. So a kill point
-is found by counting, not by time, and the product contains nothing for it.
+alike. A supervisor counts them, lets them pass, and at the chosen one sends SIGKILL. So a kill
+point is found by counting, not by time, and the product contains nothing for it.
 """
 
 import array
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyseccomp  # type: ignore[import-untyped]
 
+from envpool.workers.confine import seccomp
 from harness.cli import main
 from tests.support.warm_process import Job, WarmProcess
 
@@ -43,9 +43,7 @@ class Death(msgspec.Struct, frozen=True):
     counts: dict[str, int]  # its system calls of each kind, the last one included
 
 
-def run_until(
-    warm: WarmProcess, *arguments: object, kind: str, number: int, output: Path
-) -> Death:
+def run_until(warm: WarmProcess, *arguments: object, kind: str, number: int, output: Path) -> Death:
     """Run `rehearse` with these arguments and kill it at its `number`-th call of this kind, counted
     from 1; with 0 it is never killed."""
     result = output.with_suffix(".json")
@@ -75,7 +73,9 @@ def supervise() -> None:
 
 
 def is_available() -> bool:
-    """Whether this system can stop a process at its system calls."""
+    """Whether this system can stop a process at its system calls: Linux with libseccomp."""
+    if seccomp is None:
+        return False
     pid = os.fork()
     if not pid:
         try:
@@ -88,13 +88,13 @@ def is_available() -> bool:
 
 def _stop_at_changes() -> int:
     """Stop at each call of `KINDS` from now on; returns the descriptor of the notifications."""
-    rules: Any = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    rules: Any = seccomp.SyscallFilter(seccomp.ALLOW)
     for names in KINDS.values():
         for name in names:
-            rules.add_rule(pyseccomp.NOTIFY, name)
+            rules.add_rule(seccomp.NOTIFY, name)
     rules.load()
     # pyseccomp has no public way to the descriptor; libseccomp closes its own with the rules.
-    return os.dup(pyseccomp._libseccomp.seccomp_notify_fd(rules._filter))
+    return os.dup(seccomp._libseccomp.seccomp_notify_fd(rules._filter))
 
 
 def _hand_over(descriptor: int, theirs: socket.socket) -> None:
@@ -138,4 +138,4 @@ def _count_until(notifications: int, victim: int, kind: str, number: int) -> dic
 
 
 def _number_of(name: str) -> int:
-    return int(pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name))
+    return int(seccomp.resolve_syscall(seccomp.Arch.NATIVE, name))

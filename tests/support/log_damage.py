@@ -1,6 +1,6 @@
 """Damages a run folder's log in a seeded way: its file, its rows, the events and snapshots in them.
 
-    damage(folder, random.Random(7))  ->  "row 12: data: a value is replaced by 18446744073709551615"
+damage(folder, random.Random(7))  ->  "events 12: data: byte 40 is changed"
 """
 
 import math

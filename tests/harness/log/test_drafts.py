@@ -17,6 +17,10 @@ def anyio_backend() -> str:
     return "asyncio"  # the only event loop that aiosqlite supports
 
 
+def _drafts(folder: Path) -> list[Path]:
+    return list(folder.glob(".*"))
+
+
 def _killed_while_writing(path: Path) -> None:
     def die() -> None:
         with replacing(path) as file:
@@ -44,10 +48,10 @@ async def test_opening_the_log_removes_an_abandoned_draft(tmp_path: Path) -> Non
     (tmp_path / LOG_NAME).write_bytes(empty_log())
     _killed_while_writing(tmp_path / "chats.jsonl")
     with open_reader(tmp_path):
-        assert not list(tmp_path.glob(".*"))
+        assert not _drafts(tmp_path)
     _killed_while_writing(tmp_path / "chats.jsonl")
     async with open_log(tmp_path, resume=True):
-        assert not list(tmp_path.glob(".*"))
+        assert not _drafts(tmp_path)
 
 
 def test_a_draft_that_is_being_written_stays(tmp_path: Path) -> None:
@@ -58,6 +62,6 @@ def test_a_draft_that_is_being_written_stays(tmp_path: Path) -> None:
         first.write(b"first")
         second.write(b"second")
         write_atomically(tmp_path / "report.json", b"{}")
-        assert len(list(tmp_path.glob(".*"))) == 2
+        assert len(_drafts(tmp_path)) == 2
     assert path.read_bytes() == b"first"
     assert sorted(os.listdir(tmp_path)) == ["episodes.jsonl", "report.json"]

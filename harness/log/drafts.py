@@ -2,21 +2,17 @@
 
 A draft is named `.NAME.PID-RANDOM.tmp`. Its writer holds a lock on it until it has its final name,
 and the system frees the lock when the writer is killed. So a draft without a lock is abandoned, and
-the next command that writes into the folder, or opens the log in it, removes it. On Windows there
-is no such lock; there the system refuses to remove a file that is open.
+the next command that writes into the folder, or opens the log in it, removes it.
 """
 
+import fcntl
 import os
 import re
 import secrets
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
-
-if sys.platform != "win32":
-    import fcntl
 
 _DRAFT = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.tmp")
 
@@ -38,9 +34,7 @@ def finish_draft(draft: Path, file: BinaryIO, path: Path) -> None:
     """Give a draft its final name, durably. Raises OSError."""
     file.flush()
     os.fsync(file.fileno())
-    if sys.platform == "win32":  # renames closed files only; elsewhere the lock is still held
-        file.close()
-    draft.replace(path)
+    draft.replace(path)  # still locked
     _sync_folder(path.parent)
 
 
@@ -57,8 +51,6 @@ def _new_draft(path: Path) -> tuple[Path, BinaryIO]:
     while True:
         draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
         file = draft.open("xb")
-        if sys.platform == "win32":
-            return draft, file
         with suppress(OSError):  # a file system without locks: its drafts are never removed
             fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
@@ -67,18 +59,12 @@ def _new_draft(path: Path) -> tuple[Path, BinaryIO]:
 
 
 def _remove_if_abandoned(draft: Path) -> None:
-    with suppress(OSError):
-        if sys.platform == "win32":
-            draft.unlink()
-            return
-        with draft.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            draft.unlink()
+    with suppress(OSError), draft.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        draft.unlink()
 
 
 def _sync_folder(folder: Path) -> None:
-    if sys.platform == "win32":  # cannot sync a folder, and need not
-        return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

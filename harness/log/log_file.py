@@ -1,4 +1,4 @@
-"""The file of a log, opened for reading: whoever reads it, and whatever a kill left beside it.
+"""The file of a log, opened for any reader, with all that a kill can leave beside it.
 
 A log is a SQLite database in WAL mode: beside `episodes.sqlite` are a `-wal` file, with commits
 that are not yet in the database, and a `-shm` file, the index of the first. Both are there while a

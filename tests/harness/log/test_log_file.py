@@ -1,4 +1,4 @@
-"""A log opens for whoever may read it, whatever a kill left beside it."""
+"""A log opens for every reader, with all that a kill can leave beside it."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from harness.log.writer import open_log
 from tests.support.episode_logs import WORLD, whole
 from tests.support.forked import in_child
 
-_NOBODY = 65_534
+_OTHER_USER = 65_534
 EPISODES = ["e0", "e1"]
 
 
@@ -75,8 +75,8 @@ def _read_without_the_right_to_write(folder: Path) -> int:
     def read() -> None:
         if os.getuid() == 0:
             os.setgroups([])
-            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresgid(_OTHER_USER, _OTHER_USER, _OTHER_USER)
+            os.setresuid(_OTHER_USER, _OTHER_USER, _OTHER_USER)
         assert not os.access(folder, os.W_OK)
         assert _episodes(folder) == EPISODES
 

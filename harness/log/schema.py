@@ -31,11 +31,13 @@ from harness.core.events import (
     Judged,
     Label,
     Record,
+    StepTaken,
     decode_event,
     encode,
     kind_of,
 )
 from harness.log.drafts import finish_draft, open_draft, remove_abandoned_drafts
+from scenarios.api import SqlValue
 
 LOG_NAME = "episodes.sqlite"
 FORMAT = "2"
@@ -204,7 +206,19 @@ def record_of(row: Row) -> Record:
             raise msgspec.DecodeError(f"the row is of kind {kind!r}, its event {kind_of(event)!r}")
         if state is not None and isinstance(event, EpisodeEnded):
             event = msgspec.structs.replace(event, state=_state_decoder.decode(state))
+        if isinstance(event, StepTaken) and not _has_sql_keys(event):
+            raise msgspec.DecodeError("the key of a changed row is not a key of SQL")
     return Record(episode, attempt, seq, at, event)
+
+
+def _has_sql_keys(step: StepTaken) -> bool:
+    """Whether the keys of the changed rows are what SQL has as values: readers sort by them."""
+    return all(
+        isinstance(value, SqlValue)
+        for result in step.results
+        for change in result.changes
+        for value in change.key
+    )
 
 
 def decode_snapshot(data: bytes) -> ScenarioSnapshot:

@@ -60,7 +60,9 @@ SCHEMA = (
 
 Row = tuple[int, str, int, int, str, float, bytes, bytes | None]  # of the table `events`
 _MAX_REASON = 300  # characters
-_ROW_TYPES = (int, str, int, int, str, float, bytes, bytes | None)
+# What msgspec raises beside its own errors: for text that is not UTF-8, for values that are nested
+# too deeply, and for what is not bytes.
+_OTHER_DAMAGE = (UnicodeDecodeError, RecursionError, TypeError)
 
 
 class ScenarioSnapshot(msgspec.Struct, frozen=True):
@@ -197,43 +199,38 @@ def make_storable(value: Any) -> Any:
 
 def record_of(row: Row) -> Record:
     """Return the record in a row of `events`. Raises msgspec.DecodeError for a damaged row."""
-    if not all(map(isinstance, row, _ROW_TYPES)):  # a column of SQLite takes values of any type
-        raise msgspec.DecodeError("a column has a value of another type")
     _, episode, attempt, seq, kind, at, data, state = row
-    with _damage_as_decode_error():
+    # A column of SQLite takes values of any type.
+    if type(episode) is not str or type(at) is not float or not type(attempt) is type(seq) is int:
+        raise msgspec.DecodeError("a column has a value of another type")
+    try:
         event: Event = decode_event(data)
-        if kind_of(event) != kind:
-            raise msgspec.DecodeError(f"the row is of kind {kind!r}, its event {kind_of(event)!r}")
         if state is not None and isinstance(event, EpisodeEnded):
             event = msgspec.structs.replace(event, state=_state_decoder.decode(state))
-        if isinstance(event, StepTaken) and not _has_sql_keys(event):
-            raise msgspec.DecodeError("the key of a changed row is not a key of SQL")
+    except _OTHER_DAMAGE as exc:
+        raise msgspec.DecodeError(str(exc)) from exc
+    if kind_of(event) != kind:
+        raise msgspec.DecodeError(f"the row is of kind {kind!r}, its event {kind_of(event)!r}")
+    if isinstance(event, StepTaken):
+        _check_keys(event)
     return Record(episode, attempt, seq, at, event)
 
 
-def _has_sql_keys(step: StepTaken) -> bool:
-    """Whether the keys of the changed rows are what SQL has as values: readers sort by them."""
-    return all(
-        isinstance(value, SqlValue)
-        for result in step.results
-        for change in result.changes
-        for value in change.key
-    )
+def _check_keys(step: StepTaken) -> None:
+    """Raise msgspec.DecodeError unless the keys of the changed rows are what SQL has as values:
+    readers sort by them."""
+    for result in step.results:
+        for change in result.changes:
+            for value in change.key:
+                if not isinstance(value, SqlValue):
+                    raise msgspec.DecodeError("the key of a changed row is not a key of SQL")
 
 
 def decode_snapshot(data: bytes) -> ScenarioSnapshot:
     """Return the scenario snapshot in MessagePack bytes. Raises msgspec.DecodeError."""
-    with _damage_as_decode_error():
-        return _snapshot_decoder.decode(data)
-
-
-@contextmanager
-def _damage_as_decode_error() -> Iterator[None]:
-    """Raise msgspec.DecodeError for what msgspec reports of damaged bytes in other ways: text that
-    is not UTF-8, values nested too deeply, and bytes that are not bytes."""
     try:
-        yield
-    except (UnicodeDecodeError, RecursionError, TypeError) as exc:
+        return _snapshot_decoder.decode(data)
+    except _OTHER_DAMAGE as exc:
         raise msgspec.DecodeError(str(exc)) from exc
 
 

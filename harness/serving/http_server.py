@@ -121,7 +121,13 @@ async def serve(
     """Serve until SIGTERM or SIGINT; requests in flight are answered first. `ready` is called with
     the base URL, `/v1` included. Raises PoolError where the address is not available."""
     app = PolicyApp(service, settings)
-    server = listening(app, host=settings.host, port=settings.port, drain_s=settings.drain_s)
+    server = listening(
+        app,
+        host=settings.host,
+        port=settings.port,
+        drain_s=settings.drain_s,
+        limits=settings.http_limits,
+    )
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with server as url:
             if not settings.token and not _is_local(settings.host):

@@ -55,6 +55,11 @@ CALL_KEY = "rehearsal/call"  # our own, in a request: CallExtension
 OUTCOME_KEY = "rehearsal/outcome"  # our own, in a result: a CallOutcome as MessagePack in base64
 
 
+# What decoding the bytes of a client can raise: ValueError, too, for bad UTF-8 and for integers
+# of more than 4,300 digits.
+INVALID_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
 class RpcError(Exception):
     """A JSON-RPC error: the answer to a message that cannot be served."""
 

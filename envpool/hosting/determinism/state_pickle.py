@@ -25,6 +25,7 @@ from types import (
     MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
+    MethodWrapperType,
     ModuleType,
     NoneType,
 )
@@ -88,7 +89,7 @@ _PLAIN: dict[str, tuple[str, ...]] = {
 _PLAIN_NAMES = {module: frozenset(names) for module, names in _PLAIN.items()}
 _SINGLETONS = (type(None), type(...), type(NotImplemented))
 _SPECIAL_METHODS = ("__next__", "__getitem__", "__setitem__", "__contains__", "__call__")
-_METHODS = (MethodType, BuiltinMethodType, type([].__len__))
+_METHODS = (MethodType, BuiltinMethodType, MethodWrapperType)
 _DESCRIPTORS = (MethodDescriptorType, MemberDescriptorType)  # str.upper; a name in __slots__
 # Modules whose classes have methods that only compute.
 _METHOD_OWNERS = frozenset(

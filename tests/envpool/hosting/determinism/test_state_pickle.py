@@ -87,13 +87,13 @@ def test_plain_state_comes_back(module: ModuleType) -> None:
     """Values of builtins, of the standard library and of the record's own classes are read as they
     were written; objects of the module stay the same objects."""
     kept = object()
-    count, item = itertools.count(3), module.Item([1])  # type: ignore[attr-defined]
+    count, item = itertools.count(3), module.Item([1])
     values: list[Any] = [
         *(None, True, 2**70, 1.5, "text", b"bytes", (1, {2}), frozenset([3]), range(4), ...),
         *(dt.datetime(2026, 3, 14, tzinfo=dt.UTC), dt.timedelta(1), zoneinfo.ZoneInfo("UTC")),
         *(Decimal("1.50"), re.compile("a+", re.I), Path("/a"), collections.Counter("aab")),
         *(collections.defaultdict(list, a=[1]), collections.deque([1], 2), type(None), int, len),
-        *(item, module.Item, module.double, module.Colour.RED, str.upper),  # type: ignore[attr-defined]
+        *(item, module.Item, module.double, module.Colour.RED, str.upper),
         KeyError("gone").args,
     ]
     index = {id(kept): 0}.get
@@ -142,7 +142,7 @@ def test_a_forged_state_is_refused(module: ModuleType, state: bytes) -> None:
     with pytest.raises(ToolsetError, match="a world's module state cannot be read: "):
         hosted.restore(state)
     hosted.restore(start)
-    assert module.cache == {}  # type: ignore[attr-defined]
+    assert module.cache == {}
 
 
 @pytest.mark.parametrize("value", [json.dumps, os.system, subprocess.Popen, Path("/").unlink])
@@ -150,6 +150,6 @@ def test_what_could_not_be_read_is_not_written(module: ModuleType, value: Any) -
     """A world whose state holds something else is refused when its state is captured, by a
     sentence that names the global and the value."""
     hosted = ModuleState(module)
-    module.cache["tool"] = value  # type: ignore[attr-defined]
+    module.cache["tool"] = value
     with pytest.raises(ToolsetError, match=r"'cache' cannot be isolated .*state names .* may not"):
         hosted.capture()

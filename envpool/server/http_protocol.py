@@ -62,20 +62,28 @@ class BoundedProtocol(HttpToolsProtocol):
             self._in_head, self._head_bytes = True, 0
             self._waits_since = self.loop.time()
         size = self.limits.max_headers
+        if len(data) <= size:
+            self._feed(data)
+            return
         while data and not self._refused and not self.transport.is_closing():
-            self._feed(data[:size] if len(data) > size else data)
+            self._feed(data[:size])
             data = data[size:]
 
     def _feed(self, piece: bytes) -> None:
+        if self._refused:
+            return
         num_begun = self._num_begun
         self._bytes_without_body += len(piece)
         super().data_received(piece)
+        if self._waits_since is None:
+            return  # the request is complete
         if self._in_head:
             is_same = num_begun == self._num_begun
             self._head_bytes = self._head_bytes + len(piece) if is_same else 0
-            if self._head_bytes >= self.limits.max_headers:
+            is_long = self._head_bytes >= self.limits.max_headers
+            if is_long or (self._num_begun and len(self.headers) > _MAX_LINES):
                 self._refuse(431, self._too_large)
-        elif self._waits_since is not None:
+        else:
             if not self.cycle.response_complete:
                 self._waits_since = self.loop.time()
             if self._bytes_without_body > self.limits.max_headers:
@@ -100,20 +108,15 @@ class BoundedProtocol(HttpToolsProtocol):
             self._waits_since = self.loop.time()
         super().on_message_begin()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer, which is dropped."""
-        if not self._in_head:
-            return
-        if len(self.headers) >= _MAX_LINES:
-            self._why_refused = 431, self._too_large
-            raise ValueError("too many headers")
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         """The body follows."""
+        if len(self.headers) > _MAX_LINES:
+            self._why_refused = 431, self._too_large
+            raise ValueError("too many headers")
         self._in_head = False
         self._head_bytes = self._bytes_without_body = 0
         super().on_headers_complete()
+        self.headers = []  # for trailers, which are dropped
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""

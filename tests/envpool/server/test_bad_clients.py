@@ -158,3 +158,21 @@ async def test_connections_have_a_limit(scenario: Scenario) -> None:
         statuses, healthy = await run_sync(attack, port)
     assert statuses == [408] * 8 + [503] * 12
     assert status_of(healthy) == 200
+
+
+async def test_a_server_takes_little_of_endless_headers(scenario: Scenario) -> None:
+    """Of 60 MiB of headers a server takes a small part (the rest is in no process: the connection
+    is closed)."""
+
+    def flood(port: int) -> tuple[int, int]:
+        with BadClient(port) as client:
+            client.send(GET)
+            sent = 0
+            while sent < 60 * 2**20 and client.send(MANY_HEADERS):
+                sent += len(MANY_HEADERS)
+            return sent, status_of(client.answer())
+
+    async with port_of(scenario) as port:
+        sent, status = await run_sync(flood, port)
+    assert sent < 16 * 2**20
+    assert status == 431

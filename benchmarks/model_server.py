@@ -31,6 +31,7 @@ import uvloop
 from benchmarks.options import SETTINGS, help_text
 
 _CALL_NUMBER = re.compile(r"\d+")
+_LISTING = b'{"object":"list","data":[{"id":"instant"}]}'
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
@@ -158,14 +159,15 @@ class _Connection(asyncio.Protocol):
             end = head + 4 + (int(length.group(1)) if length else 0)
             if len(received) < end:
                 return
-            body = bytes(received[head + 4 : end])
+            body, is_listing = bytes(received[head + 4 : end]), received.startswith(b"GET ")
             del received[:end]
-            self._reply(body)
+            self._reply(None if is_listing else body)
 
-    def _reply(self, body: bytes) -> None:
+    def _reply(self, body: bytes | None) -> None:
+        """Answer a request; None: it asks for the list of models."""
         assert self._transport is not None
         try:
-            status, content = b"200 OK", self._oracle.answer(body)
+            status, content = b"200 OK", _LISTING if body is None else self._oracle.answer(body)
         except (LookupError, msgspec.MsgspecError) as exc:
             status = b"400 Bad Request"
             content = msgspec.json.encode({"error": {"message": str(exc)}})

@@ -4,7 +4,9 @@
         server.plan(Status(429, headers={"Retry-After": "0"}), Completes("hello"))
         ... send two requests to server.url; server.requests has both
 
-Each request gets the next behaviour of the plan, and `default` once the plan is done.
+Each request gets the next behaviour of the plan, and `default` once the plan is done. A request
+for the list of models gets `models` and is counted in `num_listings` only; `models` None: the
+server has no such list.
 """
 
 import asyncio
@@ -157,6 +159,8 @@ class ModelServer(anyio.AsyncContextManagerMixin):
     ) -> None:
         self.default: Behaviour = default or Completes("ok")
         self.requests: list[ReceivedRequest] = []
+        self.models: tuple[str, ...] | None = ("*",)  # any model, as gateways list it
+        self.num_listings = 0
         self.url = ""
         self.in_flight = 0
         self.most_in_flight = 0
@@ -201,6 +205,9 @@ class ModelServer(anyio.AsyncContextManagerMixin):
     ) -> None:
         try:
             while (request := await _read(reader, number)) is not None:
+                if request.path.endswith("/models"):
+                    writer.write(self._listing())
+                    continue
                 self.requests.append(request)
                 behaviour = self._plan.popleft() if self._plan else self.default
                 self.in_flight += 1
@@ -219,6 +226,13 @@ class ModelServer(anyio.AsyncContextManagerMixin):
         finally:
             writer.close()
 
+    def _listing(self) -> bytes:
+        self.num_listings += 1
+        if self.models is None:
+            return response(404, b'{"detail": "Not Found"}')
+        listing = {"object": "list", "data": [{"id": name} for name in self.models]}
+        return response(200, json.dumps(listing).encode())
+
 
 async def _read(reader: asyncio.StreamReader, number: int) -> ReceivedRequest | None:
     try:
@@ -228,4 +242,4 @@ async def _read(reader: asyncio.StreamReader, number: int) -> ReceivedRequest | 
     first, *lines = head.split("\r\n")[:-2]
     headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
     body = await reader.readexactly(int(headers["content-length"]))
-    return ReceivedRequest(first.split(" ")[1], headers, json.loads(body), number)
+    return ReceivedRequest(first.split(" ")[1], headers, json.loads(body or b"{}"), number)

@@ -110,14 +110,17 @@ def _transport_error(exc: openai.APIConnectionError) -> TransportError:
         if isinstance(cause, _RefusedError):
             return TransportError("malformed", str(cause))
     was_sent = all(type(cause).__name__ != "ConnectError" for cause in causes)
-    fault = next((cause for cause in causes if isinstance(cause, OSError)), None)
+    fault = next((cause for cause in reversed(causes) if isinstance(cause, OSError)), None)
     text = f"{exc} {exc.__cause__ or ''}".strip() if fault is None else connection_fault(fault)
     return TransportError("connection", text, was_sent=was_sent)
 
 
 def _causes_of(exc: BaseException) -> Iterator[BaseException]:
-    """The exceptions that led to this one, the newest first."""
+    """The exceptions that led to this one, the newest first; of a group, its first one."""
     cause: BaseException | None = exc
     while cause is not None:
         yield cause
-        cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        else:
+            cause = cause.__cause__ or cause.__context__

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import click
-from click.exceptions import Exit
 
 from harness.core.errors import ModelOutageError
 from harness.core.terminal_text import printable
@@ -59,4 +58,4 @@ def stop_for_outage(outage: ModelOutageError, command: str = "") -> NoReturn:
     continues the work; empty: nothing does."""
     hint = f"; to continue: {command}" if command else ""
     click.echo(f"error: {printable(str(outage))}: the run was stopped{hint}", err=True)
-    raise Exit(1)
+    sys.exit(1)

@@ -1,12 +1,12 @@
 """The commands that run episodes: `run`, `bench`."""
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
-from click.exceptions import Exit
 
 from envpool.router import RoutingPool
 from harness.bus.mqtt_settings import broker_of
@@ -79,7 +79,7 @@ def run_command(
     if outage is not None:
         stop_for_outage(outage, resumed_run(folder))
     if report.lacks_model:
-        raise Exit(1)
+        sys.exit(1)
 
 
 @click.command("bench", cls=SectionedCommand)
@@ -125,7 +125,7 @@ def bench_command(
         render_bench(report, console)
         write_json(report, json_file)
         if report.lacks_model:
-            raise Exit(1)
+            sys.exit(1)
         return
     name, runs = sweep(settings, sweep_text)
     reports = []
@@ -135,7 +135,7 @@ def bench_command(
     render_sweep(name, reports, console)
     write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)
     if any(report.lacks_model for _, report in reports):
-        raise Exit(1)
+        sys.exit(1)
 
 
 def _bench(context: CommandContext, settings: Settings, output: Path | None) -> BenchReport:

@@ -137,7 +137,7 @@ class VllmRoutes:
         self, method: Literal["POST", "GET"], path: str, body: Any, timeout_s: float
     ) -> HttpResponse:
         content = b"" if body is None else msgspec.json.encode(body)
-        route = _Route(self.base_url, self._api_key, None, None, timeout_s, 1, method, path)
+        route = _Route(self.base_url, self._api_key, None, None, timeout_s, 1, method, path=path)
         async with LeanTransport(route) as transport:
             return await transport.post(content)
 

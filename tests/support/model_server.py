@@ -167,6 +167,7 @@ class ModelServer(anyio.AsyncContextManagerMixin):
         self._tls = tls  # None: plain HTTP
         self._port = port
         self._changed = asyncio.Condition()
+        self._stopped = asyncio.Event()
         self._plan: deque[Behaviour] = deque()
         self._num_connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -174,6 +175,10 @@ class ModelServer(anyio.AsyncContextManagerMixin):
     def plan(self, *behaviours: Behaviour) -> None:
         """Add behaviours for the next requests."""
         self._plan.extend(behaviours)
+
+    def stop(self) -> None:
+        """Accept no further connection, and cut those that are open; from its own event loop."""
+        self._stopped.set()
 
     async def in_flight_reaches(self, number: int) -> None:
         """Wait until `number` requests are being answered at the same time."""
@@ -185,14 +190,20 @@ class ModelServer(anyio.AsyncContextManagerMixin):
         server = await asyncio.start_server(self._accept, "127.0.0.1", self._port, ssl=self._tls)
         port = server.sockets[0].getsockname()[1]
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}/v1"
+        closing = asyncio.ensure_future(self._close_when_stopped(server))
         try:
             yield self
         finally:
+            closing.cancel()
             server.close()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await server.wait_closed()
+
+    async def _close_when_stopped(self, server: asyncio.Server) -> None:
+        await self._stopped.wait()
+        server.close()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._serve(reader, writer, self._num_connections))
@@ -219,7 +230,7 @@ class ModelServer(anyio.AsyncContextManagerMixin):
                 finally:
                     self.in_flight -= 1
                 await writer.drain()
-                if not stays:
+                if self._stopped.is_set() or not stays:
                     return
         except ConnectionError:
             pass

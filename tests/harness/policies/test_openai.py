@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 from hypothesis import given
@@ -513,7 +514,7 @@ class Refusing:
 
     async def post(self, body: bytes) -> HttpResponse:
         self.num_asked += 1
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         if self._statuses:
             return HttpResponse(self._statuses.pop(0), self._headers, b"{}")
         return HttpResponse(200, {}, b'{"choices": [{"message": {"content": "ok"}}]}')
@@ -532,7 +533,8 @@ async def test_a_rate_limit_delays_its_own_request_only() -> None:
 
     async def play(policy: OpenAIPolicy, times: int) -> None:
         for _ in range(times):
-            replies.append((await agent_of(policy).reply(HELLO)).text)
+            reply = await agent_of(policy).reply(HELLO)
+            replies.append(reply.text)
 
     async with OpenAIPolicy(settings, transport=transport) as policy:
         async with anyio.create_task_group() as refused:

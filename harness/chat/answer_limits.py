@@ -67,6 +67,8 @@ class AnswerMeter:
         if fault is None:
             fault = self._budget.grow(self._counted, length)
             self._counted = length
+        if fault is not None:  # at once, so that the next one may fit
+            self.end()
         return fault
 
     def end(self) -> None:

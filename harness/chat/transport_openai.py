@@ -63,6 +63,8 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
                 raise TransportError("timeout", f"no answer within {self._timeout_s:g} s") from exc
             except openai.APIConnectionError as exc:
                 raise _transport_error(exc) from exc
+            except _RefusedError as exc:
+                raise TransportError("malformed", str(exc)) from exc
         return HttpResponse(response.status_code, response.headers, response.content)
 
     async def _limit(self, response: Any) -> None:

@@ -130,7 +130,7 @@ class VllmRoutes:
             raise RequestRefusedError(f"{source}: status {status}: {failure.message}", status)
         try:
             return msgspec.json.decode(response.body) if response.body else None
-        except msgspec.DecodeError as exc:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             raise PolicyError(f"{source}: the answer is not JSON: {exc}") from exc
 
     async def _send(

@@ -71,7 +71,8 @@ def test_any_mutated_body_can_be_read(seed: int) -> None:
             outcomes["tokens"] += 1
             assert all(id >= 0 for id in generated.token_ids)
             assert all(-9999.0 < value <= 0.01 for value in generated.logprobs)
-            encode_ids(generated.token_ids), encode_logprobs(generated.logprobs)
+            assert encode_ids(generated.token_ids) is not None
+            assert encode_logprobs(generated.logprobs) is not None
             check_loggable(Reply(usage=Usage(5, 3, generated.cached_tokens)))
     assert all(number > 10 for number in outcomes.values()), outcomes  # the seeds reach each case
 

@@ -109,9 +109,7 @@ def main(episodes: int, concurrency: int, refused: float, runs: int) -> list[Fig
         figure("run without refusals", "s", [one.wall_s for one in without]),
         figure("perfect client with refusals", "s", perfect),
         figure("perfect client, with ÷ without", "", map(float.__truediv__, perfect, bare)),
-        figure(
-            "run ÷ perfect client", "", [run.wall_s / best for run, best in pairs], reach=_REACH
-        ),
+        figure("run ÷ perfect client", "", ratios, reach=_REACH),
         figure(
             "run ÷ perfect client, without refusals",
             "",

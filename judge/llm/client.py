@@ -73,6 +73,7 @@ class ChatJudgeModel(AsyncContextManagerMixin):
             prices=prices,
             budget=budget,
             rng=Random(settings.seed),
+            concurrency=settings.concurrency,
         )
 
     @asynccontextmanager

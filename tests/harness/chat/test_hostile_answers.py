@@ -117,7 +117,7 @@ async def raw_server(respond: Callable[[asyncio.StreamWriter], Any]) -> AsyncIte
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
-            tasks.discard(task)  # type: ignore[arg-type]
+            tasks.discard(task)
             writer.close()
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)

@@ -261,8 +261,8 @@ async def test_a_cancelled_run_is_resumed(tmp_path: Path) -> None:
 
 
 async def test_episodes_without_a_model_are_played_again(tmp_path: Path) -> None:
-    """A resumed run repeats the episodes whose model could not answer as their next attempt, but not
-    without `repeat_failures`; its report counts the last attempts."""
+    """A resumed run repeats the episodes whose model could not answer as their next attempt (not
+    without `repeat_failures`); its report counts the last attempts."""
     planned = plans(6)
     moves: dict[str, Any] = {f"e{n:06d}": [LOOK, PolicyError("gone")] for n in (1, 4)}
     await run(tmp_path, planned, make_parts(MovesPolicy(LOOK, DONE, by_episode=moves)))

@@ -18,7 +18,7 @@ from harness.core.errors import ModelOutageError, SettingsError
 from harness.core.terminal_text import plural
 from harness.history.windows import parse_history
 from harness.log.reader import open_reader
-from harness.log.schema import write_atomically
+from harness.log.schema import LOG_NAME, write_atomically
 from harness.reports.bench import BenchReport, bare_cpu_s_in_workers, measure, with_policy
 from harness.reports.bench_view import render_bench, render_sweep
 from harness.reports.summary import RunReport, render_run_report, report_of, write_report
@@ -69,6 +69,8 @@ def run_command(
                 local_policy=context.local_policy,
             )
     except ModelOutageError as exc:
+        if not (folder / LOG_NAME).exists():  # it went away before the first episode
+            raise
         outage = exc
     report = _report(output)
     write_report(output, report)

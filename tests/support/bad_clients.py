@@ -30,9 +30,9 @@ class BadClient:
             return False
         return True
 
-    def wait(self, seconds: float) -> None:
-        """Wait for an answer, at most so long."""
-        select.select([self._socket], [], [], seconds)
+    def wait(self, seconds: float) -> bool:
+        """Wait at most so long; returns whether the server answered or closed the connection."""
+        return bool(select.select([self._socket], [], [], seconds)[0])
 
     def answer(self) -> bytes:
         """What the server sends until it closes the connection. Raises TimeoutError where it does

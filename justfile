@@ -62,6 +62,10 @@ test *ARGS: sync setup
 test-long *ARGS: sync setup
     REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest -n $(( {{num_cpus()}} * 3 / 2 )) --dist worksteal --timeout 1800 {{ARGS}}
 
+# Kill runs, and commands on their logs, at chosen system calls (about 15 minutes).
+kills KILLS="500" SEED="13": sync
+    {{bin}}/python -m tests.support.kill_campaign {{KILLS}} {{SEED}}
+
 # Check style, spelling, types, layers and words.
 check: sync
     {{bin}}/ruff check .

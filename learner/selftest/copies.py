@@ -110,6 +110,10 @@ def _take_layers(fields: _Fields, count: str) -> None:
     by_index = {name: value for name, value in lists.items() if _has_indices(value, num)}
     for name in by_index:
         by_layer[name] = [index in lists[name] for index in range(num)]
+    by_number = {name: value for name, value in fields.items() if _has_numbers(value, num)}
+    for name, value in by_number.items():
+        of_layer = {int(key): one for key, one in value.items()}
+        by_layer[name] = [of_layer.get(index) for index in range(num)]
     periods = [v for k, v in fields.items() if _PERIODS.search(k) and isinstance(v, int) and v > 1]
     if by_layer:
         chosen = list(_two_of_each([str(kind) for kind in zip(*by_layer.values(), strict=True)]))
@@ -118,7 +122,12 @@ def _take_layers(fields: _Fields, count: str) -> None:
     fields[count] = len(chosen)
     for name, values in by_layer.items():
         taken = [values[index] for index in chosen]
-        fields[name] = [i for i, has in enumerate(taken) if has] if name in by_index else taken
+        if name in by_index:
+            fields[name] = [number for number, has in enumerate(taken) if has]
+        elif name in by_number:
+            fields[name] = {n: one for n, one in enumerate(taken) if one is not None}
+        else:
+            fields[name] = taken
 
 
 def _has_indices(values: list[Any], num: int) -> bool:
@@ -132,6 +141,15 @@ def _two_of_each(kinds: list[str]) -> Iterator[int]:
     for index, kind in enumerate(kinds):
         if kinds[:index].count(kind) < _LAYERS_OF_A_KIND:
             yield index
+
+
+def _has_numbers(values: Any, num: int) -> bool:
+    """Whether a table is by the number of some layers, as in {"5": {...}, "11": {...}}."""
+    if not isinstance(values, dict) or not values:
+        return False
+    keys = [str(key) for key in values]
+    is_table = all(isinstance(value, dict) for value in values.values())
+    return is_table and all(key.isdigit() and int(key) < num for key in keys)
 
 
 @torch.no_grad()

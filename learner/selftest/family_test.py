@@ -46,6 +46,7 @@ class FamilyReport(msgspec.Struct, frozen=True):
     backend: Difference
     sampler: float | None  # relative; None: the engine does not sample
     low: Difference | None  # of the back end in bfloat16; None: training computes in float32
+    low_sampler: float | None  # relative, in bfloat16
     seconds: float
 
 
@@ -64,8 +65,12 @@ def check_family(
         family.check_plain()
         backend = family.check_backend()
         apart = family.check_sampler() if sampler else None
-        low = family.check_low() if compute.dtype == "bfloat16" else None
-    return FamilyReport(family.name, backend, apart, low, time.perf_counter() - started)
+        low = low_apart = None
+        if compute.dtype == "bfloat16":
+            low = family.check_low()
+            low_apart = family.check_low_sampler() if sampler else None
+    seconds = time.perf_counter() - started
+    return FamilyReport(family.name, backend, apart, low, low_apart, seconds)
 
 
 class _Family:
@@ -100,15 +105,27 @@ class _Family:
 
     def check_sampler(self) -> float:
         """The log-probabilities of the sampling engine must be those of plain rows."""
-        with self._refused("policy 'local'", _other_policy):
-            engine = Engine(self._model, end_ids=frozenset(), max_prefill=probe.MAX_PREFILL)
-            sampled = probe.by_engine(engine, self._group)
-            expected = plain_logprobs(self._model, sampled.replies)
-        apart = relative_difference(sampled.logprobs, expected)
-        if not apart <= BOUND:
+        return self._check_engine(self._model, "policy 'local'", _other_policy)
+
+    def check_low_sampler(self) -> float:
+        """The same in bfloat16, within `NOISE_FACTOR` times what plain forwards differ by."""
+        model = self._opened("bfloat16")
+        return self._check_engine(model, "policy 'local' in bfloat16", _other_dtype)
+
+    def _check_engine(self, model: PreTrainedModel, what: str, remedy: Callable[[], str]) -> float:
+        with self._refused(what, remedy):
+            engine = Engine(model, end_ids=frozenset(), max_prefill=probe.MAX_PREFILL)
+            replies, logprobs = probe.by_engine(engine, self._group)
+            expected = plain_logprobs(model, replies)
+            others = [plain_logprobs(model, replies, together=True)]
+            others.append(plain_logprobs(self._model, replies))
+        apart = relative_difference(logprobs, expected)
+        noise = max(relative_difference(other, expected) for other in others)
+        bound = BOUND if model is self._model else max(BOUND, NOISE_FACTOR * noise)
+        if not apart <= bound:
             raise ModelError(
-                f"{self.name}: policy 'local' does not give the model's own numbers:"
-                f" log-probabilities differ by {apart:.2g} (bound {BOUND:g}). {_other_policy()}"
+                f"{self.name}: {what} does not give the model's own numbers:"
+                f" log-probabilities differ by {apart:.2g} (bound {bound:.2g}). {remedy()}"
             )
         return apart
 

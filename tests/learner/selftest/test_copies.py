@@ -10,7 +10,7 @@ from learner.model.pretrained import quiet
 from learner.selftest.copies import copy_of
 from tests.support.families import config_of
 
-# Layers of the family's default config, of which the first is 32 layers of one kind.
+# The fields of a copy of the family's default config, of which the first has 32 layers of one kind.
 KINDS: dict[str, dict[str, Any]] = {
     "llama": {"num_hidden_layers": 2},
     "gemma2": {
@@ -21,6 +21,7 @@ KINDS: dict[str, dict[str, Any]] = {
     },
     "gemma3_text": {"layer_types": ["sliding_attention"] * 2 + ["full_attention"] * 2},
     "gpt_oss": {"num_hidden_layers": 4, "num_local_experts": 8, "sliding_window": 7},
+    "gemma4_text": {"layer_types": ["sliding_attention"] * 2 + ["full_attention"] * 2},
     "qwen3_next": {"layer_types": ["linear_attention"] * 2 + ["full_attention"] * 2},
     "deepseek_v3": {"num_hidden_layers": 6, "n_routed_experts": 8},
     "llama4_text": {"num_hidden_layers": 4, "moe_layers": [0, 1, 2, 3]},

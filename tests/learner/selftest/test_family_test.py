@@ -190,18 +190,24 @@ def test_bfloat16_has_a_bound_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Non
     """In bfloat16 a right back end is within three times the noise of plain forwards; one that
     forgets a window only there is refused."""
     config = config_of("Mistral")
-    low = check(config, dtype="bfloat16").low
-    assert low is not None
-    assert low.largest > 1e-3
+    report = check(config, dtype="bfloat16", sampler=True)
+    assert report.low is not None
+    assert report.low.largest > 1e-3
+    assert report.low_sampler is not None
+    assert report.low_sampler > 1e-5
     right = attention.form_of
 
     def form_of(module: nn.Module, query: Tensor, *rest: Any) -> Any:
         form = right(module, query, *rest)
         return form._replace(window=None) if torch.is_autocast_enabled("cpu") else form
 
-    monkeypatch.setattr(attention, "form_of", form_of)
-    with pytest.raises(ModelError, match=r"in bfloat16 does not give .* Set compute\.dtype"):
-        check(config, dtype="bfloat16")
+    for module, message in (
+        (engine_attention, "policy 'local' in bfloat16"),
+        (attention, "backend 'twopass' in bfloat16"),
+    ):
+        monkeypatch.setattr(module, "form_of", form_of)
+        with pytest.raises(ModelError, match=f"{message} does not give .* Set compute.dtype"):
+            check(config, dtype="bfloat16", sampler=True)
 
 
 def test_gradient_checkpointing_is_tested_as_configured() -> None:

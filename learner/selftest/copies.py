@@ -39,13 +39,13 @@ _PERIODS = re.compile(r"(_interval|_period|_freq|_step|_every.*|_pattern|^first_
 _Fields = dict[str, Any]
 
 
-def copy_of(config: PreTrainedConfig) -> PreTrainedModel:
+def copy_of(config: PreTrainedConfig, *, seed: int = 0) -> PreTrainedModel:
     """The small copy, in float32 on the CPU. It is the same in every process.
 
     Raises what transformers raises for a config that it cannot make a model of.
     """
     with torch.random.fork_rng(devices=[]), quiet():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         try:
             model = _model(_reduced(config, is_narrow=True))
         except Exception:  # widths that depend on each other

@@ -34,6 +34,7 @@ from learner.selftest.probe import Computed
 
 BOUND = 1e-3  # relative, in float32
 _SMALL = 512  # hidden size
+_LOW_COPIES = 3  # in bfloat16
 _ALTERNATIVES = ("twopass", "naive")  # to a back end that is refused
 _REMEDY = re.compile(r": (set compute\.backend = '\w+'|use policy 'vllm')$")
 NOISE_FACTOR = 3  # a bound in bfloat16 is this many times what plain forwards differ by
@@ -67,19 +68,40 @@ def check_family(
         apart = family.check_sampler() if sampler else None
         low = low_apart = None
         if compute.dtype == "bfloat16":
-            low = family.check_low()
-            low_apart = family.check_low_sampler() if sampler else None
+            low, low_apart = _check_low(config, compute, family, sampler=sampler)
     seconds = time.perf_counter() - started
     return FamilyReport(family.name, backend, apart, low, low_apart, seconds)
+
+
+def _check_low(
+    config: PreTrainedConfig, compute: ComputeSettings, family: "_Family", *, sampler: bool
+) -> tuple[Difference, float | None]:
+    """Test a family in bfloat16. It is refused if copies with three different weights all fail.
+
+    Rounding sometimes sends a token to another expert in one computation and not in the others:
+    of 42 right copies of seven families 3 failed. Wrong code fails for all weights.
+    """
+    for seed in range(1, _LOW_COPIES + 1):
+        try:
+            return family.check_low(), family.check_low_sampler() if sampler else None
+        except ModelError:
+            if seed == _LOW_COPIES:
+                raise
+        family = _Family(config, compute, seed=seed)
+    raise AssertionError("unreachable")
 
 
 class _Family:
     """A family under test: its copy, and the numbers of plain rows."""
 
-    def __init__(self, config: PreTrainedConfig, compute: ComputeSettings) -> None:
+    def __init__(
+        self, config: PreTrainedConfig, compute: ComputeSettings, *, seed: int = 0
+    ) -> None:
+        self._seed = seed
         self._config = config
         self._compute = _with_backend(compute, compute.backend)
         self._group: PrefixGroup = probe.probe_group()
+        self._noise = 0.0  # of log-probabilities in bfloat16, by plain forwards
         self.name = (config.architectures or [config.model_type])[0]
         with self._refused("its plain forward", _cannot):
             self._model = self._opened("float32")
@@ -120,7 +142,7 @@ class _Family:
             others = [plain_logprobs(model, replies, together=True)]
             others.append(plain_logprobs(self._model, replies))
         apart = relative_difference(logprobs, expected)
-        noise = max(relative_difference(other, expected) for other in others)
+        noise = max(self._noise, *(relative_difference(other, expected) for other in others))
         bound = BOUND if model is self._model else max(BOUND, NOISE_FACTOR * noise)
         if not apart <= bound:
             raise ModelError(
@@ -143,11 +165,12 @@ class _Family:
             together = probe.by_plain_rows(model, self._group, together=True)
             found = self._by_backend(model)
         noise = difference(together, plain).or_worse(difference(plain, self._plain))
+        self._noise = noise.scores
         return self._compare(found, plain, what, _other_dtype, noise=noise)
 
     def _opened(self, dtype: str) -> PreTrainedModel:
         compute = msgspec.structs.replace(self._compute, dtype=dtype)
-        return prepare(copy_of(self._config), compute, device_of(compute))
+        return prepare(copy_of(self._config, seed=self._seed), compute, device_of(compute))
 
     def _by_backend(self, model: PreTrainedModel) -> Computed:
         return probe.by_backend(backend_of(self._compute), model, self._group)

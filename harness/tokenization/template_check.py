@@ -7,7 +7,7 @@ left out, and compared with what the template itself makes of the same messages 
 `apply_chat_template`). Either
 
 - every prompt has the ids of the template's own text, each message and tool is in it once, in
-  order, and no mark of ours;
+  order, and no placeholder;
 - a prompt and the reply to it begin the next prompt, while no turn is left out;
 - a turn has the same text, whichever turns before it are left out;
 
@@ -147,7 +147,7 @@ def _checked_prompt(
     prompt = chat.prompt(window, sampled)
     found = chat.text_of(prompt)
     if OPEN in found:
-        raise _UnsuitableError("a mark of ours, which stands for a text, is left in a prompt")
+        raise _UnsuitableError("a placeholder of a text is left in a prompt")
     if chat.begins_replies_alike and _essence(found, chat) != _essence(chat.text_of(plain), chat):
         raise _UnsuitableError(
             "a reply that is put in as it was sampled gives another conversation than its text"

@@ -120,7 +120,7 @@ def test_a_prompt_must_not_depend_on_the_day() -> None:
 
 def test_an_end_token_after_conversations_adds_no_turn() -> None:
     """Where a template ends conversations with the end token, a prompt with a sampled reply has the
-    messages of its window, and nothing else: no other user turn and no mark of ours."""
+    messages of its window, and nothing else: no other user turn and no placeholder."""
     chat = chat_of(APPENDS_END)
     window = Window(
         (Message("user", "Void 7."), Message("assistant", "Void."), Message("user", "Go on."))

@@ -63,7 +63,7 @@ async def policy_of(
     that the settings name. Raises SettingsError."""
     policy: Policy = opened or await _prepared_policy(settings, dialect, pool, tasks)
     if settings.policy.tokens:
-        policy = _with_tokens("tokens").tokenize(policy, Path(settings.policy.tokens))
+        policy = _with_tokens("tokens").tokenize(policy, Path(settings.policy.tokens), dialect)
     if settings.policy.think:
         policy = LatencyPolicy(policy, *think_range(settings.policy.think), settings.seed)
     return policy

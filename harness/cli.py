@@ -12,7 +12,7 @@ import click
 
 from envpool.core.errors import PoolError
 from harness.chat.prices import PriceFile
-from harness.commands import completion, inspect_runs, run, schema, worlds
+from harness.commands import completion, inspect_runs, play, run, schema, worlds
 from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
 from harness.core.terminal_text import printable
@@ -120,6 +120,7 @@ def _failures(exc: BaseException) -> list[BaseException]:
 for _command in (
     run.run_command,
     run.bench_command,
+    play.play_command,
     inspect_runs.show_command,
     inspect_runs.replay_command,
     judge_commands.judge_command,

@@ -83,10 +83,13 @@ def launch(
     resume: bool,
     open_judge: OpenJudge | None,
     local_policy: LocalPolicy | None = None,
+    policy: OpenPolicy | None = None,
     after: After | None = None,
+    progress: bool = True,
 ) -> Launched:
-    """Run the episodes of the settings into a folder; progress goes to standard error. `open_judge`
-    None: the episodes stay unjudged. `local_policy` makes policy `local`.
+    """Run the episodes of the settings into a folder. `open_judge` None: the episodes stay
+    unjudged. `local_policy` makes policy `local`; `policy` acts in place of the one that the
+    settings name. `progress` goes to standard error.
 
     A run that fails before its first fact leaves no folder. Before the first episode one request
     checks each model server that will be asked (setting `preflight`). Raises HarnessError,
@@ -97,13 +100,15 @@ def launch(
             f"{folder}: a run already exists there; pass --resume or choose another folder"
         )
     tasks, plans = planned(settings)
-    client = open_policy(settings, plans, local_policy)
+    client = policy or open_policy(settings, plans, local_policy)
     if settings.bus.url:
         broker_of(settings.bus)  # before any file is written
     is_new = not folder.exists()
     raise_file_limit(settings.concurrency + 256)
     tune_garbage_collector()
-    launching = _Launching(settings, folder, tasks, plans, client, open_judge, after, resume)
+    launching = _Launching(
+        settings, folder, tasks, plans, client, open_judge, after, resume, progress
+    )
     try:
         launched: Launched = run(launching.launch)
     except Exception:
@@ -124,6 +129,7 @@ class _Launching(msgspec.Struct, frozen=True):
     open_judge: OpenJudge | None
     after: After | None
     resume: bool
+    progress: bool
 
     async def launch(self) -> Launched:
         settings, client = self.settings, self.client
@@ -161,7 +167,7 @@ class _Launching(msgspec.Struct, frozen=True):
                 concurrency=settings.concurrency,
                 meters=meters,
                 resume=self.resume,
-                console=console,
+                console=console if self.progress else None,
             )
             result = None if self.after is None else await self.after(pool, meters)
             return Launched(meters, {} if client is None else client.statistics(), result)

@@ -45,6 +45,8 @@ def open_policy(
     if settings.policy.name == "vllm":
         made: OpenPolicy = _with_tokens("policy: 'vllm'").vllm(settings)
         return made
+    if settings.policy.name == "human":
+        raise SettingsError("policy: 'human' plays one episode at a time: rehearse play")
     if settings.policy.name == "replay":
         replayed = ReplayPolicy(Path(settings.policy.replay), settings.dialect)
         replayed.require([(plan.scenario.name, plan.task.id) for plan in plans])

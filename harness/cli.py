@@ -15,7 +15,7 @@ from harness.chat.prices import PriceFile
 from harness.commands import completion, inspect_runs, run, schema, worlds
 from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
-from harness.core.terminal_text import printable
+from harness.core.terminal import escaped_output, show_traceback
 from harness.policies.base import OpenPolicy
 from harness.rollout.process import configure_logging
 from harness.settings.judge import JudgeSettings
@@ -85,7 +85,13 @@ def cli(context: click.Context, verbose: int) -> None:
 
 
 def main() -> None:
-    """The command `rehearse`."""
+    """The command `rehearse`. What others wrote is escaped on its way out."""
+    sys.excepthook = show_traceback
+    with escaped_output():
+        _main()
+
+
+def _main() -> None:
     try:
         cli(prog_name="rehearse", standalone_mode=False)
     except click.exceptions.Abort as exc:
@@ -106,7 +112,7 @@ def main() -> None:
         if not all(isinstance(failure, _EXPECTED) for failure in failures):
             raise
         for sentence in dict.fromkeys(map(str, failures)):
-            click.echo(f"error: {printable(sentence)}", err=True)
+            click.echo(f"error: {sentence}", err=True)
         sys.exit(2)
 
 

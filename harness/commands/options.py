@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness.commands.flags import flags_of
 from harness.core.errors import SettingsError
+from harness.core.terminal import Terminal
 from harness.log.reader import require_format
 from harness.log.schema import write_atomically
 from harness.settings.run import Settings, difference, resolve
@@ -100,4 +101,4 @@ def write_json(result: Any, json_file: str | None) -> None:
 
 def console_of(json_file: str | None) -> Console:
     """The console for people: standard error when JSON goes to standard output."""
-    return Console(stderr=json_file == "-")
+    return Terminal(stderr=json_file == "-")

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import anyio.to_thread
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
@@ -24,6 +25,8 @@ from envpool.workers.pool import WorkerSettings
 from harness.bus.mqtt_settings import broker_of
 from harness.core.errors import LogError, SettingsError
 from harness.core.policy_card import card_mismatches, read_card
+from harness.core.terminal import Terminal
+from harness.core.terminal_text import printable
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
 from harness.history.windows import parse_history
@@ -130,7 +133,7 @@ class _Launching(msgspec.Struct, frozen=True):
                 resume=self.resume,
             )
             parts = await stack.enter_async_context(opened)
-            console = Console(stderr=True)
+            console = Terminal(stderr=True)
             if pool.level:
                 console.print(f"sandbox for untrusted code: {pool.level}", highlight=False)
             if note := unplayed_lines(settings, self.plans):
@@ -322,7 +325,9 @@ def warn_of_mismatches(settings: Settings, history: HistoryPolicy, console: Cons
     for mismatch in card_mismatches(
         card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect
     ):
-        console.print(f"[bold red]WARNING[/] {model}: {mismatch}", highlight=False)
+        console.print(
+            Text.assemble(("WARNING", "bold red"), f" {printable(f'{model}: {mismatch}')}")
+        )
 
 
 def _spent(folder: Path) -> float:

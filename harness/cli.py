@@ -16,6 +16,7 @@ from harness.commands import completion, inspect_runs, run, schema, worlds
 from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
 from harness.core.terminal import escaped_output, show_traceback
+from harness.core.terminal_text import printable
 from harness.policies.base import OpenPolicy
 from harness.rollout.process import configure_logging
 from harness.settings.judge import JudgeSettings
@@ -112,7 +113,7 @@ def _main() -> None:
         if not all(isinstance(failure, _EXPECTED) for failure in failures):
             raise
         for sentence in dict.fromkeys(map(str, failures)):
-            click.echo(f"error: {sentence}", err=True)
+            click.echo(f"error: {printable(sentence)}", err=True)  # else click drops escapes
         sys.exit(2)
 
 

@@ -76,7 +76,7 @@ def escaped_output() -> Generator[None]:
     errors = [getattr(stream, "errors", None) for stream in streams]
     for stream in streams:
         _set_errors(stream, "backslashreplace")
-    sys.stdout, sys.stderr = map(_EscapedStream, streams)  # type: ignore[assignment]  # alike
+    sys.stdout, sys.stderr = map(_EscapedStream, streams)
     try:
         yield
     finally:

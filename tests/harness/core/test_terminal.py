@@ -133,7 +133,7 @@ def test_every_way_out_escapes(
     written = ""
     for stream in streams.values():
         stream.flush()
-        written += stream.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+        written += stream.buffer.getvalue().decode(encoding)
         assert stream.errors == "strict"
     assert obeyed(written) == set()
     assert "owned" in written

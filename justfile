@@ -2,6 +2,7 @@
 
 python := env_var_or_default("PYTHON", "python3")
 bin := ".venv/bin"
+packages := "envpool harness judge learner scenarios"
 
 # Compiled modules are kept: tests start hundreds of processes that import the same modules.
 export PYTHONDONTWRITEBYTECODE := ""
@@ -63,7 +64,7 @@ test-long *ARGS: sync setup
     REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest -n $(( {{num_cpus()}} * 3 / 2 )) --dist worksteal --timeout 1800 {{ARGS}}
 
 # Check style, spelling, types, layers and words.
-check: sync
+check: sync _bandit
     {{bin}}/ruff check .
     {{bin}}/ruff format --check .
     {{bin}}/codespell
@@ -75,6 +76,14 @@ check: sync
     {{bin}}/mypy --strict scenarios/bundled/claims_desk/tools.py
     {{bin}}/mypy --strict scenarios/bundled/claims_desk/verify.py
     {{bin}}/python -m pytest -q tests/test_layers.py tests/test_words.py tests/docs/test_english.py
+
+# Look for dangerous calls (pyproject.toml names what is left out, and why).
+_bandit: sync
+    #!/usr/bin/env bash
+    set -euo pipefail
+    # It warns of each part of an ignored line in which it finds nothing.
+    {{bin}}/bandit --quiet --configfile pyproject.toml --recursive {{packages}} benchmarks rehearsal_room.py \
+        2> >(grep -v 'nosec encountered' >&2)
 
 # Write the code in the house style.
 fmt: sync

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from envpool.server.settings import ServeSettings
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-_ANY = ("", "0.0.0.0", "::", "[::]")
+_ANY = ("", "0.0.0.0", "::", "[::]")  # nosec B104 # compared with, not bound
 
 
 class AccessCheck:

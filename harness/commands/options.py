@@ -88,7 +88,7 @@ def write_json(result: Any, json_file: str | None) -> None:
     """Write the machine-readable result to the file of --json, if it was given."""
     if json_file is None:
         return
-    data = msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+    data = msgspec.json.format(msgspec.json.encode(result, enc_hook=_text_of), indent=2) + b"\n"
     if json_file == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -97,6 +97,13 @@ def write_json(result: Any, json_file: str | None) -> None:
         write_atomically(Path(json_file), data)
     except OSError as exc:
         raise SettingsError(f"--json: {json_file} cannot be written: {exc}") from exc
+
+
+def _text_of(value: Any) -> str:
+    """A path as its text: the one type of our results that JSON lacks."""
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(f"JSON has no form for {type(value).__name__}")
 
 
 def console_of(json_file: str | None) -> Console:

@@ -11,7 +11,7 @@ import io
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -96,8 +96,8 @@ def show_traceback(kind: type[BaseException], exc: BaseException, trace: Any) ->
         sys.__excepthook__(kind, exc, trace)
 
 
-def unescaped(stream: IO[str]) -> IO[str]:
+def unescaped(stream: TextIO) -> TextIO:
     """The stream below one of `escaped_output`, for writers that escape their texts themselves and
     write colours; another stream itself."""
-    raw: IO[str] = getattr(stream, "rich_proxied_file", stream)
+    raw: TextIO = getattr(stream, "rich_proxied_file", stream)
     return raw

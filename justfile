@@ -135,8 +135,20 @@ learn *ARGS: sync
 test-vllm *ARGS: sync
     tests/vllm/run.sh {{ARGS}}
 
-# Renew constraints.txt with today's versions.
-lock:
+# Build a release in dist/: wheel, sdist, installed with checked hashes, and its SBOM (CycloneDX).
+release:
+    tests/release/run.sh
+
+# Look for known vulnerabilities in every pinned package (asks PyPI: the release workflow runs it).
+audit:
+    tests/release/run.sh --audit
+
+# Mutated inputs of all verbs: 3,000, with a table (docs/experiments.md); or one: TARGET NUMBER.
+fuzz *ARGS: sync
+    {{bin}}/python -m tests.fuzz {{ARGS}}
+
+# Renew constraints.txt with today's versions, and locks/ with their hashes.
+lock: && lock-hashes
     #!/usr/bin/env bash
     set -euo pipefail
     fresh=$(mktemp -d)
@@ -146,6 +158,24 @@ lock:
     "$fresh/bin/python" -m pip freeze --disable-pip-version-check --exclude rehearsal-room >> constraints.txt
     rm -rf "$fresh"
 
+# Renew locks/: the versions of constraints.txt with their hashes, which a release checks.
+lock-hashes:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    fresh=$(mktemp -d)
+    trap 'rm -rf "$fresh"' EXIT
+    {{python}} -m venv "$fresh"
+    "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check uv
+    compile() { # a file in locks/, and what it is made of
+        "$fresh/bin/uv" pip compile --quiet --constraints constraints.txt --universal \
+            --python-version 3.11 --generate-hashes --no-annotate \
+            --custom-compile-command 'just lock' --output-file "locks/$1" "${@:2}"
+    }
+    compile core.txt pyproject.toml
+    compile extras.txt pyproject.toml --extra awm --extra mcp --extra openai --extra parquet \
+        --extra report --extra serve --extra train
+    compile release.txt tests/release/tools.in
+
 # Remove what was built.
 clean:
-    rm -rf .venv .venv-docs .venv-vllm build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+    rm -rf .venv .venv-docs .venv-vllm .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

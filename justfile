@@ -143,7 +143,7 @@ release:
 audit:
     tests/release/run.sh --audit
 
-# Mutated inputs of all verbs: 3,000, with a table (docs/experiments.md); or one: TARGET NUMBER.
+# Mutated inputs of all verbs: 3,000, with a table; or one: TARGET NUMBER.
 fuzz *ARGS: sync
     {{bin}}/python -m tests.fuzz {{ARGS}}
 

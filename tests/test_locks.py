@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", re.MULTILINE)
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _ENTRY = re.compile(
     r"^(\S+==\S+)[^\n]*((?:\n    --hash=sha256:[0-9a-f]{64}[^\n]*)+)$", re.MULTILINE
 )

@@ -116,7 +116,7 @@ async def write_foreign_message(
     broker: Mosquitto, name: str, payload: bytes, mark: str = "", *, retain: bool = False
 ) -> None:
     """Publish a message, by default without the library's mark."""
-    properties = Properties(PacketTypes.PUBLISH)
+    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
     if mark:
         properties.UserProperty = ("mark", mark)
     async with aiomqtt.Client("127.0.0.1", broker.port, protocol=aiomqtt.ProtocolVersion.V5) as it:

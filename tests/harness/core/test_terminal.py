@@ -184,6 +184,8 @@ def test_commands_show_a_hostile_package_escaped(rehearse: Rehearse, hostile_wor
     status, out, err = rehearse("scenarios", "show", f"no\x1b[2J{HOSTILE[:5]}")
     assert (status, obeyed(out + err)) == (2, set())
     assert "\\x1b[2J" in err
+    status, out, err = rehearse("show", "no\udcff")  # a byte that is not UTF-8
+    assert (status, obeyed(out + err)) == (2, set())
 
 
 def test_a_run_of_a_hostile_package_is_shown_escaped(

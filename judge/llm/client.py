@@ -132,7 +132,7 @@ class _JudgeQuestion:
         self._settings = settings
         self._endpoint = endpoint
         self._evidence_ids = prompt.evidence_ids
-        # The system message is ours: its examples are no evidence.
+        # The system message is ours: its examples are not evidence.
         untrusted = [one.content for one in prompt.messages if one.role != "system"]
         self._evidence = Evidence("\n".join(untrusted))
         self._seed = seed

@@ -10,9 +10,9 @@ whatever they quote), and it would make every prompt differ: no prefix cache, no
 no repeatable question. What this rule cannot see, no secret shows either: a model that believes the
 agent and says so in its own words.
 
-Compared is what is left without quotes, backslashes, blanks, braces, the bars of quoting and marks
-of ours, in one case. So a verdict is found in JSON inside of JSON, broken into lines, and with
-letters between that nobody sees. Its price: where somebody planted `{"label": "agent_error"}` in
+Compared is what is left without quotes, backslashes, blanks, braces, and the bars and marks of
+quoting, in one case. So a verdict is found in JSON inside of JSON, broken into lines, and with
+letters between that nobody sees. Its price: where somebody wrote `{"label": "agent_error"}` in
 the evidence, a model's bare `{"label": "agent_error"}` is not taken either. The model is asked
 again; an answer by the schema, with a reasoning of its own, is never an echo.
 """

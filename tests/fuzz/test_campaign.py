@@ -8,14 +8,14 @@ import pytest
 
 from learner.core.errors import LearnerError
 from learner.demo.recipe import read_recipe
-from tests.fuzz.campaign import BEFORE, Tally, Target, campaign, fault_of
+from tests.fuzz.campaign import BEFORE, Tally, Target, campaign, fault_of, play
 from tests.fuzz.mutations import mutated
 from tests.fuzz.targets import finished_run, targets
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.paths import ROOT
 from tests.support.warm_process import WarmProcess
 
-INPUTS = repeats(short=3, long=150)  # of each of some twenty targets: 3,000 in the long profile
+INPUTS = repeats(short=2, long=150)  # of each of some twenty targets: 3,000 in the long profile
 NAMES = [target.name for target in targets(Path("done"))]
 
 
@@ -37,6 +37,21 @@ def test_a_mutated_input_is_refused_or_used(
     tally = campaign([every[name]], range(INPUTS), warm_cli, tmp_path)[name]
     assert tally == Tally(tally.statuses, [])
     assert tally.inputs == INPUTS
+
+
+def test_inputs_that_nobody_mutated_are_used(
+    every: dict[str, Target],
+    warm_cli: WarmProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The files from which the mutations start are valid: their commands succeed. (All targets are
+    tried, so it takes more than two seconds.)"""
+    monkeypatch.setattr("tests.fuzz.targets.mutated", lambda data, rng: data)
+    monkeypatch.setattr("tests.fuzz.targets.mutated_words", lambda words, flags, rng: list(words))
+    played = {name: play(target, 0, warm_cli, tmp_path / "one") for name, target in every.items()}
+    assert {name: fault for name, (_, _, fault) in played.items() if fault} == {}
+    assert {name: text for name, (status, text, _) in played.items() if status} == {}
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ output = 8
 # A judge whose server is away: its settings are read, and no episode gets a verdict.
 _JUDGED = (
     *("--judge", "hybrid", "--judge-model", "m@http://127.0.0.1:1/v1"),
-    *("--judge-attempts", "1"),
+    *("--judge-attempts", "1", "--no-preflight"),
 )
 
 

@@ -39,7 +39,7 @@ def test_a_mutated_input_is_refused_or_used(
     assert tally.inputs == INPUTS
 
 
-def test_inputs_that_nobody_mutated_are_used(
+def test_inputs_without_a_mutation_are_used(
     every: dict[str, Target],
     warm_cli: WarmProcess,
     tmp_path: Path,

@@ -57,7 +57,7 @@ def play(target: Target, number: int, warm: WarmProcess, folder: Path) -> tuple[
     result = folder / "result.json"
     result.write_bytes(BEFORE)
     output = folder / "output"
-    child = warm.start_command(*words, output=output)
+    child = warm.start_command(*words, output=output, folder=str(folder))
     try:
         status = child.wait(_SECONDS)
     except TimeoutError:

@@ -6,6 +6,7 @@ standard error.
 """
 
 import sys
+from errno import ENAMETOOLONG
 from importlib import import_module
 
 import click
@@ -15,6 +16,7 @@ from harness.chat.prices import PriceFile
 from harness.commands import completion, inspect_runs, play, run, schema, worlds
 from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
+from harness.core.terminal import escaped_output, show_traceback
 from harness.core.terminal_text import printable
 from harness.policies.base import OpenPolicy
 from harness.rollout.process import configure_logging
@@ -85,7 +87,13 @@ def cli(context: click.Context, verbose: int) -> None:
 
 
 def main() -> None:
-    """The command `rehearse`."""
+    """The command `rehearse`. What others wrote is escaped on its way out."""
+    sys.excepthook = show_traceback
+    with escaped_output():
+        _main()
+
+
+def _main() -> None:
     try:
         cli(prog_name="rehearse", standalone_mode=False)
     except click.exceptions.Abort as exc:
@@ -103,11 +111,17 @@ def main() -> None:
         sys.exit(1)
     except Exception as exc:
         failures = _failures(exc)
-        if not all(isinstance(failure, _EXPECTED) for failure in failures):
+        if not all(map(_is_expected, failures)):
             raise
         for sentence in dict.fromkeys(map(str, failures)):
-            click.echo(f"error: {printable(sentence)}", err=True)
+            click.echo(f"error: {printable(sentence)}", err=True)  # else click drops escapes
         sys.exit(2)
+
+
+def _is_expected(failure: BaseException) -> bool:
+    """Whether the sentence is enough: also where a given path is longer than paths can be."""
+    too_long = isinstance(failure, OSError) and failure.errno == ENAMETOOLONG
+    return too_long or isinstance(failure, _EXPECTED)
 
 
 def _failures(exc: BaseException) -> list[BaseException]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from harness.bus.mqtt_settings import MqttSettings
 from harness.commands.context import CommandContext
@@ -15,6 +14,7 @@ from harness.commands.logged_run import log_folder, rewards_of, run_settings, sc
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.errors import SettingsError
 from harness.core.events import Ending, Label
+from harness.core.terminal import Terminal
 from harness.log.reader import open_reader
 from harness.replay.report import render_replay, render_what_if
 from harness.replay.run import ReplayReport, WhatIfReport, what_if
@@ -64,7 +64,7 @@ def show_command(folder: Path, episode: str | None, full: bool, **selection: Any
         rehearse show runs/x --label agent_error --sort steps
         rehearse show runs/x e000003                      (one episode)
     """
-    console = Console()
+    console = Terminal()
     with open_reader(log_folder(folder)) as reader:
         if episode is None:
             render_run(reader, console, full=full, **selection)
@@ -210,4 +210,4 @@ async def _watch(name: str | None, settings: MqttSettings, events: bool) -> None
         name = (await runs.status_of(settings)).run
         click.echo(f"watching {name}", err=True)
     async with mqtt.MqttBus(settings, name) as bus, bus.subscribe() as follower:
-        await watch_run(follower, Console(), events=events, status=lambda: follower.status)
+        await watch_run(follower, Terminal(), events=events, status=lambda: follower.status)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import anyio.to_thread
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
@@ -26,6 +27,8 @@ from harness.bus.mqtt_settings import broker_of
 from harness.chat.preflight import Preflight
 from harness.core.errors import LogError, SettingsError
 from harness.core.policy_card import card_mismatches, read_card
+from harness.core.terminal import Terminal
+from harness.core.terminal_text import printable
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
 from harness.history.windows import parse_history
@@ -149,7 +152,7 @@ class _Launching(msgspec.Struct, frozen=True):
                 resume=self.resume,
             )
             parts = await stack.enter_async_context(opened)
-            console = Console(stderr=True)
+            console = Terminal(stderr=True)
             if pool.level:
                 console.print(f"sandbox for untrusted code: {pool.level}", highlight=False)
             if note := unplayed_lines(settings, self.plans):
@@ -353,7 +356,9 @@ def warn_of_mismatches(settings: Settings, history: HistoryPolicy, console: Cons
     for mismatch in card_mismatches(
         card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect
     ):
-        console.print(f"[bold red]WARNING[/] {model}: {mismatch}", highlight=False)
+        console.print(
+            Text.assemble(("WARNING", "bold red"), f" {printable(f'{model}: {mismatch}')}")
+        )
 
 
 def _spent(folder: Path) -> float:

@@ -169,7 +169,8 @@ class ForkServerClient(AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         _require_packages()
         why = "" if self.settings.sandbox != "off" else "the sandbox is off"
-        why = why or await anyio.to_thread.run_sync(why_no_bubblewrap)
+        at_most = self.settings.limits.at_most
+        why = why or await anyio.to_thread.run_sync(why_no_bubblewrap, at_most)
         try:
             if why:  # bubblewrap mounts a scratch file system itself
                 parent = self.settings.limits.scratch or None

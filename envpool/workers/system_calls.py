@@ -69,7 +69,13 @@ _SOCK_FLAGS = (0, 0x800, 0x80000, 0x80800)  # NONBLOCK, CLOEXEC
 _SOL_SOCKET = 1
 _SHOWN_OPTIONS = (3, 4, 7, 8, 30, 38, 39)  # type, error, buffers, listening, protocol, family
 _SET_OPTIONS = (7, 8)  # the sizes of buffers
-_ABOUT_A_PROCESS = ("getpgid", "getsid", "sched_getaffinity", "sched_getparam", "sched_getscheduler")
+_ABOUT_A_PROCESS = (
+    "getpgid",
+    "getsid",
+    "sched_getaffinity",
+    "sched_getparam",
+    "sched_getscheduler",
+)
 
 
 def filter_of(seccomp: Any, pid: int) -> Any:

@@ -1,6 +1,12 @@
 """Runs snippets at a sandbox level, without the audit hook, each in its own fork.
 
 The program is a text, because inside bubblewrap there is no tests folder to import it from.
+
+A snippet may succeed, at a level that guards nothing, so none may name a file of this machine that
+it would change. It has two decoys, which are made for the run and belong to the user that runs it:
+
+    library     a file that workers may read and not write, like a library's
+    outside     a file that workers may neither read nor write
 """
 
 import functools
@@ -20,7 +26,9 @@ import json, os, signal, sys
 from envpool.workers import confine
 from envpool.workers.sandbox import Limits
 
-level, scratch, limits, snippets = json.loads(sys.stdin.read())
+level, scratch, decoys, limits, snippets = json.loads(sys.stdin.read())
+readable = (*confine.readable(), os.path.dirname(decoys["library"]))
+confine.readable = lambda: readable
 
 def outcome(snippet):
     read, write = os.pipe()
@@ -31,7 +39,7 @@ def outcome(snippet):
         os.chdir(folder)
         os.chmod(scratch, 0o300)
         confine.confine(level, folder, Limits(**limits))
-        names = {}
+        names = dict(decoys)
         try:
             exec(snippet, names)
             text = repr(names.get("result"))
@@ -56,25 +64,22 @@ def outcomes(
     level: str, snippets: list[str], *, ordinary: bool = False, **limits: int
 ) -> list[str]:
     """The outcome of each snippet: the repr of its `result`, the name of the exception that it
-    raised, or the signal that ended it. `ordinary`: an ordinary user runs them, not root.
-
-    The file `../../outside` belongs to the user that runs them.
-    """
+    raised, or the signal that ended it. `ordinary`: an ordinary user runs them, not root."""
     command = [sys.executable, "-c", _PROGRAM]
     with tempfile.TemporaryDirectory() as folder:
+        decoys = _make_decoys(folder)
         scratch = os.path.join(folder, "scratch")
-        os.mkdir(scratch)
-        Path(folder, "outside").write_text("not for workers", encoding="ascii")
         if "bubblewrap" in layers_of(level):
             scratch = "/scratch"
             command = bubblewrap(scratch, command)
+            shown = os.path.dirname(decoys["library"])
+            command[1:1] = ["--ro-bind", shown, shown]
         if ordinary and os.getuid() == 0:
-            for path in (folder, os.path.join(folder, "scratch"), os.path.join(folder, "outside")):
-                os.chown(path, NOBODY, NOBODY)
+            _give_away(folder)
             command = as_ordinary_user(command)
         done = subprocess.run(
             command,
-            input=json.dumps([level, scratch, limits, snippets]),
+            input=json.dumps([level, scratch, decoys, limits, snippets]),
             capture_output=True,
             env=environment(scratch) | {"PATH": os.environ["PATH"]},
             text=True,
@@ -87,6 +92,26 @@ def outcomes(
     return found
 
 
+def _make_decoys(folder: str) -> dict[str, str]:
+    """Make the scratch folder and the decoys."""
+    decoys = {}
+    os.mkdir(os.path.join(folder, "scratch"))
+    for name in ("library", "outside"):
+        inner = Path(folder, f"{name}-folder")
+        inner.mkdir()
+        (inner / name).write_text("not for workers", encoding="ascii")
+        decoys[name] = str(inner / name)
+    return decoys
+
+
+def _give_away(folder: str) -> None:
+    """Make the ordinary user the owner of a folder and of all that is in it."""
+    os.chown(folder, NOBODY, NOBODY)
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(os.path.join(parent, name), NOBODY, NOBODY)
+
+
 def as_ordinary_user(command: list[str]) -> list[str]:
     """The command, run by an ordinary user without any right of root. Needs root.
 
@@ -94,16 +119,27 @@ def as_ordinary_user(command: list[str]) -> list[str]:
     of their own, which nobody else sees.
     """
     lines = ["set -e"]
-    for closed, needed in _closed_folders().items():
-        lines += [f"aside=$(mktemp -d -p {tempfile.gettempdir()})", "mount -t tmpfs -o mode=755 tmpfs $aside"]
-        for number, path in enumerate(needed):
-            lines += [f"mkdir $aside/{number}", f"mount --bind {shlex.quote(path)} $aside/{number}"]
+    closed_folders = _closed_folders()
+    if closed_folders:
+        lines.append("mount -t tmpfs tmpfs /mnt")
+    for closed, needed in closed_folders.items():
+        for path in needed:
+            lines += [
+                f"mkdir -p {_aside(path)}",
+                f"mount --bind {shlex.quote(path)} {_aside(path)}",
+            ]
         lines.append(f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(closed)}")
-        for number, path in enumerate(needed):
-            lines += [f"mkdir -p {shlex.quote(path)}", f"mount --bind $aside/{number} {path}"]
+        for path in needed:
+            lines += [f"mkdir -p {shlex.quote(path)}"]
+            lines += [f"mount --rbind {_aside(path)} {shlex.quote(path)}"]
     user = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --bounding-set=-all"
     lines.append(f"exec {user} --inh-caps=-all {shlex.join(command)}")
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(lines)]
+
+
+def _aside(path: str) -> str:
+    """Where a folder is kept while the one above it is covered."""
+    return shlex.quote(f"/mnt{path}")
 
 
 def _closed_folders() -> dict[str, list[str]]:

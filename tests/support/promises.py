@@ -1,7 +1,7 @@
 """The promises of envpool.workers.sandbox as snippets, and the table of promises and levels.
 
 `python -m tests.support.promises` tries all of them and prints the table; with the path of a page
-it also writes the table there, between two marks (`just sandbox-table`: docs/sandbox.md).
+it also writes the table there, between two marks (`just sandbox-table docs/sandbox.md`).
 """
 
 import functools
@@ -16,8 +16,7 @@ from tests.support.confined import outcomes, why_no_ordinary_user
 
 INNER, _ = confine.available_layers("best")
 ABI = layers_of(INNER or "rlimits").get("landlock", 0)
-HERE = str(Path(__file__).resolve())
-BEGIN, END = "<!-- Made by `just sandbox-table`. -->", "<!-- End of the table. -->"
+BEGIN, END = "<!-- Made by `just sandbox-table docs/sandbox.md`. -->", "<!-- End of the table. -->"
 ABSENT, DENIED = "FileNotFoundError", "PermissionError"
 
 # The columns of the table: first the levels that `required` accepts, then two that it refuses.
@@ -53,8 +52,8 @@ _INT80 = (
 PROMISES: dict[str, list[tuple[str, set[str]]]] = {
     "read": [
         ("open('/etc/passwd')", {DENIED, ABSENT}),
-        (f"open({HERE!r})", {DENIED, ABSENT}),
-        ("open('../../outside')", {DENIED, ABSENT}),
+        ("open(outside)", {DENIED, ABSENT}),
+        ("result = open(library).read()", {"'not for workers'"}),
         ("open('/proc/self/environ')", {DENIED, ABSENT}),
         (f"{_PARENT}open(f'/proc/{{p}}/mem')", {DENIED, ABSENT}),
         (f"{_PARENT}os.readlink(f'/proc/{{p}}/exe')", {DENIED, ABSENT}),
@@ -63,32 +62,34 @@ PROMISES: dict[str, list[tuple[str, set[str]]]] = {
         ("import os; os.symlink('/etc/passwd', 'link'); open('link')", {DENIED, ABSENT}),
         ("import os; os.listdir(os.path.dirname(os.__file__)); result = 1", {"1"}),
         ("import this_is_not_there", {"ModuleNotFoundError"}),
-        ("import sqlite3; sqlite3.connect('/etc/passwd').execute('SELECT 1 FROM sqlite_master')",
+        ("import sqlite3; sqlite3.connect(outside).execute('SELECT 1 FROM sqlite_master')",
          {"OperationalError"}),
         ("result = len(open('/dev/urandom', 'rb', 0).read(4))", {"4"}),
     ],
     "write": [
         ("open('mine', 'w').write('x'); result = open('mine').read()", {"'x'"}),
         ("import tempfile; tempfile.TemporaryFile().write(b'x')", {"None", ABSENT, DENIED}),
-        ("open('/tmp/not-mine', 'w')", {DENIED, ABSENT, "OSError"}),
-        (f"open({HERE!r}, 'a')", {DENIED, ABSENT, "OSError"}),
-        ("import os; os.truncate('../../outside', 0)", {DENIED, ABSENT}),
-        ("import os; os.open('../../outside', os.O_RDONLY | os.O_TRUNC)", {DENIED, ABSENT}),
-        ("import os; os.rename('../../outside', 'mine')", {DENIED, ABSENT, "OSError"}),
-        ("import os; os.link('../../outside', 'mine')", {DENIED, ABSENT, "OSError"}),
-        ("import os; os.remove(os.__file__)", {DENIED, "OSError"}),
-        ("import os; os.rename(os.__file__, 'os.py')", {DENIED, "OSError"}),
-        ("import os; os.mkdir('/opt/mine')", {DENIED, ABSENT}),
-        ("open('/mine', 'w')", {DENIED, "OSError"}),
-        ("import os, envpool as e; os.chmod(e.__file__, 0o600); os.utime(e.__file__, (1, 1)); "
-         "s = os.stat(e.__file__); result = s.st_mode & 0o777 == 0o600 or s.st_mtime == 1",
-         {"False"}),
+        ("open(outside + '.new', 'w')", {DENIED, ABSENT, "OSError"}),
+        ("open('../../new', 'w')", {DENIED, "OSError"}),
+        ("open(outside, 'a')", {DENIED, ABSENT, "OSError"}),
+        ("open(library, 'a')", {DENIED, "OSError"}),
+        ("import os; os.truncate(outside, 0)", {DENIED, ABSENT}),
+        ("import os; os.truncate(library, 0)", {DENIED, "OSError"}),
+        ("import os; os.open(library, os.O_RDONLY | os.O_TRUNC)", {DENIED, "OSError"}),
+        ("import os; os.link(library, 'mine')", {DENIED, "OSError"}),
+        ("import os; os.mkdir(outside + '.folder')", {DENIED, ABSENT, "OSError"}),
+        ("import os; os.chmod(library, 0o600); os.utime(library, (1, 1)); s = os.stat(library); "
+         "result = s.st_mode & 0o777 == 0o600 or s.st_mtime == 1", {"False"}),
         ("import os; os.chmod('..', 0o777); os.listdir('..')", {DENIED}),
         ("import os; os.mknod('x')", {DENIED}),
         ("import os; os.mkfifo('x')", {DENIED}),
         ("import os; os.chown('.', 0, 0)", {DENIED}),
         ("import os; os.setxattr('.', 'user.x', b'')", {DENIED}),
-        ("import fcntl, os; fcntl.flock(os.open(os.__file__, 0), fcntl.LOCK_EX)", {DENIED}),
+        ("import fcntl, os; fcntl.flock(os.open(library, 0), fcntl.LOCK_EX)", {DENIED}),
+        # These come last: where they succeed, the decoys are gone.
+        ("import os; os.rename(outside, 'mine')", {DENIED, ABSENT, "OSError"}),
+        ("import os; os.rename(library, 'mine')", {DENIED, "OSError"}),
+        ("import os; os.remove(library)", {DENIED, "OSError"}),
         ("with open('big', 'wb') as f:\n while True: f.write(b'x' * 2**22)", {"OSError"}),
         ("import os; f = os.open('x', os.O_CREAT | os.O_WRONLY); os.ftruncate(f, 2**40)",
          {"OSError"}),
@@ -135,7 +136,7 @@ PROMISES: dict[str, list[tuple[str, set[str]]]] = {
         (f"{_FCNTL}fcntl.fcntl(0, 8, os.getppid())", {DENIED}),  # F_SETOWN
         (f"{_FCNTL}fcntl.fcntl(0, 10, 9)", {DENIED}),  # F_SETSIG
         (f"{_FCNTL}fcntl.fcntl(0, 15, bytes(8))", {DENIED}),  # F_SETOWN_EX
-        (f"{_FCNTL}fcntl.fcntl(os.open(os.__file__, 0), 1024, 0)", {DENIED}),  # F_SETLEASE
+        (f"{_FCNTL}fcntl.fcntl(os.open('mine', os.O_CREAT), 1024, 0)", {DENIED}),  # F_SETLEASE
         (f"{_FCNTL}fcntl.fcntl(os.open('.', 0), 1026, 1)", {DENIED}),  # F_NOTIFY
         (f"{_FCNTL}fcntl.fcntl(os.pipe()[0], fcntl.F_SETFL, os.O_ASYNC)", {DENIED}),
         (f"{_FCNTL}fcntl.fcntl(os.pipe()[0], fcntl.F_SETFL, os.O_NONBLOCK)", {"None"}),
@@ -248,9 +249,7 @@ def users() -> list[str]:
 def cell(name: str, promise: str) -> str:
     """The table's entry for a promise at a level, as all users of this machine."""
     open_ones = {
-        snippet
-        for user in users()
-        for snippet in broken(name, ordinary=user != "root")[promise]
+        snippet for user in users() for snippet in broken(name, ordinary=user != "root")[promise]
     }
     return f"{len(open_ones)} of {len(PROMISES[promise])} open" if open_ones else "kept"
 

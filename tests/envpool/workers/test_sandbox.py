@@ -29,7 +29,7 @@ from tests.support.promises import (
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "sandbox.md"
-pytestmark = pytest.mark.timeout(120)  # a level takes two seconds alone, one of them by its limit
+pytestmark = pytest.mark.timeout(120)  # a level takes two seconds, one of them up to its CPU limit
 
 
 @pytest.mark.parametrize("promise", PROMISES)

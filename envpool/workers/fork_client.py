@@ -47,6 +47,7 @@ from envpool.workers.sandbox import (
     require,
     why_no_bubblewrap,
 )
+from envpool.workers.thread_count import ThreadCount
 from scenarios.distribution import install_command
 
 _PACKAGES = ("fastapi", "jsonschema", "sqlalchemy", "time_machine")  # of extra awm
@@ -87,6 +88,7 @@ class WorkerProcess:
         self.level = level  # of the sandbox
         self.pid = _pid_of(pidfd)  # in this process's namespace
         self._pidfd = pidfd
+        self.num_threads = ThreadCount(self.pid)
         self._killed = False
         self._ended = asyncio.Event()
         self._exit_reason = ""
@@ -131,6 +133,7 @@ class WorkerProcess:
         if not self._ended.is_set():
             self._ended.set()
             os.close(self._pidfd)
+            self.num_threads.close()
 
     def _describe_exit(self, status: int | None) -> str:
         if status is None:

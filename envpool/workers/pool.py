@@ -38,6 +38,7 @@ from envpool.workers.fork_client import ForkServerClient, ForkServerSettings
 from envpool.workers.jobs import CallJob, Job
 from envpool.workers.sandbox import Limits
 from envpool.workers.supervisor import SLOW_TICKS, Rules
+from envpool.workers.thread_count import surplus_threads
 from envpool.workers.wire import Failed, Load, Refused, Replay, Replayed, Reply, Verify
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task, read
@@ -295,6 +296,9 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         if num_ready >= self.settings.num_workers:
             self._started.set()
 
+    def await_threads(self, worker: WorkerConnection, report: Callable[[str], None]) -> None:
+        self._requested_tasks.put_nowait((self._await_threads, (worker, report)))
+
     def reap(self, worker: WorkerConnection, why: str, report: Callable[[str], None]) -> None:
         self._requested_tasks.put_nowait((self._reap, (worker, why, report)))
 
@@ -340,6 +344,9 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
             process.socket.setblocking(False)
             loop = asyncio.get_running_loop()
             await loop.create_unix_connection(lambda: worker, sock=process.socket)
+
+    async def _await_threads(self, worker: WorkerConnection, report: Callable[[str], None]) -> None:
+        report(await surplus_threads(worker))
 
     async def _reap(
         self, worker: WorkerConnection, why: str, report: Callable[[str], None]

@@ -291,12 +291,13 @@ def committed(page: Path) -> dict[tuple[str, str], str]:
 def main() -> None:
     """Print the table; write it into the page that is given."""
     made = table()
-    print(made)
+    say = sys.stdout.write
+    say(made)
     for name in (*ACCEPTED, *REFUSED):
         if not level_here(name):
-            print(f"not tried here: {name}")
+            say(f"not tried here: {name}\n")
     if why := why_no_ordinary_user():
-        print(f"not tried as an ordinary user: {why}")
+        say(f"not tried as an ordinary user: {why}\n")
     wrong = [
         f"{name}, {user}: {promise}: {each}"
         for name in ACCEPTED

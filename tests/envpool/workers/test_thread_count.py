@@ -11,6 +11,7 @@ import pytest
 
 from envpool.core.errors import WorldError
 from envpool.core.types import Env
+from envpool.workers.pool import WorkerPool
 from envpool.workers.thread_count import ThreadCount
 from envpool.workers.wire import Call, Request
 from tests.support import ledger_world
@@ -40,16 +41,23 @@ def test_it_counts_as_the_kernel_does() -> None:
     assert ThreadCount(process.pid)() == 0
 
 
-async def _leaves_threads(worker: FakeWorker, request: Request) -> None:
-    if isinstance(request, Call) and request.name == "book":
-        worker.threads = 3
+class LeavesThreads:
+    """A script: the call `book` leaves two threads."""
+
+    def __init__(self) -> None:
+        self.left = anyio.Event()
+
+    async def __call__(self, worker: FakeWorker, request: Request) -> None:
+        if isinstance(request, Call) and request.name == "book":
+            worker.threads = 3
+            self.left.set()
 
 
 async def test_a_thread_that_outlives_its_call_ends_the_world(tmp_path: Path) -> None:
     """The answer is not given out, the world is broken with a sentence, the worker is replaced, and
     other worlds go on."""
     book = ledger_world.ledger(tmp_path / "ledger")
-    async with fake_pool(_leaves_threads, workers=1) as (pool, workers):
+    async with fake_pool(LeavesThreads(), workers=1) as (pool, workers):
         async with pool.lease(book) as env, pool.lease(book) as other:
             with pytest.raises(WorldError) as caught:
                 await env.call("book", BOOKING, "1")
@@ -68,8 +76,8 @@ async def test_threads_that_end_late_are_waited_for(tmp_path: Path) -> None:
     """A thread that ends after its call's answer delays the answer, and is no violation; until then
     its worker receives nothing."""
     book = ledger_world.ledger(tmp_path / "ledger")
-    results = []
-    async with fake_pool(_leaves_threads, workers=1) as (pool, workers):
+    results, script = [], LeavesThreads()
+    async with fake_pool(script, workers=1) as (pool, workers):
         async with pool.lease(book) as env, pool.lease(book) as other:
             await other.call("get_account", {"account_id": 1}, "0")
             worker = workers.started[0]
@@ -79,8 +87,7 @@ async def test_threads_that_end_late_are_waited_for(tmp_path: Path) -> None:
 
             async with anyio.create_task_group() as group:
                 group.start_soon(call, env, "book", BOOKING)
-                while worker.threads == 1:
-                    await anyio.sleep(0.001)
+                await script.left.wait()
                 group.start_soon(call, other, "get_account", {"account_id": 1})
                 await anyio.sleep(0.05)
                 assert (results, worker.executed) == ([], ["get_account", "book"])
@@ -104,33 +111,35 @@ async def test_a_later_call_may_use_threads(tmp_path: Path) -> None:
             else:
                 worker.threads = 2
 
-    async with fake_pool(script, workers=1, slow_after=30.0) as (pool, workers):
-        async with pool.lease(book) as env, pool.lease(book) as other:
-            async with anyio.create_task_group() as group:
-                group.start_soon(env.call, "get_account", {"account_id": 1}, "1")
-                group.start_soon(other.call, "get_account", {"account_id": 1}, "1")
-                await anyio.sleep(0.7)  # longer than an idle worker has
-                go.set()
+    async with fake_pool(script, workers=1, slow_after=30.0) as (pool, _):
+        async with (
+            pool.lease(book) as env,
+            pool.lease(book) as other,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(env.call, "get_account", {"account_id": 1}, "1")
+            group.start_soon(other.call, "get_account", {"account_id": 1}, "1")
+            await anyio.sleep(0.7)  # longer than an idle worker has
+            go.set()
         assert pool.statistics()["workers_replaced"] == 0
 
 
 async def test_a_pool_that_is_closed_answers(tmp_path: Path) -> None:
     """A task that waits for a worker's threads learns that the pool was closed."""
     book = ledger_world.ledger(tmp_path / "ledger")
-    why = []
-    async with anyio.create_task_group() as group:
-        async with fake_pool(_leaves_threads, workers=1) as (pool, workers):
+    why, script = [], LeavesThreads()
 
-            async def call() -> None:
-                async with pool.lease(book) as env:
-                    try:
-                        await env.call("book", BOOKING, "1")
-                    except WorldError as exc:
-                        why.append(str(exc))
+    async def call(pool: WorkerPool) -> None:
+        async with pool.lease(book) as env:
+            try:
+                await env.call("book", BOOKING, "1")
+            except WorldError as exc:
+                why.append(str(exc))
 
-            group.start_soon(call)
-            while not workers.started[0].threads > 1:
-                await anyio.sleep(0.001)
+    async with anyio.create_task_group() as group, fake_pool(script, workers=1) as (pool, _):
+        group.start_soon(call, pool)
+        await script.left.wait()
+        await anyio.sleep(0.02)  # the answer came, and its threads are waited for
     assert why == ["the world of scenario 'ledger' is broken: the pool was closed"]
 
 
@@ -138,7 +147,7 @@ async def test_only_the_world_whose_call_left_a_thread_is_broken(tmp_path: Path)
     """Where a worker had several requests, they are made again, each alone, and tell apart."""
     book = ledger_world.ledger(tmp_path / "ledger")
     outcomes: list[str] = []
-    async with fake_pool(_leaves_threads, workers=1, slow_after=30.0) as (pool, _workers):
+    async with fake_pool(LeavesThreads(), workers=1, slow_after=30.0) as (pool, _workers):
         async with pool.lease(book) as env, pool.lease(book) as other:
 
             async def call(each: Env, name: str, arguments: dict[str, int]) -> None:

@@ -37,6 +37,7 @@ from harness.rollout.plan import EpisodePlan, plan_of, select_tasks
 from harness.rollout.policies import LocalPolicy, open_policy, policy_of, unplayed_lines
 from harness.rollout.process import raise_file_limit, run
 from harness.rollout.session import Judge, Link, RunParts, run_session
+from harness.rollout.trust_notice import name_trusted
 from harness.settings.limits import Limits
 from harness.settings.run import Settings, log_id_of, save, stops_with_world
 from harness.settings.worlds import WorldSettings
@@ -186,7 +187,8 @@ async def open_run_parts(
 
 @asynccontextmanager
 async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
-    """The pool of the settings. Raises PoolError and SettingsError."""
+    """The pool of the settings; it names the packages that run in this process on standard error.
+    Raises PoolError and SettingsError."""
     worlds, call_timeout = settings.worlds, settings.limits.call_timeout
     workers = WorkerSettings(
         workers=worlds.workers or 0,
@@ -203,7 +205,9 @@ async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
             remote = await stack.enter_async_context(leased)
         elif worlds.mcp:
             remote = _mcp_pool(worlds)
-        pool = RoutingPool(workers, isolate=worlds.isolate, elsewhere=remote)
+        pool = RoutingPool(
+            workers, isolate=worlds.isolate, elsewhere=remote, report_trusted=name_trusted
+        )
         yield await stack.enter_async_context(pool)
 
 

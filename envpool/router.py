@@ -1,9 +1,9 @@
 """The pool that sends each scenario to the right place: this process, workers, or an outside pool.
 
 Trusted packages run in this process (scenarios.catalogue.is_trusted), all other code in workers.
-With `--sandbox required` only bundled packages are trusted; without it, whoever starts a run trusts
-the packages that it names, and learns which of them run here. An outside pool (worlds on another
-machine or of an MCP server) runs the tools of all scenarios; workers here then only verify.
+With `--sandbox required` only bundled packages are trusted; without it, the user who starts a run
+trusts the packages that it names, and is shown which of them run here. An outside pool (worlds on
+another machine or of an MCP server) runs the tools of all scenarios; workers here then only verify.
 
 The workers are started when the first scenario that needs them is hosted, by the task that entered
 the pool: their own tasks end with it. So a scenario is hosted before it is leased.

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from envpool.kernel.system_calls import filter_of
 from envpool.workers.sandbox import (
     DEVICES,
     LIBRARIES_MB,
@@ -26,7 +27,6 @@ from envpool.workers.sandbox import (
     lower,
     readable,
 )
-from envpool.workers.system_calls import filter_of
 
 _SONAMES = {"c": "libc.so.6", "seccomp": "libseccomp.so.2"}
 

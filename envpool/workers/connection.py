@@ -66,9 +66,7 @@ class WorkerConnection(asyncio.Protocol):
         self.ready = False  # the worker has sent Ready
         self.suspect = False  # its current request takes long
         self.draining = False  # it ends once it has answered its requests
-        self.paused = (
-            False  # it has more threads than it may have: see envpool.workers.thread_count
-        )
+        self.paused = False  # it has more threads than it may have: see envpool.kernel.thread_count
         self.unproven: list[tuple[SentJob, Reply]] = []  # its answers since it is paused
         self.dead = False
         self.disconnected = False  # nothing can be sent any more

@@ -24,10 +24,10 @@ import structlog
 
 from envpool.core.errors import PoolError, WorldError
 from envpool.core.offload import CallOutcome, Loaded, Verified
+from envpool.kernel.thread_count import THREADS
 from envpool.workers.connection import WorkerConnection
 from envpool.workers.jobs import CallJob, Job, SentJob
 from envpool.workers.supervisor import Rules, Supervisor
-from envpool.workers.thread_count import THREADS
 from envpool.workers.wire import Failed, Load, Ready, Refused, Replayed, Reply, Stale
 
 _SPREAD_AT = 24  # requests that wait for a worker until a second one hosts their scenario

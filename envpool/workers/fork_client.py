@@ -31,6 +31,7 @@ import msgspec
 from anyio import AsyncContextManagerMixin
 
 from envpool.core.errors import PoolError
+from envpool.kernel.thread_count import ThreadCount
 from envpool.workers.fork_wire import (
     MAX_PACKET,
     Configure,
@@ -47,7 +48,6 @@ from envpool.workers.sandbox import (
     require,
     why_no_bubblewrap,
 )
-from envpool.workers.thread_count import ThreadCount
 from scenarios.distribution import install_command
 
 _PACKAGES = ("fastapi", "jsonschema", "sqlalchemy", "time_machine")  # of extra awm

@@ -28,6 +28,7 @@ from anyio import AsyncContextManagerMixin
 from envpool.core.errors import PoolError, SeedError, ToolsetError, WorldError
 from envpool.core.offload import CallOutcome, Loaded, Verified
 from envpool.core.types import Env, StoredState
+from envpool.kernel.thread_count import surplus_threads
 from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.offloaded.pool import OffloadedPool
@@ -38,7 +39,6 @@ from envpool.workers.fork_client import ForkServerClient, ForkServerSettings
 from envpool.workers.jobs import CallJob, Job
 from envpool.workers.sandbox import Limits
 from envpool.workers.supervisor import SLOW_TICKS, Rules
-from envpool.workers.thread_count import surplus_threads
 from envpool.workers.wire import Failed, Load, Refused, Replay, Replayed, Reply, Verify
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task, read

@@ -22,7 +22,7 @@ Three layers in the kernel enforce this:
 
 - bubblewrap puts all workers into namespaces of their own (users, processes, network, mounts, IPC,
   host name) with nothing mounted but what may be read; it works for root and for ordinary users.
-- seccomp (envpool.workers.system_calls) allows the system calls that Python, SQLite and threads
+- seccomp (envpool.kernel.system_calls) allows the system calls that Python, SQLite and threads
   need, and of some calls only the forms that they need. A call that no library makes innocently
   ends the worker; others fail.
 - Landlock (envpool.workers.confine) guards files; from version 4 of its interface (ABI) TCP, and
@@ -33,7 +33,7 @@ levels at which the kernel alone keeps every promise: seccomp, with bubblewrap o
 version `LEAST_ABI` on (versions 1 and 2 let a file be cut short by its path).
 
 Outside of the code's reach, the pool counts the threads of the process after each answer
-(envpool.workers.thread_count). Inside, an audit hook (envpool.workers.audit_hook) refuses what is
+(envpool.kernel.thread_count). Inside, an audit hook (envpool.workers.audit_hook) refuses what is
 forbidden with a sentence, which ends the episode as a world's failure. Determined code gets round
 the audit hook, and then the layers in the kernel stop it.
 

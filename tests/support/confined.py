@@ -57,7 +57,7 @@ def outcome(snippet):
 with open(1, "w") as out:
     json.dump([outcome(snippet) for snippet in snippets], out)
 """
-NOBODY = 65534
+ORDINARY_USER = 65534
 
 
 def outcomes(
@@ -106,17 +106,17 @@ def _make_decoys(folder: str) -> dict[str, str]:
 
 def _give_away(folder: str) -> None:
     """Make the ordinary user the owner of a folder and of all that is in it."""
-    os.chown(folder, NOBODY, NOBODY)
+    os.chown(folder, ORDINARY_USER, ORDINARY_USER)
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            os.chown(os.path.join(parent, name), NOBODY, NOBODY)
+            os.chown(os.path.join(parent, name), ORDINARY_USER, ORDINARY_USER)
 
 
 def as_ordinary_user(command: list[str]) -> list[str]:
     """The command, run by an ordinary user without any right of root. Needs root.
 
     Folders that only root may enter (Python below /root, a checkout below it) are opened in mounts
-    of their own, which nobody else sees.
+    of their own, which no other process sees.
     """
     lines = ["set -e"]
     closed_folders = _closed_folders()
@@ -132,8 +132,8 @@ def as_ordinary_user(command: list[str]) -> list[str]:
         for path in needed:
             lines += [f"mkdir -p {shlex.quote(path)}"]
             lines += [f"mount --rbind {_aside(path)} {shlex.quote(path)}"]
-    user = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --bounding-set=-all"
-    lines.append(f"exec {user} --inh-caps=-all {shlex.join(command)}")
+    user = f"setpriv --reuid {ORDINARY_USER} --regid {ORDINARY_USER} --clear-groups"
+    lines.append(f"exec {user} --bounding-set=-all --inh-caps=-all {shlex.join(command)}")
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(lines)]
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from envpool.core.errors import WorldError
 from envpool.core.types import Env
+from envpool.kernel.thread_count import ThreadCount
 from envpool.workers.pool import WorkerPool
-from envpool.workers.thread_count import ThreadCount
 from envpool.workers.wire import Call, Request
 from tests.support import ledger_world
 from tests.support.fake_worker import FakeWorker, fake_pool
@@ -73,7 +73,7 @@ async def test_a_thread_that_outlives_its_call_ends_the_world(tmp_path: Path) ->
 
 
 async def test_threads_that_end_late_are_waited_for(tmp_path: Path) -> None:
-    """A thread that ends after its call's answer delays the answer, and is no violation; until then
+    """A thread that ends after its call's answer delays the answer, and is not a violation; until then
     its worker receives nothing."""
     book = ledger_world.ledger(tmp_path / "ledger")
     results, script = [], LeavesThreads()

@@ -73,7 +73,7 @@ async def test_a_thread_that_outlives_its_call_ends_the_world(tmp_path: Path) ->
 
 
 async def test_threads_that_end_late_are_waited_for(tmp_path: Path) -> None:
-    """A thread that ends after its call's answer delays the answer, and is not a violation; until then
+    """A thread that ends after its call's answer delays the answer and breaks nothing; until then
     its worker receives nothing."""
     book = ledger_world.ledger(tmp_path / "ledger")
     results, script = [], LeavesThreads()

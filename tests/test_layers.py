@@ -183,6 +183,7 @@ LIBRARIES: dict[str, set[str]] = {
     "trackio": {"learner.loop.metrics_sinks"},
     "uvicorn": {
         "envpool.hosting.app_loading",
+        "envpool.server.http_protocol",
         "envpool.server.http_server",
     },
     "uvloop": set(),

@@ -111,7 +111,7 @@ class AuditHook:
     @property
     def violation(self) -> str:
         """The first forbidden action since the hook was installed; empty: none."""
-        _, (count, *_) = self._count.__reduce__()
+        count = self._count.__reduce__()[1][0]  # without advancing it
         return "" if not count else self._texts[0] if self._texts else _REMOVED
 
     def install(self) -> None:
@@ -168,9 +168,9 @@ def _hook(
     frame: Any = sys._getframe,
     advance: Any = next,
     is_a: Any = isinstance,
-    number: type = int,
-    text: type = str,
-    binary: type = bytes,
+    number: type[int] = int,
+    text: type[str] = str,
+    binary: type[bytes] = bytes,
     length: Any = len,
 ) -> None:
     """Refuse an event with PermissionError, or return."""
@@ -239,9 +239,9 @@ def _outside(
     real: Any = None,
     fspath: Any = os.fspath,
     is_a: Any = isinstance,
-    number: type = int,
-    text: type = str,
-    binary: type = bytes,
+    number: type[int] = int,
+    text: type[str] = str,
+    binary: type[bytes] = bytes,
 ) -> str:
     """What is forbidden about a path, as part of a sentence; empty: nothing."""
     if path is None or is_a(path, number):

@@ -209,7 +209,7 @@ def serve_command(
     host, port = address(http)
     serving = settings_from(ServeSettings, {"host": host, "port": port, **flags})
     settings = resolve(None, select_flags(Settings, flags))
-    raise_file_limit(serving.max_worlds)
+    raise_file_limit(max(serving.max_worlds, serving.max_connections + 256))
     run(_serve, settings, serving, names, task, stdio)
 
 

@@ -22,6 +22,7 @@ from envpool.store.pool_protocol import Pool
 from harness.core.errors import ContextLengthError, PolicyError
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, HistorySummarized, StepTaken
 from harness.core.messages import Act, Answer, Briefing, Decision, FormatError, Reply, Window
+from harness.core.terminal_text import plural
 from harness.dialects.base import Dialect
 from harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
 from harness.history.base import HistoryPolicy
@@ -313,7 +314,7 @@ class Episode:
     ) -> tuple[StepTaken, str | None]:
         """The step that follows from a reply, and the format rule that it breaks (None: none)."""
         first_turn, recalled = window.first_turn, window.recalled
-        decision: Decision = self.context.dialect.read(reply, turn=turn)
+        decision = self._limited(self.context.dialect.read(reply, turn=turn))
         fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []
         began = time.perf_counter()
@@ -341,6 +342,14 @@ class Episode:
         if fault is not None:
             step = msgspec.structs.replace(step, reward=self.context.format.reward)
         return step, fault
+
+    def _limited(self, decision: Decision) -> Decision:
+        """The decision, or why it is malformed: it has more calls than a reply may have."""
+        most = self.context.limits.max_calls
+        if not isinstance(decision, Act) or len(decision.calls) <= most:
+            return decision
+        calls = plural(len(decision.calls), "call")
+        return FormatError(f"The reply has {calls}; make at most {most:,} in one reply.")
 
     def end(
         self, ending: Ending, error: str | None, seconds: float, *, lost: bool = False

@@ -7,6 +7,7 @@ of a run.
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,7 @@ from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings
 from harness.bus.mqtt_settings import broker_of
+from harness.chat.preflight import Preflight
 from harness.core.errors import LogError, SettingsError
 from harness.core.policy_card import card_mismatches, read_card
 from harness.dialects.registry import dialect_of
@@ -36,7 +38,14 @@ from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, plan_of, select_tasks
 from harness.rollout.policies import LocalPolicy, open_policy, policy_of, unplayed_lines
 from harness.rollout.process import raise_file_limit, run
-from harness.rollout.session import Judge, Link, RunParts, run_session
+from harness.rollout.session import (
+    Judge,
+    Link,
+    RunParts,
+    WorkLeft,
+    run_session,
+    work_left,
+)
 from harness.rollout.trust_notice import name_trusted
 from harness.settings.limits import Limits
 from harness.settings.run import Settings, log_id_of, save, stops_with_world
@@ -80,8 +89,9 @@ def launch(
     """Run the episodes of the settings into a folder; progress goes to standard error. `open_judge`
     None: the episodes stay unjudged. `local_policy` makes policy `local`.
 
-    A run that fails before its first fact leaves no folder. Raises HarnessError, ScenarioError and
-    PoolError.
+    A run that fails before its first fact leaves no folder. Before the first episode one request
+    checks each model server that will be asked (setting `preflight`). Raises HarnessError,
+    ScenarioError and PoolError; ModelOutageError where the model server goes away in the run.
     """
     if (folder / LOG_NAME).exists() and not resume:
         raise LogError(
@@ -118,6 +128,9 @@ class _Launching(msgspec.Struct, frozen=True):
 
     async def launch(self) -> Launched:
         settings, client = self.settings, self.client
+        left = await self._work_left()
+        if left.episodes:
+            await self._preflight(client)
         async with AsyncExitStack() as stack:
             pool = await stack.enter_async_context(pool_of(settings))
             opened = open_run_parts(
@@ -137,7 +150,9 @@ class _Launching(msgspec.Struct, frozen=True):
             if note := unplayed_lines(settings, self.plans):
                 console.print(note, highlight=False, soft_wrap=True)
             warn_of_mismatches(settings, parts.history, console)
-            if client is not None:
+            if left.episodes or left.verdicts:
+                await self._preflight(parts.judge)
+            if client is not None and left.episodes:
                 await stack.enter_async_context(client)
             meters = Meters(pool)
             await run_session(
@@ -151,6 +166,16 @@ class _Launching(msgspec.Struct, frozen=True):
             )
             result = None if self.after is None else await self.after(pool, meters)
             return Launched(meters, {} if client is None else client.statistics(), result)
+
+    async def _work_left(self) -> WorkLeft:
+        judged = self.open_judge is not None
+        read = partial(work_left, self.folder, self.plans, resume=self.resume, judged=judged)
+        return await anyio.to_thread.run_sync(read)
+
+    async def _preflight(self, asked: object) -> None:
+        """Check the models of a policy or judge, if it has some. Raises ModelServerError."""
+        if self.settings.model.preflight and isinstance(asked, Preflight):
+            await asked.preflight()
 
 
 @asynccontextmanager

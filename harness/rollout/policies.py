@@ -83,6 +83,8 @@ def _openai(settings: Settings) -> OpenAIPolicy:
             max_attempts=model.max_attempts,
             concurrency=settings.concurrency,
             client=model.client,
+            max_connection_failures=model.max_connection_failures,
+            answers=model.answers,
         )
     )
 

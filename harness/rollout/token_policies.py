@@ -31,6 +31,8 @@ def vllm(settings: Settings, *, switch: Literal["episode", "step"] = "step") -> 
         timeout_s=settings.model.request_timeout,
         max_attempts=settings.model.max_attempts,
         concurrency=settings.concurrency,
+        max_connection_failures=settings.model.max_connection_failures,
+        answers=settings.model.answers,
     )
     return VllmPolicy(server, sampling_of(settings), switch=switch)
 

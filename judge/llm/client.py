@@ -29,7 +29,13 @@ from harness.chat.wire import RequestWriter
 from harness.core.errors import BudgetExhausted, SettingsError
 from harness.core.events import ModelJudgement
 from harness.core.messages import Message, Reply, Window
-from harness.policies.openai import OpenAISettings, endpoint_of, error_sentence, request_fields
+from harness.policies.openai import (
+    OpenAISettings,
+    endpoint_of,
+    error_sentence,
+    preflight_of,
+    request_fields,
+)
 from harness.settings.judge import JudgeSettings
 from judge.core.case import Prompt
 from judge.llm.response import SCHEMA, ParsedAnswer, parse_answer
@@ -67,6 +73,7 @@ class ChatJudgeModel(AsyncContextManagerMixin):
             prices=prices,
             budget=budget,
             rng=Random(settings.seed),
+            concurrency=settings.concurrency,
         )
 
     @asynccontextmanager
@@ -82,6 +89,11 @@ class ChatJudgeModel(AsyncContextManagerMixin):
     def statistics(self) -> dict[str, float]:
         """Counts since the start (see ChatClient.statistics)."""
         return self._client.statistics()
+
+    async def preflight(self) -> None:
+        """Check that the model can be asked (see harness.chat.preflight). Raises
+        ModelServerError."""
+        await preflight_of(self._settings, self._endpoint)
 
     async def judge(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
         """The model's judgement, with the reason in `fault` where there is none. Never raises."""

@@ -145,6 +145,27 @@ async def test_endings(
     assert ended.state is not None
 
 
+@pytest.mark.parametrize("rules", ["basic", "off", "awm"])
+async def test_a_reply_with_too_many_calls_is_malformed(rules: Any) -> None:
+    """No call of such a reply is made, under any rules; the agent reads why. As many calls as are
+    allowed are made."""
+    sink, limits = MemorySink(), Limits(max_calls=2)
+    ended = await play(
+        *(calls("list_overdue", "list_overdue", "list_overdue"), DONE),
+        limits=limits,
+        format=FormatSettings(rules=rules, stop=False, think=False),
+        sink=sink,
+    )
+    fault = "The reply has 3 calls; make at most 2 in one reply."
+    step = sink.events("e000000")[1]
+    assert isinstance(step, StepTaken)
+    assert (step.decision, step.results) == (FormatError(fault), ())
+    assert step.reward == (None if rules == "off" else -1.0)
+    assert ended.num_steps >= 2
+    ended = await play(calls("list_overdue", "list_overdue"), DONE, limits=limits)
+    assert (ended.ending, ended.num_steps) == (Ending.ANSWERED, 2)
+
+
 async def test_each_reply_has_its_own_deadline() -> None:
     """The time limit of a reply begins again with each reply."""
     ended = await play(*[after(20, LOOK)] * 5, DONE, limits=Limits(reply_timeout=30))

@@ -349,7 +349,7 @@ async def test_a_port_without_a_server_is_reported() -> None:
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         async with asking(url, budget=budget) as model:
             found = await model.judge(ASKED, seed=7)
-    assert found.fault.startswith(f"no judgement of model 'm' at {url}: ConnectionRefusedError")
+    assert found.fault.startswith(f"no judgement of model 'm' at {url}: connection refused")
     assert budget.spent == 0.0
 
 

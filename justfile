@@ -102,6 +102,10 @@ gate: sync
 perf *ARGS: sync
     {{bin}}/python -m benchmarks {{ARGS}}
 
+# Try every promise of the sandbox at every level; `just sandbox-table docs/sandbox.md` keeps the table.
+sandbox-table *PAGE: sync setup
+    {{bin}}/python -m tests.support.promises {{PAGE}}
+
 # The official MCP conformance suite against a served world.
 conformance: sync
     tests/conformance/run.sh
@@ -111,7 +115,7 @@ test-install:
     tests/install/run.sh
 
 # What CI runs.
-ci: check test gate conformance docs test-install test-vllm
+ci: check test sandbox-table gate conformance docs test-install test-vllm
 
 # Install what the recipes of `ci` need.
 prepare: sync setup sync-docs

@@ -20,6 +20,7 @@ from harness.core.terminal import escaped_output, show_traceback
 from harness.core.terminal_text import printable
 from harness.policies.base import OpenPolicy
 from harness.rollout.process import configure_logging
+from harness.rollout.trust_notice import forget_named
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from harness.settings.schema import Schema, run_schema, schema_of
@@ -84,6 +85,7 @@ def cli(context: click.Context, verbose: int) -> None:
     """A rehearsal room for tool-using agents."""
     context.obj = COMMAND_CONTEXT
     configure_logging(verbose)
+    forget_named()
 
 
 def main() -> None:

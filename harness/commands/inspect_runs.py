@@ -10,7 +10,13 @@ import click
 
 from harness.bus.mqtt_settings import MqttSettings
 from harness.commands.context import CommandContext
-from harness.commands.logged_run import log_folder, rewards_of, run_settings, scenario_finder
+from harness.commands.logged_run import (
+    found_scenarios,
+    log_folder,
+    rewards_of,
+    run_settings,
+    scenario_finder,
+)
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.errors import SettingsError
 from harness.core.events import Ending, Label
@@ -111,6 +117,7 @@ async def _replay(folder: Path) -> ReplayReport:
         async with pool_of(run_settings(folder)) as pool:
             with ProgressDisplay("episodes", total=len(reader.episodes())) as display:
                 find_package = scenario_finder(folder)
+                pool.announce(found_scenarios(reader, find_package))
                 return await replay_log(reader, pool, find_package, progress=display.show)
 
 

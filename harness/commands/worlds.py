@@ -231,6 +231,7 @@ async def _serve(
     find = finder(settings)
     scenarios = [find(name) for name in names]
     async with pool_of(settings) as pool:
+        pool.announce(scenarios)
         if any(map(pool.isolates, scenarios)):
             await pool.start()
         async with Leases(pool, scenarios, serving) as leases:

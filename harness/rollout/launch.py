@@ -49,6 +49,7 @@ from harness.rollout.session import (
     run_session,
     work_left,
 )
+from harness.rollout.trust_notice import name_trusted
 from harness.settings.limits import Limits
 from harness.settings.run import Settings, log_id_of, save, stops_with_world
 from harness.settings.worlds import WorldSettings
@@ -220,7 +221,8 @@ async def open_run_parts(
 
 @asynccontextmanager
 async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
-    """The pool of the settings. Raises PoolError and SettingsError."""
+    """The pool of the settings; it names the packages that run in this process on standard error.
+    Raises PoolError and SettingsError."""
     worlds, call_timeout = settings.worlds, settings.limits.call_timeout
     workers = WorkerSettings(
         workers=worlds.workers or 0,
@@ -237,7 +239,9 @@ async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
             remote = await stack.enter_async_context(leased)
         elif worlds.mcp:
             remote = _mcp_pool(worlds)
-        pool = RoutingPool(workers, isolate=worlds.isolate, elsewhere=remote)
+        pool = RoutingPool(
+            workers, isolate=worlds.isolate, elsewhere=remote, report_trusted=name_trusted
+        )
         yield await stack.enter_async_context(pool)
 
 

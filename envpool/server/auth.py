@@ -14,7 +14,7 @@ from envpool.core.errors import PoolError
 from envpool.server.settings import ServeSettings
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-_ANY = ("", "0.0.0.0", "::", "[::]")
+_ANY = ("", "0.0.0.0", "::", "[::]")  # nosec B104 # compared with, not bound
 
 
 class AccessCheck:

@@ -41,6 +41,9 @@ class WorkerProcess(Protocol):
     def rss(self) -> int:
         """Its resident memory, in bytes."""
 
+    def num_threads(self) -> int:
+        """Its threads as the kernel counts them; 0 or less when it has ended."""
+
 
 class ConnectionListener(Protocol):
     """Handles the events of connections."""
@@ -63,6 +66,8 @@ class WorkerConnection(asyncio.Protocol):
         self.ready = False  # the worker has sent Ready
         self.suspect = False  # its current request takes long
         self.draining = False  # it ends once it has answered its requests
+        self.paused = False  # it has more threads than it may have: see envpool.kernel.thread_count
+        self.unproven: list[tuple[SentJob, Reply]] = []  # its answers since it is paused
         self.dead = False
         self.disconnected = False  # nothing can be sent any more
         self.ticks = 0  # spent on the current request, or on starting (see Supervisor.tick)
@@ -84,7 +89,7 @@ class WorkerConnection(asyncio.Protocol):
         self._read_socket = process.socket.dup()
 
     def __repr__(self) -> str:
-        word = "dead" if self.dead else "suspect" if self.suspect else "ready"
+        word = "dead" if self.dead else "suspect" if self.suspect or self.paused else "ready"
         return (
             f"<WorkerConnection {self.process.pid} [{len(self.sent)} sent, "
             f"{len(self.queue)} wait, {len(self.scenarios)} scenarios, "
@@ -94,7 +99,7 @@ class WorkerConnection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether it takes requests."""
-        return self.ready and not (self.suspect or self.dead or self.disconnected)
+        return self.ready and not (self.suspect or self.paused or self.dead or self.disconnected)
 
     @property
     def num_scenarios(self) -> int:
@@ -111,6 +116,15 @@ class WorkerConnection(asyncio.Protocol):
         """Whether a new request has to wait before it is sent."""
         return len(self.sent) >= self._window or bool(self.queue)
 
+    @property
+    def is_executing(self) -> bool:
+        """Whether it has not answered all that was sent to it."""
+        return bool(self.sent)
+
+    def num_threads(self) -> int:
+        """The threads of the worker; see `WorkerProcess`."""
+        return self.process.num_threads()
+
     def put(self, job: Job) -> None:
         """Send the job, after those that already wait."""
         self.queue.append(job)
@@ -120,6 +134,8 @@ class WorkerConnection(asyncio.Protocol):
     def pump(self) -> None:
         """Send waiting jobs while the window is open."""
         while self.queue and len(self.sent) < self._window:
+            if self.sent and (self.sent[-1].job.alone or self.queue[0].alone):
+                return
             job = self.queue.popleft()
             if job.future.done():
                 continue  # its task has left

@@ -97,6 +97,16 @@ def failure_message(tool: str, result: ToolResult) -> str:
     return f"the world failed in a call of {tool}: {text}"
 
 
+def cut_message(reply: Reply) -> str:
+    """The reason why an episode ended with a reply that was cut off.
+
+    Example: 512 sampled tokens -> "the reply was cut off at its limit of tokens, after 512 tokens"
+    """
+    sampled = reply.usage.completion_tokens
+    after = f", after {sampled:,} tokens" if sampled else ""
+    return f"the reply was cut off at its limit of tokens{after}"
+
+
 async def run_episode(
     plan: EpisodePlan, context: RunContext, driver: "EpisodeDriver | None" = None
 ) -> Ending:
@@ -229,6 +239,8 @@ class Episode:
             step, fault = await self._step(rules, reply, turn, window, answered - asked)
             await self.record_step(step)
             context.meters.stepped(time.perf_counter() - answered)
+            if reply.was_cut:
+                return Ending.TOKEN_LIMIT, cut_message(reply)
             if fault is not None and context.format.stop:
                 return Ending.FORMAT_ERROR, fault
             if fault is None and isinstance(step.decision, Answer):
@@ -259,6 +271,8 @@ class Episode:
         context.recorder.stamp(plan.episode, plan.attempt, summary)
         await context.recorder.wait_for_room()
         self.num_tokens += reply.usage.completion_tokens
+        if reply.was_cut:
+            return Ending.TOKEN_LIMIT, cut_message(reply)
         if summary_of(context.dialect, summary):
             return None
         return Ending.FORMAT_ERROR, f"asked for a summary before step {turn}, the agent gave none"
@@ -312,8 +326,15 @@ class Episode:
     async def _step(
         self, rules: FormatRules, reply: Reply, turn: int, window: Window, waited: float
     ) -> tuple[StepTaken, str | None]:
-        """The step that follows from a reply, and the format rule that it breaks (None: none)."""
+        """The step that follows from a reply, and the format rule that it breaks (None: none).
+
+        A reply that was cut at its limit of tokens breaks no rule: it gets no reward of its own. It
+        is not an answer, and none of its calls is made.
+        """
         first_turn, recalled = window.first_turn, window.recalled
+        if reply.was_cut:
+            cut = FormatError(cut_message(reply))
+            return StepTaken(reply, cut, (), first_turn, None, waited, recalled=recalled), None
         decision = self._limited(self.context.dialect.read(reply, turn=turn))
         fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []

@@ -38,6 +38,7 @@ from harness.policies.openai import (
 )
 from harness.settings.judge import JudgeSettings
 from judge.core.case import Prompt
+from judge.llm.echoes import Evidence
 from judge.llm.response import SCHEMA, ParsedAnswer, parse_answer
 
 _NUM_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
@@ -143,6 +144,9 @@ class _JudgeQuestion:
         self._settings = settings
         self._endpoint = endpoint
         self._evidence_ids = prompt.evidence_ids
+        # The system message is ours: its examples are not evidence.
+        untrusted = [one.content for one in prompt.messages if one.role != "system"]
+        self._evidence = Evidence("\n".join(untrusted))
         self._seed = seed
         self._window = Window(tuple([_sendable(message) for message in prompt.messages]))
         self._num_unread = 0
@@ -166,7 +170,7 @@ class _JudgeQuestion:
             longest = _MAX_GROWTH * (self._settings.max_tokens or 0)
             self._max_tokens = min(2 * self._max_tokens, longest)
         else:
-            answer = parse_answer(reply.text, self._evidence_ids)
+            answer = parse_answer(reply.text, self._evidence_ids, self._evidence)
             if isinstance(answer, ParsedAnswer):
                 return answer
             fault = answer

@@ -58,7 +58,7 @@ def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     config = open_config(folder)
     try:
         with quiet():
-            opened: Any = AutoModelForCausalLM.from_pretrained(
+            opened: Any = AutoModelForCausalLM.from_pretrained(  # nosec B615 # no hub
                 folder,
                 config=config,
                 dtype=dtype,
@@ -79,9 +79,10 @@ def open_config(folder: Path) -> PreTrainedConfig:
     _check_files(folder)
     try:
         with quiet():
-            return without_noise(AutoConfig.from_pretrained(folder, local_files_only=True))
+            config = AutoConfig.from_pretrained(folder, local_files_only=True)  # nosec B615 # no hub
     except (OSError, ValueError, RuntimeError, StrictDataclassError) as exc:
         raise ModelError(f"{folder}: the model cannot be opened: {reason(exc)}") from exc
+    return without_noise(config)
 
 
 def without_noise(config: PreTrainedConfig) -> PreTrainedConfig:

@@ -27,6 +27,7 @@ from harness.dialects.format_rules import FormatSettings
 from harness.dialects.hermes import Hermes
 from harness.history.windows import parse_history
 from harness.log.reader import open_reader
+from harness.policies.base import Agent, Assignment, Policy
 from harness.policies.token_agent import Sampling
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of
@@ -70,6 +71,25 @@ class AlwaysCalls(Hermes):
         return Act((AgentCall("get_member", {"member_id": turn}, f"c{turn}-0"),))
 
 
+class NeverCut:
+    """A policy whose replies count as whole: a random model ends few before their limit."""
+
+    def __init__(self, inner: Policy) -> None:
+        self._inner = inner
+        self.name = inner.name
+
+    def agent(self, assignment: Assignment) -> Agent:
+        return _NeverCutAgent(self._inner.agent(assignment))
+
+
+class _NeverCutAgent:
+    def __init__(self, inner: Agent) -> None:
+        self._inner = inner
+
+    async def reply(self, window: Window) -> Reply:
+        return msgspec.structs.replace(await self._inner.reply(window), finish="stop")
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
@@ -106,7 +126,7 @@ async def roll_out(policy: VllmPolicy, folder: Path) -> list[Group]:
     pool, dialect = LocalPool(), AlwaysCalls()
     parts = RunParts(
         pool=pool,
-        policy=policy,
+        policy=NeverCut(policy),
         dialect=dialect,
         history=HISTORY,
         format=FormatSettings(),

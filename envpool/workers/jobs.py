@@ -21,13 +21,14 @@ _REPLIES: dict[type, tuple[type[Reply], ...]] = {
 class Job:
     """A request whose reply a task awaits. The pool itself may reply with a Failed."""
 
-    __slots__ = ("_request", "future", "scenario_digest")
+    __slots__ = ("_request", "future", "ran_in", "scenario_digest")
 
     slow_factor = 10  # times longer than a call it may take before it counts as slow
 
     def __init__(self, scenario_digest: str, request: Load | Verify | Replay | None) -> None:
         self.scenario_digest = scenario_digest
         self.future: asyncio.Future[Reply | Exception] = asyncio.get_running_loop().create_future()
+        self.ran_in = 0  # the id of the process that received it last; 0: none did
         self._request = request  # None: a CallJob
 
     @property
@@ -39,6 +40,16 @@ class Job:
     def load(self) -> Load | None:
         """The request, where it loads a scenario; None: it needs a scenario that is loaded."""
         return self._request if isinstance(self._request, Load) else None
+
+    @property
+    def is_verdict(self) -> bool:
+        """Whether it runs a verifier, for which a process is started that has executed nothing."""
+        return isinstance(self._request, Verify)
+
+    @property
+    def needs_blank(self) -> bool:
+        """Whether it needs a worker that has executed nothing."""
+        return isinstance(self._request, Verify | Load)
 
     @property
     def expects(self) -> tuple[type[Reply], ...]:

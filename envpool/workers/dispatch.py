@@ -73,7 +73,7 @@ class Dispatcher:
         self._owner = owner
         self._turns = Turns(rules.workers, rules.spare)
         self._lineages: dict[str, Lineage] = {}  # by scenario digest
-        self._num_put = 0
+        self._num_uses = 0
 
     def __repr__(self) -> str:
         return f"<Dispatcher {self._turns} {self.supervisor.workers}>"
@@ -151,8 +151,7 @@ class Dispatcher:
             return
         if worker.full:
             worker = lineage.idle() or worker
-        self._num_put += 1
-        worker.used_at = self._num_put
+        self._note_use(worker)
         worker.put(job)
         if worker.has_turn and len(worker.queue) == 1:
             worker.pump()
@@ -161,6 +160,10 @@ class Dispatcher:
             self._give_turns()
         if len(worker.queue) > _SPREAD_AT and self._turns.num_free > 0:
             self._spread(job.scenario_digest)
+
+    def _note_use(self, worker: WorkerConnection) -> None:
+        self._num_uses += 1
+        worker.used_at = self._num_uses
 
     def _give_turns(self) -> None:
         """Let those execute that wait for a turn, while turns are free."""
@@ -300,6 +303,7 @@ class Dispatcher:
             lineage.loading = None
         if isinstance(reply, Loaded):
             worker.hosting = True
+            self._note_use(worker)
             lineage.deaths = 0
             if worker.usable:
                 for waiting in _taken(lineage):

@@ -1,7 +1,7 @@
 """What the fork server executes once, so that its workers do not each execute it again.
 
 Hosting the first record in a process imports modules, fills caches and specialises bytecode: 0.1 s
-of CPU and several megabytes. The fork server hosts a tiny record of our own, makes a call and runs a
+of CPU and several megabytes. The fork server hosts a tiny record of our own, makes calls and runs a
 verifier; the workers that it forks then share what this has left behind.
 """
 

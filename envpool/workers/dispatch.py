@@ -2,9 +2,9 @@
 
 A worker works for one scenario until it ends (envpool.workers.lineage). It starts blank: confined,
 with no hosted code executed. The first call of a scenario that no worker hosts loads it into a
-blank; each verdict takes a blank of its own. A scenario whose calls queue gets more workers. Only so
-many workers execute at a time (envpool.workers.turns); idle ones stay loaded while there is memory,
-and the least recently used ends first.
+blank; each verdict takes a blank of its own. A scenario whose calls queue gets more workers. Only
+so many workers execute at a time (envpool.workers.turns); idle ones stay loaded while there is
+memory, and the least recently used ends first.
 
 No request waits behind a slow call of another task. When the request in flight at a worker takes
 longer than `slow_after`, the requests behind it go to other workers with their states. A suspect
@@ -29,12 +29,12 @@ import structlog
 
 from envpool.core.errors import PoolError, WorldError
 from envpool.core.offload import CallOutcome, Loaded, Verified
-from envpool.workers.connection import WorkerConnection
-from envpool.workers.jobs import CallJob, Job
 from envpool.workers.lineage import Lineage
+from envpool.workers.messages.connection import WorkerConnection
+from envpool.workers.messages.jobs import CallJob, Job
+from envpool.workers.messages.wire import Failed, Load, Ready, Refused, Replayed, Reply, Stale
 from envpool.workers.supervisor import Rules, Supervisor
 from envpool.workers.turns import Turns
-from envpool.workers.wire import Failed, Load, Ready, Refused, Replayed, Reply, Stale
 
 _SPREAD_AT = 24  # requests that wait for a worker until a second one hosts their scenario
 _STEAL_BELOW = 2  # requests of a worker below which it takes those of others
@@ -62,7 +62,7 @@ class WorkerOwner(Protocol):
 
 
 class Dispatcher:
-    """Gives jobs to workers. It implements envpool.workers.connection.ConnectionListener."""
+    """Gives jobs to workers. It implements ConnectionListener."""
 
     def __init__(self, rules: Rules, owner: WorkerOwner) -> None:
         self.supervisor = Supervisor(rules, owner.start_worker)

@@ -1,8 +1,8 @@
 """The fork server, run as `python -m envpool.workers.fork_server`: one warm process per pool.
 
 It has imported the modules that workers need (two seconds of work) and forks a worker on request
-(milliseconds). Its standard input is the control socket. It runs no code of others, only a record of
-our own once (envpool.workers.warm_up), and has one thread. All workers are forked from it, never
+(milliseconds). Its standard input is the control socket. It runs no code of others, only a record
+of our own once (envpool.hosting.warm_up), and has one thread. All workers are forked from it, never
 from a worker: so none inherits anything from hosted code.
 It ends, with all of its workers, when the pool closes the control socket or dies.
 """
@@ -20,9 +20,9 @@ from pathlib import Path
 
 import msgspec
 
+from envpool.hosting.warm_up import warm_up
 from envpool.workers import confine
 from envpool.workers.audit_hook import AuditHook
-from envpool.workers.codec import frame
 from envpool.workers.fork_wire import (
     MAX_PACKET,
     ClientMessage,
@@ -34,10 +34,10 @@ from envpool.workers.fork_wire import (
     Up,
 )
 from envpool.workers.integrity import IntegrityCheck
+from envpool.workers.messages.codec import frame
+from envpool.workers.messages.wire import Failed
 from envpool.workers.sandbox import LOWEST, environment
 from envpool.workers.scenario_hosts import ScenarioHosts
-from envpool.workers.warm_up import warm_up
-from envpool.workers.wire import Failed
 from envpool.workers.worker import EXIT_UNCONFINED, Worker, describe, serve
 
 _read_message = msgspec.msgpack.Decoder(ClientMessage).decode

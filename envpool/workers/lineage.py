@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from envpool.workers.connection import WorkerConnection
-from envpool.workers.jobs import Job
+from envpool.workers.messages.connection import WorkerConnection
+from envpool.workers.messages.jobs import Job
 
 
 class Lineage:

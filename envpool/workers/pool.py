@@ -32,13 +32,13 @@ from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.offloaded.pool import OffloadedPool
 from envpool.store.pool_protocol import VerifierKind
-from envpool.workers.connection import WorkerConnection, WorkerProcess
 from envpool.workers.dispatch import Dispatcher
 from envpool.workers.fork_client import ForkServerClient, ForkServerSettings
-from envpool.workers.jobs import CallJob, Job
+from envpool.workers.messages.connection import WorkerConnection, WorkerProcess
+from envpool.workers.messages.jobs import CallJob, Job
+from envpool.workers.messages.wire import Failed, Load, Refused, Replay, Replayed, Reply, Verify
 from envpool.workers.sandbox import Limits
 from envpool.workers.supervisor import SLOW_TICKS, Rules
-from envpool.workers.wire import Failed, Load, Refused, Replay, Replayed, Reply, Verify
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task, read
 

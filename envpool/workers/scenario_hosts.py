@@ -11,7 +11,7 @@ from envpool.hosting.package_host import PackageHost
 from envpool.hosting.package_verifiers import verify_package
 from envpool.inprocess.verifiers import VerifierFault
 from envpool.store.overlay import PAGE
-from envpool.workers.wire import Load, Verify
+from envpool.workers.messages.wire import Load, Verify
 from envpool.workers.worker import Host, live_world
 from scenarios.errors import PackageError
 

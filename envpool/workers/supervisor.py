@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 import structlog
 
-from envpool.workers.connection import WorkerConnection
+from envpool.workers.messages.connection import WorkerConnection
 
 SLOW_TICKS = 3  # ticks on one request until it is slow: 1 to 1.5 times slow_after
 _WAITING_FACTOR = 10  # for a worker without CPU use: it hangs, or other processes use the cores

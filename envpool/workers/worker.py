@@ -1,7 +1,7 @@
 """The worker: reads requests, executes them one by one, answers each once and in order.
 
-It is a function from a state and a call to a result and the next state (see envpool.workers.wire).
-The states of the worlds that it served last stay here, as a cache.
+It is a function from a state and a call to a result and the next state (see
+envpool.workers.messages.wire). The states of the worlds that it served last stay here, as a cache.
 
 Invariants:
 - It executes the code of one scenario in its life: the first Load decides which, and it refuses
@@ -29,10 +29,9 @@ from envpool.hosting.live_world import LiveWorld
 from envpool.store.overlay import Overlay
 from envpool.store.template import Template
 from envpool.workers.audit_hook import AuditHook
-from envpool.workers.codec import Frames, frame, request_of
 from envpool.workers.integrity import IntegrityCheck
-from envpool.workers.sandbox import MAX_TEXT, Limits
-from envpool.workers.wire import (
+from envpool.workers.messages.codec import Frames, frame, request_of
+from envpool.workers.messages.wire import (
     Call,
     Failed,
     Forget,
@@ -46,6 +45,7 @@ from envpool.workers.wire import (
     Stale,
     Verify,
 )
+from envpool.workers.sandbox import MAX_TEXT, Limits
 
 _QUICK_S = 0.002  # seconds of CPU; filling half a gigabyte takes fifty times as long
 MAX_CACHED = 64 * 2**20  # bytes of pages and module state of worlds
@@ -245,7 +245,7 @@ class Worker:
         self._bind(request.scenario.digest)
         self.must_end = True
         verified = self._hosts.verify(request)
-        violation = self._violation(ends=True)
+        violation = self._violation()
         return msgspec.structs.replace(verified, violation=violation) if violation else verified
 
     def _replay(self, request: Replay) -> Replayed:
@@ -262,19 +262,17 @@ class Worker:
         cpu_s = process_time() - before
         return Replayed(request.id, cpu_s, self._violation())
 
-    def _violation(self, *, quick: bool = False, ends: bool = False) -> str:
+    def _violation(self, *, quick: bool = False) -> str:
         """The forbidden thing that hosted code did; empty: nothing. It taints the worker for good.
 
-        A `quick` request cannot have used enough memory to be a violation. In a process that `ends`
-        nobody calls our functions any more, so they are not compared (2 ms where they were not
-        touched before).
+        A `quick` request cannot have used enough memory to be a violation.
         """
         found = self._audit_hook.violation
         if not found and self._audit_hook.is_disabled():
             found = "the code disabled the audit hook"
         if not found and _thread._count() > self._num_threads:
             found = "the code left a thread running"
-        if not (found or ends) and (name := self._integrity.changed_name()):
+        if not found and (name := self._integrity.changed_name()):
             found = f"the code changed {name}"
         if not (found or quick):
             growth_kb = _usage().ru_maxrss - self._peak_kb

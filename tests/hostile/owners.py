@@ -99,7 +99,7 @@ def leave_files():
         os.listdir = owned
 
 
-def answer_in_its_place():
+def forge_every_answer():
     """Take over the worker completely: no check reports anything, and every later answer of this
     process is invented."""
     import sys
@@ -133,7 +133,7 @@ PROGRAMS = (
     set_the_precision,
     replace_methods_of_the_worker,
     leave_files,
-    answer_in_its_place,
+    forge_every_answer,
 )
 NAMES = tuple(program.__name__ for program in PROGRAMS)
 

@@ -25,9 +25,8 @@ from envpool.inprocess.verifiers import VerifierFault
 from envpool.inprocess.world import HostedScenario
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.store.overlay import Overlay
-from envpool.workers.codec import Frames, frame, request_of
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from envpool.workers.wire import (
+from envpool.workers.messages.codec import Frames, frame, request_of
+from envpool.workers.messages.wire import (
     Call,
     Forget,
     Load,
@@ -40,6 +39,7 @@ from envpool.workers.wire import (
     Stale,
     Verify,
 )
+from envpool.workers.pool import WorkerPool, WorkerSettings
 
 Script = Callable[["FakeWorker", Request], Awaitable[Reply | bytes | None]]
 
@@ -49,7 +49,7 @@ class Dies(Exception):
 
 
 class FakeWorker:
-    """One worker. It implements envpool.workers.connection.WorkerProcess."""
+    """One worker. It implements envpool.workers.messages.connection.WorkerProcess."""
 
     def __init__(self, pid: int, script: Script) -> None:
         self.pid = pid

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from envpool.core.errors import PoolError
+from envpool.offloaded.env import OffloadedEnv
 from envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings
 from scenarios.format import Scenario
 from tests.hostile.owners import NAMES, record
@@ -81,6 +82,7 @@ async def test_no_process_executes_two_scenarios(open_spawner: OpenSpawner, tmp_
             for _ in range(3):
                 tool = "list_notes" if scenario.awm is not None else "newest"
                 await env.call(tool, {}, "")
+                assert isinstance(env, OffloadedEnv)
                 pid = env.last_worker.process.pid
                 owners.setdefault(pid, set()).add(scenario.digest)
                 verified = await pool.verify(scenario, scenario.tasks[0], env.state(), "")

@@ -22,12 +22,10 @@ from envpool.inprocess.pool import LocalPool
 from envpool.store import guarded_vfs
 from envpool.store.digest import hex_digest, sum_after_change
 from envpool.store.overlay import PAGE
-from envpool.workers.connection import WorkerConnection
 from envpool.workers.dispatch import Dispatcher
-from envpool.workers.jobs import Job
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from envpool.workers.supervisor import Problem, Rules, Supervisor
-from envpool.workers.wire import (
+from envpool.workers.messages.connection import WorkerConnection
+from envpool.workers.messages.jobs import Job
+from envpool.workers.messages.wire import (
     Call,
     Failed,
     Forget,
@@ -39,6 +37,8 @@ from envpool.workers.wire import (
     Request,
     Stale,
 )
+from envpool.workers.pool import WorkerPool, WorkerSettings
+from envpool.workers.supervisor import Problem, Rules, Supervisor
 from scenarios.api import RowChange
 from scenarios.format import Scenario
 from tests.support.budgets import examples
@@ -272,6 +272,7 @@ async def test_a_worker_without_cpu_gets_more_time(share: float, ticks: int) -> 
 
 async def test_suspects_are_bounded(scenario: Scenario) -> None:
     """Where every call hangs, only the allowed number of workers executes at a time."""
+    num_broken = most = executing = 0
 
     async def hang(worker: FakeWorker, request: Request) -> None:
         nonlocal executing, most
@@ -284,7 +285,6 @@ async def test_suspects_are_bounded(scenario: Scenario) -> None:
                 executing -= 1
 
     quick = {"slow_after": 0.01, "call_deadline": 0.2, "spare": 1}
-    num_broken = most = executing = 0
     async with fake_pool(hang, **quick) as (pool, _):
 
         async def play() -> None:

@@ -22,12 +22,10 @@ from envpool.hosting.live_world import LiveWorld
 from envpool.inprocess.world import HostedScenario
 from envpool.store.overlay import Overlay
 from envpool.workers import fork_client as fork_client
-from envpool.workers.codec import Frames, frame, reply_of, request_of
 from envpool.workers.fork_client import ForkServerClient, ForkServerSettings, WorkerProcess
 from envpool.workers.fork_server import remove_tree
-from envpool.workers.pool import sources_of
-from envpool.workers.sandbox import environment
-from envpool.workers.wire import (
+from envpool.workers.messages.codec import Frames, frame, reply_of, request_of
+from envpool.workers.messages.wire import (
     Call,
     Failed,
     Forget,
@@ -40,6 +38,8 @@ from envpool.workers.wire import (
     Stale,
     Verify,
 )
+from envpool.workers.pool import sources_of
+from envpool.workers.sandbox import environment
 from envpool.workers.worker import MAX_CACHED, Cache
 from scenarios.format import Scenario
 from tests.support.ledger_world import ledger

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from envpool.core.errors import PoolError
-from envpool.workers.codec import Frames, frame, reply_of
-from envpool.workers.jobs import Job, SentJob
-from envpool.workers.wire import Forget, Reply
+from envpool.workers.messages.codec import Frames, frame, reply_of
+from envpool.workers.messages.jobs import Job, SentJob
+from envpool.workers.messages.wire import Forget, Reply
 
 _READ_BYTES = 2**18  # at a time
 _MAX_FORGOTTEN = 64  # worlds named in one Forget

@@ -8,7 +8,16 @@ import msgspec
 from envpool.core.errors import WorldError
 from envpool.core.offload import CallOutcome, Loaded, Verified
 from envpool.offloaded.env import OffloadedEnv
-from envpool.workers.wire import Call, Load, Refused, Replay, Replayed, Reply, Request, Verify
+from envpool.workers.messages.wire import (
+    Call,
+    Load,
+    Refused,
+    Replay,
+    Replayed,
+    Reply,
+    Request,
+    Verify,
+)
 
 _REPLIES: dict[type, tuple[type[Reply], ...]] = {
     type(None): (CallOutcome,),  # a CallJob

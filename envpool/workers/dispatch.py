@@ -39,6 +39,10 @@ from envpool.workers.turns import Turns
 _SPREAD_AT = 24  # requests that wait for a worker until a second one hosts their scenario
 _STEAL_BELOW = 2  # requests of a worker below which it takes those of others
 _MAX_DEATHS = 2  # of workers that were to host one scenario
+_DONE = "it has done its work"
+_SURPLUS = "it was no longer needed"
+_EVICTED = "its memory was needed for other scenarios"
+_ON_PURPOSE = {_DONE, _SURPLUS, _EVICTED}  # ends that are no news
 _log = structlog.get_logger(__name__)
 
 
@@ -262,7 +266,7 @@ class Dispatcher:
             self._replace(worker, None, violation)
         elif isinstance(reply, Verified | Refused):
             self.supervisor.reset_failures()
-            self._end(worker, None, "it has done its work")
+            self._end(worker, None, _DONE)
         else:
             self._give_more(worker)
 
@@ -280,7 +284,8 @@ class Dispatcher:
 
     def report_death(self, job: Job | None, why: str) -> None:
         """Settle the job that was in flight at a worker that ended (None: no task awaits it)."""
-        _log.info("worker_gone", why=why)
+        if why not in _ON_PURPOSE:
+            _log.info("worker_gone", why=why)
         if job is None:
             return
         job.settle(Failed(0, why))
@@ -362,13 +367,13 @@ class Dispatcher:
         if lineage is None or worker.load or not worker.takes_calls:
             return
         if len(lineage.hosts()) > self.supervisor.rules.workers:
-            self._end(worker, None, "it was no longer needed")
+            self._end(worker, None, _SURPLUS)
 
     def _evict(self) -> None:
         """End the least recently used workers without work while memory is short."""
         while (worker := self.supervisor.to_evict()) is not None:
             self.num_evicted += 1
-            self._end(worker, None, "its memory was needed for other scenarios")
+            self._end(worker, None, _EVICTED)
 
     def _fail_if_given_up(self) -> None:
         if self.supervisor.has_given_up:

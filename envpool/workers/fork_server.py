@@ -16,6 +16,7 @@ import secrets
 import selectors
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -53,8 +54,8 @@ def main() -> None:
     layers, missing = confine.available_layers(configure.sandbox)
     outer = "bubblewrap" if configure.wrapped else ""
     level = "+".join(filter(None, (outer, layers))) or LOWEST
-    warm_up(_warm_folder(configure.scratch))
-    server = _Server(control, configure, level)
+    run_verifier = warm_up(_warm_folder(configure.scratch))
+    server = _Server(control, configure, level, run_verifier)
     server.send(Up(level, tuple(missing)))
     server.serve()
 
@@ -66,10 +67,17 @@ def _warm_folder(scratch: str) -> Path:
 
 
 class _Server:
-    def __init__(self, control: socket.socket, configure: Configure, level: str) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        configure: Configure,
+        level: str,
+        run_verifier: Callable[[Path], None],
+    ) -> None:
         self._control = control
         self._settings = configure
         self._level = level
+        self._run_verifier = run_verifier
         self._integrity = IntegrityCheck()  # of what the workers inherit
         self._integrity.changed_name()
         gc.freeze()
@@ -130,6 +138,8 @@ class _Server:
             confine.confine(self._level, scratch, self._settings.limits)
             audit_hook.install()
             hosts = ScenarioHosts(scratch)
+            self._run_verifier(Path(scratch))  # our own; see envpool.hosting.warm_up
+            self._integrity.changed_name()
         except Exception as exc:
             why = f"a worker cannot be confined: {describe(exc)}"
             connection.sendall(frame(Failed(0, why)))

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from envpool.core.errors import PoolError
 from envpool.offloaded.env import OffloadedEnv
 from envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings
-from scenarios.format import Scenario
+from scenarios.format import AwmRecord, AwmVerifier, Scenario
 from tests.hostile.owners import NAMES, record
 from tests.support.budgets import repeats
 from tests.support.bystanders import bystanders, observe
@@ -96,3 +97,26 @@ async def test_no_process_executes_two_scenarios(open_spawner: OpenSpawner, tmp_
     assert all(len(digests) == 1 for digests in owners.values())
     assert len(set(verdicts)) == len(verdicts)
     assert not set(verdicts) & set(owners)
+
+
+async def test_the_owner_owns_its_worker(open_spawner: OpenSpawner) -> None:
+    """The strongest program of the family has its worker: it forges every answer about its own
+    worlds. A verdict is forged only by the verifier itself."""
+    owner = record("forge_every_answer")
+    async with WorkerPool(SETTINGS, open_spawner=open_spawner) as pool:
+        async with pool.lease(owner) as env:
+            assert (await env.call("own", {}, "")).text == "owned"
+        awm = with_verifier(owner, 'return {"result": "no"}')
+        harmless = msgspec.structs.replace(owner, awm=awm, digest="1" * 32)
+        await pool.host(harmless)
+        async with pool.lease(harmless) as env:
+            await env.call("own", {}, "")
+            verified = await pool.verify(harmless, harmless.tasks[0], env.state(), "done")
+        assert (verified.label, verified.violation, verified.fault) == ("others", "", "")
+
+
+def with_verifier(scenario: Scenario, body: str) -> AwmRecord:
+    """The scenario's record with a verifier that does only this."""
+    assert scenario.awm is not None
+    code = f"def verify_task_completion(initial_db_path, final_db_path):\n    {body}\n"
+    return msgspec.structs.replace(scenario.awm, verifiers={"t0": AwmVerifier(code=code)})

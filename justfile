@@ -2,6 +2,7 @@
 
 python := env_var_or_default("PYTHON", "python3")
 bin := ".venv/bin"
+packages := "envpool harness judge learner scenarios"
 
 # Compiled modules are kept: tests start hundreds of processes that import the same modules.
 export PYTHONDONTWRITEBYTECODE := ""
@@ -62,8 +63,12 @@ test *ARGS: sync setup
 test-long *ARGS: sync setup
     REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest -n $(( {{num_cpus()}} * 3 / 2 )) --dist worksteal --timeout 1800 {{ARGS}}
 
+# Kill runs, and commands on their logs, at chosen system calls (about 15 minutes).
+kills KILLS="500" SEED="13": sync
+    {{bin}}/python -m tests.support.kill_campaign {{KILLS}} {{SEED}}
+
 # Check style, spelling, types, layers and words.
-check: sync
+check: sync _bandit
     {{bin}}/ruff check .
     {{bin}}/ruff format --check .
     {{bin}}/codespell
@@ -75,6 +80,14 @@ check: sync
     {{bin}}/mypy --strict scenarios/bundled/claims_desk/tools.py
     {{bin}}/mypy --strict scenarios/bundled/claims_desk/verify.py
     {{bin}}/python -m pytest -q tests/test_layers.py tests/test_words.py tests/docs/test_english.py
+
+# Look for dangerous calls (pyproject.toml names what is left out, and why).
+_bandit: sync
+    #!/usr/bin/env bash
+    set -euo pipefail
+    # It warns of each part of an ignored line in which it finds nothing.
+    {{bin}}/bandit --quiet --configfile pyproject.toml --recursive {{packages}} benchmarks rehearsal_room.py \
+        2> >(grep -v 'nosec encountered' >&2)
 
 # Write the code in the house style.
 fmt: sync
@@ -89,6 +102,10 @@ gate: sync
 perf *ARGS: sync
     {{bin}}/python -m benchmarks {{ARGS}}
 
+# Try every promise of the sandbox at every level; `just sandbox-table docs/sandbox.md` keeps the table.
+sandbox-table *PAGE: sync setup
+    {{bin}}/python -m tests.support.promises {{PAGE}}
+
 # The official MCP conformance suite against a served world.
 conformance: sync
     tests/conformance/run.sh
@@ -98,7 +115,7 @@ test-install:
     tests/install/run.sh
 
 # What CI runs.
-ci: check test gate conformance docs test-install test-vllm
+ci: check test sandbox-table gate conformance docs test-install test-vllm
 
 # Install what the recipes of `ci` need.
 prepare: sync setup sync-docs
@@ -126,8 +143,20 @@ learn *ARGS: sync
 test-vllm *ARGS: sync
     tests/vllm/run.sh {{ARGS}}
 
-# Renew constraints.txt with today's versions.
-lock:
+# Build a release in dist/: wheel, sdist, installed with checked hashes, and its SBOM (CycloneDX).
+release:
+    tests/release/run.sh
+
+# Look for known vulnerabilities in every pinned package (asks PyPI: the release workflow runs it).
+audit:
+    tests/release/run.sh --audit
+
+# Mutated inputs of all verbs: 3,000, with a table; or one: TARGET NUMBER.
+fuzz *ARGS: sync
+    {{bin}}/python -m tests.fuzz {{ARGS}}
+
+# Renew constraints.txt with today's versions, and locks/ with their hashes.
+lock: && lock-hashes
     #!/usr/bin/env bash
     set -euo pipefail
     fresh=$(mktemp -d)
@@ -137,6 +166,24 @@ lock:
     "$fresh/bin/python" -m pip freeze --disable-pip-version-check --exclude rehearsal-room >> constraints.txt
     rm -rf "$fresh"
 
+# Renew locks/: the versions of constraints.txt with their hashes, which a release checks.
+lock-hashes:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    fresh=$(mktemp -d)
+    trap 'rm -rf "$fresh"' EXIT
+    {{python}} -m venv "$fresh"
+    "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check uv
+    compile() { # a file in locks/, and what it is made of
+        "$fresh/bin/uv" pip compile --quiet --constraints constraints.txt --universal \
+            --python-version 3.11 --generate-hashes --no-annotate \
+            --custom-compile-command 'just lock' --output-file "locks/$1" "${@:2}"
+    }
+    compile core.txt pyproject.toml
+    compile extras.txt pyproject.toml --extra awm --extra mcp --extra openai --extra parquet \
+        --extra report --extra serve --extra train
+    compile release.txt tests/release/tools.in
+
 # Remove what was built.
 clean:
-    rm -rf .venv .venv-docs .venv-vllm build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+    rm -rf .venv .venv-docs .venv-vllm .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -25,6 +25,7 @@ QUICK = {
     "rollout": ("--runs", "2"),
     "live": ("--episodes", "2000", "--think", "0.2:1"),
     "http_step": ("--runs", "1", "--episodes", "1024"),
+    "rate_limits": ("--runs", "1"),
     "served": ("--runs", "1", "--seconds", "2"),
     "awm_hosting": ("--runs", "1"),
     "judging": ("--runs", "2", "--logged", "1024"),

@@ -164,12 +164,13 @@ def rehearse_cpu(url: str, load: Workload) -> tuple[float, int]:
 
 
 @contextlib.contextmanager
-def model_server(scripts: list[Script]) -> Iterator[str]:
-    """Run an instant model server in a separate process; yield its base URL."""
+def model_server(scripts: list[Script], *options: str) -> Iterator[str]:
+    """Run an instant model server in a separate process; yield its base URL. `options` are more of
+    its command line."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "script.jsonl"
         path.write_bytes(b"\n".join(msgspec.json.encode(script) for script in scripts))
-        command = [sys.executable, "-m", "benchmarks.model_server", "--script", str(path)]
+        command = [sys.executable, "-m", "benchmarks.model_server", "--script", str(path), *options]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
             assert server.stdin is not None and server.stdout is not None
             try:

@@ -28,7 +28,7 @@ from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.policies.base import Agent, Assignment
 from harness.settings.run import Settings
 from learner.config.settings import DataSettings, LoopSettings, SaveSettings, TrainSettings
-from learner.core.samples import Group
+from learner.core.samples import NO_GROUPS, Group, GroupSize
 from learner.data.grouping import Grouping
 from learner.loop.loop import Loop, LoopCallbacks
 from learner.loop.progress_state import TrainProgress, trainer_idle_share, waiting_side
@@ -101,7 +101,7 @@ class Sleeper:
         self._seconds = seconds
         self._num_steps = 0
 
-    def step(self, groups: Sequence[Group]) -> StepReport:
+    def step(self, groups: Sequence[Group], also: GroupSize = NO_GROUPS) -> StepReport:
         """Sleep."""
         start = time.perf_counter()
         time.sleep(self._seconds)

@@ -15,12 +15,18 @@ The first line whose `when` occurs in the request's first user message is used: 
 from the first when there are fewer than `--calls`, then its answer. `--calls 0` makes each line's
 calls once.
 
+With `--latency` each reply comes after so many seconds. With `--refused` that share of the requests
+gets status 429 at once, with `Retry-After: 1`; which ones follows from the request and from how
+often it came before.
+
 It speaks HTTP/1.1 with keep-alive and Content-Length only, so it is not a server for anything else.
 """
 
 import asyncio
 import re
 import sys
+from collections import Counter
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +37,7 @@ import uvloop
 from benchmarks.options import SETTINGS, help_text
 
 _CALL_NUMBER = re.compile(r"\d+")
+_LISTING = b'{"object":"list","data":[{"id":"instant"}]}'
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
@@ -139,9 +146,28 @@ def _turn(messages: list[_Message]) -> int:
     return 0
 
 
+class Behaviour:
+    """How the server answers, beside what. `latency` is in seconds, `refused` a share."""
+
+    def __init__(self, oracle: Oracle, *, latency: float = 0.0, refused: float = 0.0) -> None:
+        self.oracle = oracle
+        self.latency = latency
+        self._refused = refused
+        self._asked: Counter[bytes] = Counter()  # requests by their digest
+
+    def refuses(self, body: bytes) -> bool:
+        """Whether this request gets status 429."""
+        if not self._refused:
+            return False
+        digest = blake2b(body, digest_size=8).digest()
+        self._asked[digest] += 1
+        drawn = blake2b(digest + b"%d" % self._asked[digest], digest_size=8).digest()
+        return int.from_bytes(drawn) < self._refused * 2**64
+
+
 class _Connection(asyncio.Protocol):
-    def __init__(self, oracle: Oracle) -> None:
-        self._oracle = oracle
+    def __init__(self, behaviour: Behaviour) -> None:
+        self._behaviour = behaviour
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
 
@@ -158,27 +184,40 @@ class _Connection(asyncio.Protocol):
             end = head + 4 + (int(length.group(1)) if length else 0)
             if len(received) < end:
                 return
-            body = bytes(received[head + 4 : end])
+            body, is_listing = bytes(received[head + 4 : end]), received.startswith(b"GET ")
             del received[:end]
-            self._reply(body)
+            self._reply(None if is_listing else body)
 
-    def _reply(self, body: bytes) -> None:
-        assert self._transport is not None
+    def _reply(self, body: bytes | None) -> None:
+        """Answer a request; None: it asks for the list of models."""
+        behaviour = self._behaviour
+        if body is not None and behaviour.refuses(body):
+            self._write(b"429 Too Many Requests\r\nRetry-After: 1", b"{}")
+            return
         try:
-            status, content = b"200 OK", self._oracle.answer(body)
+            answer = _LISTING if body is None else behaviour.oracle.answer(body)
+            status, content = b"200 OK", answer
         except (LookupError, msgspec.MsgspecError) as exc:
             status = b"400 Bad Request"
             content = msgspec.json.encode({"error": {"message": str(exc)}})
+        if behaviour.latency:
+            loop = asyncio.get_running_loop()
+            loop.call_later(behaviour.latency, self._write, status, content)
+        else:
+            self._write(status, content)
+
+    def _write(self, status: bytes, content: bytes) -> None:
+        assert self._transport is not None
         self._transport.write(
             b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
             % (status, len(content), content)
         )
 
 
-async def serve(oracle: Oracle) -> None:
+async def serve(behaviour: Behaviour) -> None:
     """Serve on a free port of the loopback until standard input is closed."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Connection(oracle), "127.0.0.1", 0, backlog=4096)
+    server = await loop.create_server(lambda: _Connection(behaviour), "127.0.0.1", 0, backlog=4096)
     async with server:
         port = server.sockets[0].getsockname()[1]
         print(f"http://127.0.0.1:{port}/v1", flush=True)
@@ -197,10 +236,12 @@ def read_scripts(path: Path) -> tuple[Script, ...]:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with the replies, one JSON object in each line.",
 )
-def main(calls: int, script: Path | None) -> None:
+@click.option("--latency", type=click.FloatRange(min=0), default=0.0, help="Seconds of each reply.")
+@click.option("--refused", type=click.FloatRange(0, 1), default=0.0, help="Share of status 429.")
+def main(calls: int, script: Path | None, latency: float, refused: float) -> None:
     """The command line."""
     scripts = read_scripts(script) if script else ()
-    uvloop.run(serve(Oracle(scripts, calls)))
+    uvloop.run(serve(Behaviour(Oracle(scripts, calls), latency=latency, refused=refused)))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
 """The pool that sends each scenario to the right place: this process, workers, or an outside pool.
 
-Packages that people wrote run in this process, all other code in workers. An outside pool (worlds
-on another machine or of an MCP server) runs the tools of all scenarios; workers here then only
-verify.
+Trusted packages run in this process (scenarios.catalogue.is_trusted), all other code in workers.
+With `--sandbox required` only bundled packages are trusted; without it, the user who starts a run
+trusts the packages that it names, and is shown which of them run here. An outside pool (worlds on
+another machine or of an MCP server) runs the tools of all scenarios; workers here then only verify.
 
 The workers are started when the first scenario that needs them is hosted, by the task that entered
 the pool: their own tasks end with it. So a scenario is hosted before it is leased.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -26,6 +28,7 @@ from scenarios.catalogue import is_trusted
 from scenarios.format import Scenario, Task
 
 _MAX_HOSTING = 16  # scenarios that are hosted concurrently
+ReportTrusted = Callable[[Sequence[Scenario]], None]
 Calls = list[tuple[str, Any]]  # of one episode: tool and arguments
 
 
@@ -34,7 +37,8 @@ class RoutingPool(AsyncContextManagerMixin):
     envpool.store.pool_protocol.Pool. Use it in `async with`.
 
     `isolate` sends trusted packages to the workers too. `elsewhere` is an outside pool that runs
-    all worlds; its owner enters and leaves it.
+    all worlds; its owner enters and leaves it. `report_trusted` is called with packages that are
+    not bundled and whose code will run in this process, before it does, once for each.
     """
 
     def __init__(
@@ -43,9 +47,14 @@ class RoutingPool(AsyncContextManagerMixin):
         *,
         isolate: bool = False,
         elsewhere: Pool | None = None,
+        report_trusted: ReportTrusted | None = None,
     ) -> None:
         self._settings = settings or WorkerSettings()
         self._isolate = isolate
+        self._strict = self._settings.sandbox == "required"
+        self._bundled: dict[tuple[str, Path], bool] = {}  # digest and path of a package
+        self._report_trusted = report_trusted
+        self._reported: set[str] = set()  # digests
         self._elsewhere = elsewhere
         self._local = LocalPool()
         self._workers: WorkerPool | None = None
@@ -69,7 +78,30 @@ class RoutingPool(AsyncContextManagerMixin):
 
     def isolates(self, scenario: Scenario) -> bool:
         """Whether the scenario's code, verifiers included, runs in worker processes only."""
-        return self._isolate or not is_trusted(scenario)
+        if self._isolate or not is_trusted(scenario):
+            return True
+        return self._strict and not self._is_bundled(scenario)
+
+    def announce(self, scenarios: Iterable[Scenario]) -> None:
+        """Report those whose code will run in this process, though they are not bundled."""
+        if self._report_trusted is None:
+            return
+        here = [
+            scenario
+            for scenario in scenarios
+            if scenario.digest not in self._reported
+            and scenario.foreign is None
+            and not (self.isolates(scenario) or self._is_bundled(scenario))
+        ]
+        if here:
+            self._reported |= {scenario.digest for scenario in here}
+            self._report_trusted(here)
+
+    def _is_bundled(self, scenario: Scenario) -> bool:
+        key = scenario.digest, scenario.path
+        if key not in self._bundled:
+            self._bundled[key] = is_trusted(scenario, strict=True)
+        return self._bundled[key]
 
     @property
     def level(self) -> str:
@@ -77,6 +109,7 @@ class RoutingPool(AsyncContextManagerMixin):
         return "" if self._workers is None else self._workers.level
 
     async def host(self, scenario: Scenario) -> States:
+        self.announce([scenario])
         if self.isolates(scenario):
             await self.start()
             states = await self._started_workers(scenario).host(scenario)
@@ -88,6 +121,7 @@ class RoutingPool(AsyncContextManagerMixin):
     async def host_all(self, scenarios: Iterable[Scenario]) -> None:
         """Host several scenarios, concurrently in workers. Raises the PoolError of the first."""
         distinct = {scenario.digest: scenario for scenario in scenarios}
+        self.announce(distinct.values())
         faults: dict[str, Exception] = {}
         limiter = anyio.CapacityLimiter(_MAX_HOSTING)
 

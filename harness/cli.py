@@ -6,18 +6,21 @@ standard error.
 """
 
 import sys
+from errno import ENAMETOOLONG
 from importlib import import_module
 
 import click
 
 from envpool.core.errors import PoolError
 from harness.chat.prices import PriceFile
-from harness.commands import completion, inspect_runs, run, schema, worlds
+from harness.commands import completion, inspect_runs, play, run, schema, worlds
 from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
+from harness.core.terminal import escaped_output, show_traceback
 from harness.core.terminal_text import printable
 from harness.policies.base import OpenPolicy
 from harness.rollout.process import configure_logging
+from harness.rollout.trust_notice import forget_named
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from harness.settings.schema import Schema, run_schema, schema_of
@@ -82,10 +85,17 @@ def cli(context: click.Context, verbose: int) -> None:
     """A rehearsal room for tool-using agents."""
     context.obj = COMMAND_CONTEXT
     configure_logging(verbose)
+    forget_named()
 
 
 def main() -> None:
-    """The command `rehearse`."""
+    """The command `rehearse`. What others wrote is escaped on its way out."""
+    sys.excepthook = show_traceback
+    with escaped_output():
+        _main()
+
+
+def _main() -> None:
     try:
         cli(prog_name="rehearse", standalone_mode=False)
     except click.exceptions.Abort as exc:
@@ -103,11 +113,17 @@ def main() -> None:
         sys.exit(1)
     except Exception as exc:
         failures = _failures(exc)
-        if not all(isinstance(failure, _EXPECTED) for failure in failures):
+        if not all(map(_is_expected, failures)):
             raise
         for sentence in dict.fromkeys(map(str, failures)):
-            click.echo(f"error: {printable(sentence)}", err=True)
+            click.echo(f"error: {printable(sentence)}", err=True)  # else click drops escapes
         sys.exit(2)
+
+
+def _is_expected(failure: BaseException) -> bool:
+    """Whether the sentence is enough: also where a given path is longer than paths can be."""
+    too_long = isinstance(failure, OSError) and failure.errno == ENAMETOOLONG
+    return too_long or isinstance(failure, _EXPECTED)
 
 
 def _failures(exc: BaseException) -> list[BaseException]:
@@ -120,6 +136,7 @@ def _failures(exc: BaseException) -> list[BaseException]:
 for _command in (
     run.run_command,
     run.bench_command,
+    play.play_command,
     inspect_runs.show_command,
     inspect_runs.replay_command,
     judge_commands.judge_command,

@@ -233,7 +233,7 @@ async def rehearse(
     plans = plan_of(tasks, episodes=episodes, group_size=group_size, seed=seed)
     async with AsyncExitStack() as stack:
         stack.enter_context(warnings_only())
-        pool = await stack.enter_async_context(RoutingPool())
+        pool = await stack.enter_async_context(RoutingPool(report_trusted=_log_trusted))
         await pool.host_all(scenario for scenario, _ in tasks)
         parts = RunParts(
             pool=pool,
@@ -249,6 +249,12 @@ async def rehearse(
             folder, plans, parts, concurrency=concurrency, meters=Meters(), resume=resume
         )
     return await anyio.to_thread.run_sync(_report, folder)
+
+
+def _log_trusted(scenarios: Sequence[Scenario]) -> None:
+    """Log which packages run in this process: the program that calls us trusts them."""
+    names = [scenario.name for scenario in scenarios]
+    _log.info("packages_in_this_process", packages=names)
 
 
 def driver_of(agent: AgentFunction) -> EpisodeDriver:

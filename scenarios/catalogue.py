@@ -54,13 +54,28 @@ def catalogue_entries() -> Iterator[CatalogueEntry]:
 
 
 def is_bundled(scenario: Scenario) -> bool:
-    """Whether the package ships with the project."""
-    return scenario.path.resolve().parent == BUNDLED.resolve()
+    """Whether the package ships with the project: it lies in our own folder of worlds, reached by
+    no link that leads elsewhere, and its files there are those from which it was read. Its name
+    proves nothing."""
+    folder = scenario.path.resolve()
+    if folder.parent != BUNDLED.resolve():
+        return False
+    try:
+        return read(folder, check_code=False).digest == scenario.digest
+    except ScenarioError:
+        return False
 
 
-def is_trusted(scenario: Scenario) -> bool:
-    """Whether people wrote the scenario's code, so that it may run in the event loop's process."""
-    return scenario.awm is None and scenario.written_by == "people"
+def is_trusted(scenario: Scenario, *, strict: bool = False) -> bool:
+    """Whether the scenario's code may run in the event loop's process, with the user's rights.
+
+    Never a record's, nor a package's that says that a model wrote it. `strict` (`--sandbox
+    required`): only that of bundled packages, whatever a package says about itself; otherwise the
+    user who names a package trusts it.
+    """
+    if scenario.awm is not None or scenario.written_by == "model":
+        return False
+    return not strict or scenario.foreign is not None or is_bundled(scenario)
 
 
 def find(name: str) -> Scenario:

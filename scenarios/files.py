@@ -58,7 +58,7 @@ def parse_toml(path: Path, text: str) -> dict[str, Any]:
     """Return the tables of a TOML file's text."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
+    except ValueError as exc:  # also an integer of thousands of digits
         raise PackageError(f"{path}: not valid TOML: {exc}") from exc
     except RecursionError as exc:
         raise PackageError(f"{path}: not valid TOML: it is nested too deeply") from exc
@@ -68,7 +68,7 @@ def parse_json(path: Path, text: str) -> Any:
     """Return the value of a JSON file's text."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError as exc:
+    except ValueError as exc:  # also an integer of thousands of digits
         raise PackageError(f"{path}: not valid JSON: {exc}") from exc
     except RecursionError as exc:
         raise PackageError(f"{path}: not valid JSON: it is nested too deeply") from exc

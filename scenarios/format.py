@@ -210,6 +210,9 @@ def _read_package(folder: Path, toml: dict[str, Any]) -> Scenario:
     tasks = tables.convert(PackageTasks).task
     _check_head(folder, head)
     _check_tasks(tables, tasks)
+    for name in ("schema.sql", "data.sql"):
+        if "\0" in texts[name]:
+            raise PackageError(f"{folder / name}: the file contains a zero byte")
     for name in ("tools.py", "verify.py"):
         _check_python(folder / name, texts[name])
     return Scenario(

@@ -36,7 +36,7 @@ FOLDERS = {
     ),
     "envpool": (
         *("core", "store", "inprocess", "offloaded", "hosting/dbapi", "hosting/determinism"),
-        *("hosting", "workers/messages", "workers", "mcp", "server", "client", "."),
+        *("hosting", "kernel", "workers/messages", "workers", "mcp", "server", "client", "."),
     ),
     "harness": (
         *("core", "dialects", "history", "log", "tokenization", "chat", "bus", "settings"),
@@ -44,6 +44,7 @@ FOLDERS = {
             "policies",
             "vllm/child",
             "vllm",
+            "play",
             "rollout",
             "replay",
             "reports",
@@ -72,6 +73,7 @@ LIBRARIES: dict[str, set[str]] = {
     "aiohttp": {
         "envpool.client.http",
         "harness.chat.transport_aiohttp",
+        "harness.play.http_api",
     },
     "aiomqtt": {"harness.bus.mqtt_client"},
     "aiosqlite": {
@@ -102,6 +104,7 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.commands.options",
         "harness.commands.completion",
         "harness.commands.flags",
+        "harness.commands.play",
         "harness.commands.run",
         "harness.commands.schema",
         "harness.commands.worlds",
@@ -183,6 +186,7 @@ LIBRARIES: dict[str, set[str]] = {
     "trackio": {"learner.loop.metrics_sinks"},
     "uvicorn": {
         "envpool.hosting.app_loading",
+        "envpool.server.http_protocol",
         "envpool.server.http_server",
     },
     "uvloop": set(),

@@ -19,6 +19,7 @@ from anyio import AsyncContextManagerMixin
 
 from envpool.client.calls import Response, outcome_of, pack, read_response, request_of
 from envpool.client.http import HttpConnection, NoReply, Reply
+from envpool.client.url import url_fault
 from envpool.core.errors import PoolError, SeedError, WorldError
 from envpool.core.offload import CallOutcome, Verified
 from envpool.core.types import Env, StoredState
@@ -54,11 +55,14 @@ class RemotePool(OffloadedPool, AsyncContextManagerMixin):
 
     `url` is the server's (`rehearse serve --http`), `token` its bearer token. A reply may take
     `timeout_s` seconds. Use it in `async with`, which releases the worlds that are still leased.
+    Raises PoolError for a URL that is none or contains a secret.
     """
 
     def __init__(
         self, url: str, *, token: str = "", connections: int = 64, timeout_s: float = 120.0
     ) -> None:
+        if fault := url_fault(url):
+            raise PoolError(f"remote pool: {fault}")
         self.url = url.rstrip("/")
         super().__init__(f"on {self.url}")
         self._http = HttpConnection(

@@ -21,6 +21,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     digest: str
     num_calls: int = 0  # calls made in this world so far; they seed the random numbers of its code
     module_state: bytes = b""  # globals of its Python modules, pickled; only workers unpickle it
+    mac: bytes = b""  # by which a server knows the states that it made; empty: not from a server
 
 
 class SeedFault(msgspec.Struct, frozen=True):
@@ -58,6 +59,7 @@ class CallOutcome(msgspec.Struct, frozen=True, tag=True, gc=False):
     module_state: bytes | None = None  # as in Snapshot; None: unchanged
     violation: str = ""  # the forbidden action that the code tried; the worker must be replaced
     seconds: float = 0.0  # CPU seconds of the call
+    mac: bytes = b""  # as in Snapshot, of the state after the call
 
 
 class Verified(msgspec.Struct, frozen=True, tag=True):

@@ -102,7 +102,7 @@ def execute(code: str, name: str, path: Path) -> HostedApp:
             _without_server(module) as launched,
             suppress(_ServerReached),
         ):
-            exec(compiled, vars(module))
+            exec(compiled, vars(module))  # nosec B102 # untrusted code: only in a worker
         app = _choose_app(module, launched, path)
     except (Exception, SystemExit, KeyboardInterrupt) as exc:
         sys.modules.pop(name, None)

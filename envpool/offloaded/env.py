@@ -112,6 +112,7 @@ class OffloadedEnv:
         "_executor",
         "_lock",
         "last_worker",
+        "mac",
         "module_state",
         "num_calls",
         "number",
@@ -133,6 +134,7 @@ class OffloadedEnv:
         self.version = 0  # of the state
         self.overlay = overlay
         self.module_state = module_state
+        self.mac = b""  # of this state, by the server that made it; empty: at the start
         self.num_calls = num_calls
         # Set by the executor: the worker that last received the state. It is cleared when that
         # worker's copy is no longer this version.
@@ -167,7 +169,12 @@ class OffloadedEnv:
         once."""
         overlay = self.overlay
         return Snapshot(
-            overlay.pages, overlay.num_pages, self.digest, self.num_calls, self.module_state
+            overlay.pages,
+            overlay.num_pages,
+            self.digest,
+            self.num_calls,
+            self.module_state,
+            self.mac,
         )
 
     async def call(self, name: str, arguments: Any, call_id: str = "") -> ToolResult:
@@ -209,6 +216,7 @@ class OffloadedEnv:
             self.world, self._executor, self.overlay.copy(), self.module_state, self.num_calls
         )
         fork._digest_verified = self._digest_verified
+        fork.mac = self.mac
         return fork
 
     def reset(self) -> None:
@@ -216,6 +224,7 @@ class OffloadedEnv:
         self._raise_if_broken()
         self.overlay = self.world.template.overlay()
         self.module_state = self.world.module_state
+        self.mac = b""
         self.num_calls = 0
         self._answered = None
         self._digest_verified = True
@@ -272,6 +281,7 @@ class OffloadedEnv:
         overlay.total = total
         if outcome.module_state is not None:
             self.module_state = outcome.module_state
+        self.mac = outcome.mac
         self.version += 1
         self.num_calls += 1
 

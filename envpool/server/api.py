@@ -1,7 +1,8 @@
 """The JSON bodies of the lease API.
 
     POST   /worlds              NewWorld -> 201 WorldLease
-    GET    /worlds              -> list of WorldStatus
+    GET    /worlds              -> list of WorldStatus: those leased with the caller's token;
+                                   WorldCount on a server without tokens
     GET    /worlds/<id>         -> WorldStatus
     DELETE /worlds/<id>         -> 204
     POST   /worlds/<id>/reset   -> WorldStatus
@@ -46,6 +47,12 @@ class WorldStatus(msgspec.Struct, frozen=True):
     digest: str
     start_digest: str
     idle_s: float
+
+
+class WorldCount(msgspec.Struct, frozen=True):
+    """The worlds of a server without tokens."""
+
+    worlds: int  # live
 
 
 class ServedScenario(msgspec.Struct, frozen=True):

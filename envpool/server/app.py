@@ -8,8 +8,16 @@ import msgspec
 
 from envpool.core.errors import PoolError
 from envpool.server import jsonrpc as m
-from envpool.server.api import ErrorBody, Health, NewWorld, ServedScenario, WorldLease
+from envpool.server.api import (
+    ErrorBody,
+    Health,
+    NewWorld,
+    ServedScenario,
+    WorldCount,
+    WorldLease,
+)
 from envpool.server.auth import AccessCheck
+from envpool.server.jsonrpc import INVALID_JSON
 from envpool.server.lease import Lease
 from envpool.server.leases import LeaseRefused, Leases
 from envpool.server.mcp_endpoint import post
@@ -75,30 +83,31 @@ class App:
             status, why = refusal
             more = ((b"www-authenticate", b"Bearer"),) if status == 401 else ()
             raise HttpError(status, why, *more)
+        owner = self._access.owner(headers)
         body = await self._body(headers, receive) if method == "POST" else b""
         client = scope["client"][0] if scope.get("client") else ""
         match path.split("/")[1:]:
             case ["worlds", lease_id, "mcp"]:
-                return await self._mcp(self._world(lease_id), method, headers, body, client)
+                return await self._mcp(self._world(lease_id, owner), method, headers, body, client)
             case ["worlds"]:
                 if method == "POST":
-                    return await self._lease(headers, body, client)
+                    return await self._lease(headers, body, client, owner)
                 self._only(method, "GET", "POST")
-                return json(200, [lease.status() for lease in self._leases.all()])
+                return self._listed(owner)
             case ["worlds", lease_id]:
-                lease = self._world(lease_id)
+                lease = self._world(lease_id, owner)
                 self._only(method, "GET", "DELETE")
                 if method == "GET":
                     return json(200, lease.status())
                 await self._leases.release(lease)
                 return Response(204, headers=())
             case ["worlds", lease_id, "reset"]:
-                lease = self._world(lease_id)
+                lease = self._world(lease_id, owner)
                 self._only(method, "POST")
                 await lease.reset()
                 return json(200, lease.status())
             case ["worlds", lease_id, "fork"]:
-                lease = self._world(lease_id)
+                lease = self._world(lease_id, owner)
                 self._only(method, "POST")
                 return self._leased(
                     await _with_http_errors(self._leases.fork(lease, client)), headers
@@ -131,12 +140,22 @@ class App:
                 del self._in_flight[client]
         return Response(status, answer, _JSON_HEADER if answer else ())
 
-    async def _lease(self, headers: Headers, body: bytes, client: str) -> Response:
+    async def _lease(
+        self, headers: Headers, body: bytes, client: str, owner: int | None
+    ) -> Response:
         try:
             new = msgspec.json.decode(body, type=NewWorld)
-        except msgspec.MsgspecError as exc:
+        except INVALID_JSON as exc:
             raise HttpError(400, f"the body is not a request for a world: {exc}") from exc
-        return self._leased(await _with_http_errors(self._leases.lease(new, client)), headers)
+        lease = await _with_http_errors(self._leases.lease(new, client, owner=owner))
+        return self._leased(lease, headers)
+
+    def _listed(self, owner: int | None) -> Response:
+        """The worlds of the caller's token. Without tokens only their number: an id is what gives
+        access to a world."""
+        if not self._access.has_tokens:
+            return json(200, WorldCount(self._leases.num_live))
+        return json(200, [one.status() for one in self._leases.all() if one.owner == owner])
 
     def _leased(self, lease: Lease, headers: Headers) -> Response:
         path = f"/worlds/{lease.id}"
@@ -163,9 +182,9 @@ class App:
         health = Health(status, leases.num_live, leases.num_leases, leases.calls)
         return json(503 if leases.draining else 200, health)
 
-    def _world(self, lease_id: str) -> Lease:
+    def _world(self, lease_id: str, owner: int | None) -> Lease:
         lease = self._leases.get(lease_id)
-        if lease is None:
+        if lease is None or lease.owner != owner:
             raise HttpError(404, "there is no such world: it was released, or it was idle too long")
         return lease
 
@@ -177,7 +196,7 @@ class App:
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         limit = self._settings.max_body
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > limit:
+        if length.isdigit() and (len(length) > 18 or int(length) > limit):
             raise HttpError(413, f"the body has more than {limit} bytes")
         chunks: list[bytes] = []
         size = 0

@@ -13,15 +13,19 @@ import uvicorn
 
 from envpool.core.errors import PoolError
 from envpool.server.event_loop import require_asyncio
+from envpool.server.http_protocol import expire_all, protocol_with
+from envpool.server.settings import HttpLimits
 
 _BACKLOG = 2_048  # connections that wait to be accepted
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn with an event for when it listens, and without handlers for the process's signals."""
+    """uvicorn with an event for when it listens, with deadlines for incomplete requests, and
+    without handlers for the process's signals."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, limits: HttpLimits) -> None:
         super().__init__(config)
+        self._pause_s = min(1.0, limits.headers_s / 4, limits.body_s / 4)
         self.listens = anyio.Event()
         self.stopping = anyio.Event()
 
@@ -31,9 +35,12 @@ class _Uvicorn(uvicorn.Server):
         self.listens.set()
 
     async def main_loop(self) -> None:
-        """Wait until `stopping` is set; uvicorn itself polls ten times a second."""
+        """Expire connections until `stopping` is set; uvicorn itself polls ten times a second."""
         await self.on_tick(0)
-        await self.stopping.wait()
+        while not self.stopping.is_set():
+            with anyio.move_on_after(self._pause_s):
+                await self.stopping.wait()
+            expire_all(self.server_state.connections, anyio.current_time())
 
     async def run_on(self, listener: socket.socket) -> None:
         """Serve until `stopping` is set; a cancellation does not interrupt requests in flight."""
@@ -47,21 +54,25 @@ class _Uvicorn(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(app: Any, *, host: str, port: int, drain_s: float) -> AsyncIterator[str]:
+async def listening(
+    app: Any, *, host: str, port: int, drain_s: float, limits: HttpLimits | None = None
+) -> AsyncIterator[str]:
     """Serve an application for the duration of the block; yields the base URL. `port` 0: any free
-    port.
+    port. `limits` None: their defaults.
 
     Leaving the block completes the requests in flight, then closes the connections. Raises
     PoolError where the address is not available, or the loop is not asyncio's.
     """
     require_asyncio()
+    limits = limits or HttpLimits()
     listener = _listen(host, port)
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=protocol_with(limits),
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # a bad request is not worth a line: clients could fill the log
         access_log=False,
         proxy_headers=False,  # a client is identified by its own address
         server_header=False,
@@ -70,7 +81,7 @@ async def listening(app: Any, *, host: str, port: int, drain_s: float) -> AsyncI
         timeout_keep_alive=75,
         timeout_graceful_shutdown=max(1, round(drain_s)),
     )
-    server = _Uvicorn(config)
+    server = _Uvicorn(config, limits)
     failure: Exception | None = None  # of the block, raised unchanged, not in a group
     try:
         async with anyio.create_task_group() as group:
@@ -104,6 +115,6 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _url(host: str, listener: socket.socket) -> str:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # nosec B104
     name = f"[{host}]" if ":" in host and host[0] != "[" else host
     return f"http://{name}:{listener.getsockname()[1]}"

@@ -12,7 +12,8 @@ Source: modelcontextprotocol.io/specification, revisions 2024-11-05 to 2026-07-2
 
 import base64
 import json
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
@@ -53,6 +54,11 @@ CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 CALL_KEY = "rehearsal/call"  # our own, in a request: CallExtension
 OUTCOME_KEY = "rehearsal/outcome"  # our own, in a result: a CallOutcome as MessagePack in base64
+
+
+# What decoding the bytes of a client can raise: ValueError, too, for bad UTF-8 and for integers
+# of more than 4,300 digits.
+INVALID_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class RpcError(Exception):
@@ -125,36 +131,65 @@ class Envelope(msgspec.Struct, frozen=True):
     meta: dict[str, Any] | UnsetType = field(name="_meta", default=UNSET)
 
 
+P = TypeVar("P")
+
 encode = msgspec.json.Encoder().encode
-read_message = msgspec.json.Decoder(Message).decode
 read_batch = msgspec.json.Decoder(list[Raw]).decode
-read_envelope = msgspec.json.Decoder(Envelope).decode
-read_call = msgspec.json.Decoder(CallParams).decode
-read_list = msgspec.json.Decoder(ListParams).decode
-read_initialize = msgspec.json.Decoder(InitializeParams).decode
+_read_message = msgspec.json.Decoder(Message).decode
+
+
+def _reader_of(kind: type[P]) -> Callable[[Raw], P]:
+    """A function that reads the parameters of a method. It raises RpcError."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(params: Raw) -> P:
+        try:
+            return decode(params)
+        except msgspec.ValidationError as exc:
+            raise RpcError(INVALID_PARAMS, f"Invalid params: {exc}") from exc
+        except INVALID_JSON as exc:
+            raise _parse_error(exc) from exc
+
+    return read
+
+
+read_envelope = _reader_of(Envelope)
+read_call = _reader_of(CallParams)
+read_list = _reader_of(ListParams)
+read_initialize = _reader_of(InitializeParams)
 
 
 def parse_message(body: bytes | Raw) -> Message:
-    """The message in a body. Raises RpcError."""
+    """The message in a body, all of which is UTF-8. Raises RpcError."""
     try:
-        message = read_message(body)
+        str(body, "utf-8")  # msgspec does not look into what it leaves raw
+        message = _read_message(body)
     except msgspec.ValidationError as exc:
         raise RpcError(INVALID_REQUEST, f"Not a JSON-RPC 2.0 message: {exc}") from exc
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise RpcError(PARSE_ERROR, f"Parse error: {exc}") from exc
-    except RecursionError as exc:
-        raise RpcError(PARSE_ERROR, "Parse error: nested too deeply") from exc
+    except INVALID_JSON as exc:
+        raise _parse_error(exc) from exc
     if message.method is UNSET and (message.result is UNSET) == (message.error is UNSET):
         raise RpcError(INVALID_REQUEST, "Not a JSON-RPC 2.0 message: it has no method")
     return message
 
 
 def parse_value(raw: Raw | bytes) -> Any:
-    """A JSON value, with integers of any size (msgspec stops at 64 bits)."""
+    """A JSON value, with integers of any size that Python reads (msgspec stops at 64 bits, Python
+    at 4,300 digits). Raises RpcError."""
     try:
-        return msgspec.json.decode(raw)
-    except msgspec.ValidationError:
-        return json.loads(bytes(raw))
+        try:
+            return msgspec.json.decode(raw)
+        except msgspec.ValidationError:
+            value = json.loads(bytes(raw))
+            json.dumps(value, ensure_ascii=False).encode()  # no half of a surrogate pair
+            return value
+    except INVALID_JSON as exc:
+        raise _parse_error(exc) from exc
+
+
+def _parse_error(exc: Exception) -> RpcError:
+    why = "nested too deeply" if isinstance(exc, RecursionError) else str(exc)
+    return RpcError(PARSE_ERROR, f"Parse error: {why}")
 
 
 def result_response(message_id: int | str, result: bytes) -> bytes:

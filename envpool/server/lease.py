@@ -6,17 +6,22 @@ from collections import OrderedDict
 
 import anyio
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from envpool.core.errors import PoolError
 from envpool.core.offload import CallOutcome, Snapshot
-from envpool.core.types import Env
+from envpool.core.types import Env, ToolResult
 from envpool.server import jsonrpc as m
 from envpool.server.api import NewWorld, WorldStatus
-from envpool.server.jsonrpc import CallExtension, RpcError
+from envpool.server.jsonrpc import INVALID_JSON, CallExtension, RpcError
 from envpool.server.mcp_methods import CallAnswer, McpMethods
-from envpool.server.state_transfer import transfer_of
+from envpool.server.signed_states import SignedState
+from envpool.server.state_transfer import StateTransfer, transfer_of
 
+_FOREIGN_STATE = (
+    "This server did not make the state that was sent. If it made it before a restart: start it "
+    "with --state-key FILE, so that its states stay valid."
+)
 _REMEMBERED = 8  # call ids whose results a world remembers
 _pack = msgspec.msgpack.Encoder().encode
 _read_snapshot = msgspec.msgpack.Decoder(Snapshot).decode
@@ -40,17 +45,35 @@ class Family:
             self.ended.set()
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """Which states a leased world may be put in."""
+
+    scenario: str  # the digest of its package
+    start: Snapshot | None  # the state in which it was leased; None: states cannot be transferred
+    key: bytes  # that signs the states of this server
+
+
 class Lease:
     """A world that is leased to a client."""
 
     def __init__(
-        self, new: NewWorld, client: str, env: Env, mcp: McpMethods, family: Family
+        self,
+        new: NewWorld,
+        client: str,
+        env: Env,
+        *,
+        owner: int | None,
+        mcp: McpMethods,
+        family: Family,
+        origin: Origin,
     ) -> None:
-        self.id = secrets.token_urlsafe(16)
+        self.id = secrets.token_urlsafe(24)  # 192 random bits: it cannot be guessed
         self.new = new
         self.client = client
+        self.owner = owner  # the number of the token that it was leased with; None: without tokens
         self.mcp = mcp
         self.family = family
+        self.origin = origin
         self.num_calls = 0
         self.used_at = anyio.current_time()
         self.busy = False
@@ -59,13 +82,25 @@ class Lease:
         self._lock = anyio.Lock(fast_acquire=True)
         self._answered: OrderedDict[str, CallAnswer] = OrderedDict()
         self._transfer = transfer_of(env)
-        # The state that our own client expects here: the number of its world, its version, and its
-        # pages and module state. None: unknown, since another client has called.
+        # The state that our own client expects here: the number of its world and its version, and
+        # the state itself. None: unknown, since another client has called.
         self._holds: tuple[int, int] | None = None
-        self._known = Snapshot({}, 0, "")
+        self._known: SignedState | None = None
 
     def __repr__(self) -> str:
         return f"<Lease of {self.new.scenario!r} [{self.num_calls} calls]>"
+
+    def sibling(self, env: Env, client: str) -> "Lease":
+        """The lease of a fork of this world."""
+        return Lease(
+            self.new,
+            client,
+            env,
+            owner=self.owner,
+            mcp=self.mcp,
+            family=self.family,
+            origin=self.origin,
+        )
 
     def status(self) -> WorldStatus:
         """Its status for the API."""
@@ -132,21 +167,28 @@ class Lease:
         result = await self._env.call(name, arguments, f"m{self.num_calls}")
         if not needs_outcome or held is None:
             return CallAnswer(result.text, result.is_error)
-        assert self._transfer is not None
-        before, self._known = self._known, self._transfer.snapshot()
-        after = self._known
+        outcome = self._outcome(result)
         self._holds = (held[0], held[1] + 1)
-        outcome = CallOutcome(
+        return CallAnswer(result.text, result.is_error, _pack(outcome))
+
+    def _outcome(self, result: ToolResult) -> CallOutcome:
+        """The effect of the call that was just executed, for a client that holds the state."""
+        assert self._transfer is not None and self._known is not None
+        before = self._known.snapshot
+        # The state of a world in this process does not count its calls; the client does.
+        after = structs.replace(self._transfer.snapshot(), num_calls=before.num_calls + 1)
+        self._known, pages = self._known.after(after)
+        return CallOutcome(
             id=0,
             text="",  # the result has it already
             error=result.error,
             changes=result.changes,
             digest=result.digest,
-            pages={n: p for n, p in after.pages.items() if before.pages.get(n) is not p},
+            pages=pages,
             num_pages=after.num_pages,
             module_state=None if after.module_state == before.module_state else after.module_state,
+            mac=self._known.mac,
         )
-        return CallAnswer(result.text, result.is_error, _pack(outcome))
 
     def _prepare_state(self, extension: CallExtension) -> None:
         """Put the world in the state that the call needs. Raises RpcError."""
@@ -155,12 +197,24 @@ class Lease:
         if self._transfer is None:
             raise RpcError(m.INVALID_PARAMS, "The state of this world cannot be transferred.")
         if extension.state is not None:
-            try:
-                snapshot = _read_snapshot(extension.state)
-            except msgspec.MsgspecError as exc:
-                raise RpcError(m.INVALID_PARAMS, f"Invalid params: state: {exc}") from exc
-            self._transfer.restore(snapshot)
-            self._known = self._transfer.snapshot()
+            self._holds = None
+            self._known = self._restore(self._transfer, extension.state)
         elif needed != self._holds:
             raise RpcError(m.STALE, "This world is not in the state of this call.")
         self._holds = needed
+
+    def _restore(self, transfer: StateTransfer, sent: bytes) -> SignedState:
+        """Continue from a state that a client sent. Raises RpcError for a state that this server
+        did not make, and StateError."""
+        try:
+            state = SignedState(
+                _read_snapshot(sent), key=self.origin.key, scenario=self.origin.scenario
+            )
+        except (*INVALID_JSON, OverflowError) as exc:
+            raise RpcError(m.INVALID_PARAMS, f"Invalid params: state: {exc}") from exc
+        if state.snapshot != self.origin.start and not state.is_genuine():
+            raise RpcError(m.INVALID_PARAMS, _FOREIGN_STATE)
+        transfer.restore(state.snapshot)
+        # The pages of the world now; they are compared by identity after the call.
+        now = structs.replace(transfer.snapshot(), num_calls=state.snapshot.num_calls)
+        return state.after(now)[0]

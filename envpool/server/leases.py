@@ -18,9 +18,10 @@ from envpool.core.errors import WorldError
 from envpool.core.types import Env
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.server.api import HostedInfo, NewWorld
-from envpool.server.lease import Family, Lease
+from envpool.server.lease import Family, Lease, Origin
 from envpool.server.mcp_methods import McpMethods
 from envpool.server.settings import ServeSettings
+from envpool.server.signed_states import key_of
 from envpool.server.state_transfer import transfer_of
 from envpool.store.pool_protocol import Pool
 from envpool.store.states import States
@@ -40,7 +41,7 @@ class LeaseRefused(Exception):
 class Leases(AsyncContextManagerMixin):
     """All leased worlds. Use it in `async with`, which releases the worlds that are left.
 
-    A scenario is hosted at its first lease.
+    A scenario is hosted at its first lease. Raises PoolError for a state key that cannot be used.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Leases(AsyncContextManagerMixin):
         self.num_leases = 0
         self.num_calls = 0  # of released worlds; live worlds count their own
         self._pool = pool
+        self._state_key = key_of(self.settings.state_key)
         self._mcp: dict[str, McpMethods] = {}  # by package digest
         self._hosted: dict[str, HostedInfo] = {}  # by package digest
         self._hosting_locks: dict[str, anyio.Lock] = {}  # by package digest
@@ -93,8 +95,9 @@ class Leases(AsyncContextManagerMixin):
         """Every live world, in the order in which they were leased."""
         return list(self._live.values())
 
-    async def lease(self, new: NewWorld, client: str) -> Lease:
-        """Lease a fresh world. Raises LeaseRefused, UnknownScenario and PoolError."""
+    async def lease(self, new: NewWorld, client: str, *, owner: int | None = None) -> Lease:
+        """Lease a fresh world to a client, for the owner of a token (None: there are no tokens).
+        Raises LeaseRefused, UnknownScenario and PoolError."""
         scenario = self._scenario(new.scenario)
         task = None if new.task is None else scenario.task(new.task)
         self._admit(client)
@@ -106,7 +109,18 @@ class Leases(AsyncContextManagerMixin):
         except BaseException:
             self._uncount(client)
             raise
-        return self._add(Lease(new, client, env, self._mcp_methods(states), family))
+        transfer = transfer_of(env)
+        start = None if transfer is None else transfer.snapshot()
+        lease = Lease(
+            new,
+            client,
+            env,
+            owner=owner,
+            mcp=self._mcp_methods(states),
+            family=family,
+            origin=Origin(scenario.digest, start, self._state_key),
+        )
+        return self._add(lease)
 
     async def fork(self, parent: Lease, client: str) -> Lease:
         """Lease a world that continues from another. Raises LeaseRefused."""
@@ -117,7 +131,7 @@ class Leases(AsyncContextManagerMixin):
             self._uncount(client)
             raise
         parent.family.join()
-        return self._add(Lease(parent.new, client, env, parent.mcp, parent.family))
+        return self._add(parent.sibling(env, client))
 
     async def release(self, lease: Lease) -> None:
         """Release a world, after its running call is done."""

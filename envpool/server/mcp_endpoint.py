@@ -49,7 +49,7 @@ async def post(
             _check_envelope(message, meta, headers)
         return 200, m.result_response(message.id, await mcp.answer(message, era, execute))
     except RpcError as error:
-        has_status = era == "modern" or error.code == m.BUSY
+        has_status = era == "modern" or error.code in (m.BUSY, m.PARSE_ERROR)
         status = m.STATUS.get(error.code, 200) if has_status else 200
         return status, m.error_response(message.id, error)
 
@@ -58,7 +58,7 @@ async def batch(mcp: McpMethods, execute: ExecuteCall, body: bytes) -> tuple[int
     """The answers to a JSON-RPC batch, in its order (revisions 2024-11-05 and 2025-03-26)."""
     try:
         raws = m.read_batch(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+    except m.INVALID_JSON as exc:
         return 400, m.error_response(None, RpcError(m.PARSE_ERROR, f"Parse error: {exc}"))
     if not 0 < len(raws) <= _MAX_BATCH:
         error = RpcError(m.INVALID_REQUEST, f"A batch has 1 to {_MAX_BATCH} messages")
@@ -85,7 +85,7 @@ def _id_in(body: bytes) -> int | str | None:
     """The id in a body that is not a valid message, so that its sender knows what was refused."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except m.INVALID_JSON:
         return None
     message_id = value.get("id") if isinstance(value, dict) else None
     return message_id if type(message_id) in (int, str) else None
@@ -102,7 +102,7 @@ def meta_of(message: Message) -> dict[str, Any] | None:
     """`params._meta` of a request; None: it has none."""
     try:
         meta = m.read_envelope(message.params).meta
-    except msgspec.ValidationError:
+    except RpcError:
         return None  # the method that reads the parameters reports the error
     return None if meta is UNSET else meta
 
@@ -146,11 +146,7 @@ def _check_envelope(message: Message, meta: dict[str, Any] | None, headers: Head
     _check_header(headers, b"mcp-protocol-version", version)
     _check_header(headers, b"mcp-method", str(message.method))
     if message.method == "tools/call":
-        try:
-            tool = m.read_call(message.params).name
-        except msgspec.ValidationError as exc:
-            raise RpcError(m.INVALID_PARAMS, f"Invalid params: {exc}") from exc
-        _check_header(headers, b"mcp-name", tool)
+        _check_header(headers, b"mcp-name", m.read_call(message.params).name)
     if version not in m.MODERN:
         raise unsupported(version)
 

@@ -66,35 +66,30 @@ class McpMethods:
 
     async def answer(self, message: Message, era: Era, execute: ExecuteCall) -> bytes:
         """The result of a request, as JSON. Raises RpcError."""
-        try:
-            match message.method:
-                case "tools/call":
-                    params = m.read_call(message.params)
-                    extension = params.meta.call if params.meta is not None else None
-                    arguments = params.arguments
-                    if extension is not None and extension.arguments is not msgspec.UNSET:
-                        arguments = extension.arguments
-                    elif memoryview(arguments)[0] != _BRACE:
-                        if arguments != _NULL:
-                            fault = "Invalid params: arguments: not an object"
-                            raise RpcError(m.INVALID_PARAMS, fault)
-                        arguments = _NO_ARGUMENTS
-                    answer = await execute(params.name, arguments, extension)
-                    return self._call_result(answer, era)
-                case "tools/list":
-                    if m.read_list(message.params).cursor is not None:
-                        raise RpcError(
-                            m.INVALID_PARAMS, "Invalid params: there is one page of tools"
-                        )
-                    return self._lists[era]
-                case "server/discover" if era == "modern":
-                    return self._discovered
-                case "initialize" if era == "handshake":
-                    return self._initialize_result(m.read_initialize(message.params))
-                case "ping" if era == "handshake":
-                    return b"{}"
-        except msgspec.ValidationError as exc:
-            raise RpcError(m.INVALID_PARAMS, f"Invalid params: {exc}") from exc
+        match message.method:
+            case "tools/call":
+                params = m.read_call(message.params)
+                extension = params.meta.call if params.meta is not None else None
+                arguments = params.arguments
+                if extension is not None and extension.arguments is not msgspec.UNSET:
+                    arguments = extension.arguments
+                elif memoryview(arguments)[0] != _BRACE:
+                    if arguments != _NULL:
+                        fault = "Invalid params: arguments: not an object"
+                        raise RpcError(m.INVALID_PARAMS, fault)
+                    arguments = _NO_ARGUMENTS
+                answer = await execute(params.name, arguments, extension)
+                return self._call_result(answer, era)
+            case "tools/list":
+                if m.read_list(message.params).cursor is not None:
+                    raise RpcError(m.INVALID_PARAMS, "Invalid params: there is one page of tools")
+                return self._lists[era]
+            case "server/discover" if era == "modern":
+                return self._discovered
+            case "initialize" if era == "handshake":
+                return self._initialize_result(m.read_initialize(message.params))
+            case "ping" if era == "handshake":
+                return b"{}"
         raise RpcError(m.METHOD_NOT_FOUND, f"Method not found: {message.method}")
 
     def _initialize_result(self, params: m.InitializeParams) -> bytes:

@@ -23,10 +23,18 @@ async def serving(leases: Leases) -> AsyncIterator[str]:
     """
     settings = leases.settings
     server = listening(
-        App(leases), host=settings.host, port=settings.port, drain_s=settings.drain_s
+        App(leases),
+        host=settings.host,
+        port=settings.port,
+        drain_s=settings.drain_s,
+        limits=settings.http_limits,
     )
     async with server as url:
-        if not settings.token and settings.host not in ("localhost", "127.0.0.1", "::1"):
+        if not (settings.token or settings.token_file) and settings.host not in (
+            "localhost",
+            "127.0.0.1",
+            "::1",
+        ):
             log.warning("served_without_token", host=settings.host)
         yield url
 

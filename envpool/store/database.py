@@ -65,9 +65,9 @@ class Database:
         return self._connection.changes()
 
     def insert(self, table: str, /, **values: SqlValue) -> int:
-        columns = ", ".join(f'"{name}"' for name in values)
+        columns = ", ".join(map(_quoted, values))
         marks = ", ".join("?" * len(values))
-        sql = f'INSERT INTO "{table}" ({columns}) VALUES ({marks})'
+        sql = f"INSERT INTO {_quoted(table)} ({columns}) VALUES ({marks})"
         self._execute(sql, tuple(values.values()))
         return self._connection.last_insert_rowid()
 
@@ -93,3 +93,8 @@ class StateView(Database):
     def __init__(self, connection: apsw.Connection, now: str, user: User) -> None:
         super().__init__(connection, now, user)
         self.changes: tuple[RowChange, ...] = ()
+
+
+def _quoted(name: str) -> str:
+    """A name as SQL has it. Tools may pass on names of columns that an agent chose."""
+    return '"' + name.replace('"', '""') + '"'

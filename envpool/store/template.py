@@ -146,7 +146,9 @@ def template_of(pages: tuple[bytes, ...], vfs: OverlayVFS, path: Path) -> Templa
             if not tables:
                 raise SeedError(f"{path}: it creates no table")
             total = sum_of(connection, tables)
-    except apsw.Error as exc:
+    except SeedError:
+        raise
+    except Exception as exc:  # reading pages that are not a database can raise anything
         raise SeedError(f"{path}: its database cannot be read: {exc}") from exc
     digest = blake2b(b"".join(pages), digest_size=16).hexdigest()
     return Template(pages, digest, tables, total)

@@ -3,22 +3,29 @@
 It refuses by raising PermissionError inside the code, and remembers: `AuditHook.violation` becomes
 part of the worker's answer. It runs in the same process as the code, so it is not a sandbox layer
 (see envpool.workers.sandbox). After every call the worker checks that it still works, with
-`is_disabled`.
+`is_disabled`: the hook must refuse a canary.
+
+Invariant: nothing that the code can reach changes what the hook does. Its functions use no globals
+and no closures: all that they need are default values, and these are immutable (strings, tuples,
+frozensets, builtins, and functions of the same kind, whose defaults cannot be replaced either). So
+a frame of the hook, which the code finds in the traceback of each refusal, has nothing to change.
+The count of refusals only rises; a text that is removed leaves a violation without a description.
 
 Source: the audit events of docs.python.org/3.11/library/audit_events.html.
 """
 
+import itertools
 import os
+import posix
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from types import CodeType, FunctionType
 from typing import Any
 
-import envpool
+from envpool.hosting.determinism.state_discovery import LISTS_OBJECTS
 from envpool.workers.sandbox import DEVICES, readable
 
 _CANARY = "rehearsal.canary"
-_OWN_CODE = os.path.dirname(envpool.__file__ or "") + "/"
-_MAX_NAME = 200  # characters of a name in a sentence
 
 # Forbidden in any case: event -> what the code tried, as part of a sentence.
 _FORBIDDEN = {
@@ -67,136 +74,229 @@ _FORBIDDEN = {
     "syslog.openlog": "write to the system's log",
     "syslog.syslog": "write to the system's log",
 }
-# Events whose first arguments are paths to be changed: event -> how many of them.
-_PATH_CHANGES = {
-    "os.chmod": 1,
-    "os.chown": 1,
-    "os.link": 2,
-    "os.mkdir": 1,
-    "os.remove": 1,
-    "os.rename": 2,
-    "os.rmdir": 1,
-    "os.setxattr": 1,
-    "os.truncate": 1,
-    "os.utime": 1,
-}
+# Events whose first arguments are paths to be changed, and how many of them.
+_PATH_CHANGES = (
+    ("os.chmod", 1),
+    ("os.chown", 1),
+    ("os.link", 2),
+    ("os.mkdir", 1),
+    ("os.remove", 1),
+    ("os.rename", 2),
+    ("os.rmdir", 1),
+    ("os.setxattr", 1),
+    ("os.truncate", 1),
+    ("os.utime", 1),
+)
 _LISTINGS = ("os.listdir", "os.scandir", "os.chdir")
+_ALL_OBJECTS = ("gc.get_objects", "gc.get_referrers")
+_OTHERS = ("object.__setattr__", "open", "import", "sqlite3.connect", "socket.__new__", _CANARY)
+_WATCHED = frozenset(
+    (*_FORBIDDEN, *(event for event, _ in _PATH_CHANGES), *_LISTINGS, *_ALL_OBJECTS, *_OTHERS)
+)
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-
-Check = Callable[
-    [tuple[Any, ...]], str
-]  # arguments of an event -> what is forbidden; empty: nothing
+_REMOVED = "the code did something forbidden and removed its description"
 
 
 class AuditHook:
     """The audit hook of this process. `connection` is the descriptor of the worker's own socket."""
 
+    __slots__ = ("_connection", "_count", "_scratch", "_texts")
+
     def __init__(self, scratch: str, connection: int) -> None:
-        self.violation = ""  # the first forbidden action since `begin`; empty: none
-        self._last_canary: object = None  # the argument of the last canary event
+        self._scratch = scratch
         self._connection = connection
-        self._writable = _with_real_paths(scratch, *DEVICES)
-        self._readable = (*_with_real_paths(*readable()), *self._writable)
-        self.checks: dict[str, Check] = {
-            **{event: _forbid(what) for event, what in _FORBIDDEN.items()},
-            **{event: self._path_changes(count) for event, count in _PATH_CHANGES.items()},
-            **dict.fromkeys(_LISTINGS, self._listing),
-            **dict.fromkeys(("gc.get_objects", "gc.get_referrers"), _all_objects),
-            "object.__setattr__": _code_replacement,
-            "open": self._opening,
-            "sqlite3.connect": self._database,
-            "socket.__new__": _socket,
-            _CANARY: self._note_canary,
-        }
+        self._count = itertools.count()  # of refusals: it cannot be lowered
+        self._texts: list[str] = []  # the first refusal
+
+    @property
+    def violation(self) -> str:
+        """The first forbidden action since the hook was installed; empty: none."""
+        count = self._count.__reduce__()[1][0]  # without advancing it
+        return "" if not count else self._texts[0] if self._texts else _REMOVED
 
     def install(self) -> None:
         """Check every event of this process from now on; it cannot be uninstalled."""
-        check_of = self.checks.get
+        writable = _with_real_paths(self._scratch, *DEVICES)
+        libraries = _with_real_paths(*readable())
+        outside = _without_globals(_outside, real=_without_globals(_real))
+        sys.addaudithook(
+            _without_globals(
+                _hook,
+                outside=outside,
+                own=(outside, *outside.__defaults__),
+                writable=writable,
+                readable=(*libraries, *writable),
+                libraries=libraries,
+                connection=self._connection,
+                count=self._count,
+                texts=self._texts,
+            )
+        )
 
-        def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            check = check_of(event)  # nearly always None: `id` is an event too
-            if check is not None and (tried := check(arguments)):
-                self.violation = self.violation or f"the code tried to {tried}"
-                raise PermissionError(f"a worker may not {tried}")
+    def is_disabled(self, audit: Any = sys.audit) -> bool:
+        """Whether the hook no longer refuses: the code interfered with it."""
+        try:
+            audit(_CANARY)
+        except PermissionError:
+            return False
+        return True
 
-        sys.addaudithook(hook)
 
-    def begin(self) -> None:
-        """Forget the violation of an earlier request."""
-        self.violation = ""
+# The functions of the hook: no globals, no closures (see the module's docstring) -----------------
 
-    def is_disabled(self) -> bool:
-        """Whether the hook no longer sees events: the code interfered with it."""
-        canary = object()
-        sys.audit(_CANARY, canary)
-        return self._last_canary is not canary
 
-    def _note_canary(self, arguments: tuple[Any, ...]) -> str:
-        self._last_canary = arguments[0]
-        return ""
-
-    def _opening(self, arguments: tuple[Any, ...]) -> str:
+def _hook(
+    event: str,
+    arguments: tuple[Any, ...],
+    outside: Any = None,
+    own: tuple[Any, ...] = (),
+    writable: tuple[str, ...] = (),
+    readable: tuple[str, ...] = (),
+    libraries: tuple[str, ...] = (),
+    connection: int = -1,
+    count: Iterator[int] = itertools.count(),  # noqa: B008 - replaced in `install`
+    texts: Any = None,
+    watched: frozenset[str] = _WATCHED,
+    forbidden: tuple[tuple[str, str], ...] = tuple(_FORBIDDEN.items()),
+    path_changes: tuple[tuple[str, int], ...] = _PATH_CHANGES,
+    listings: tuple[str, ...] = _LISTINGS,
+    all_objects: tuple[str, ...] = _ALL_OBJECTS,
+    loader: CodeType = LISTS_OBJECTS,
+    write_flags: int = _WRITE_FLAGS,
+    canary: str = _CANARY,
+    refusal: type[Exception] = PermissionError,
+    frame: Any = sys._getframe,
+    advance: Any = next,
+    is_a: Any = isinstance,
+    number: type[int] = int,
+    text: type[str] = str,
+    binary: type[bytes] = bytes,
+    length: Any = len,
+) -> None:
+    """Refuse an event with PermissionError, or return."""
+    if event not in watched:  # nearly always: `id` is an event too
+        return
+    if event == canary:
+        raise refusal(event)
+    tried = ""
+    for name, what in forbidden:
+        if name == event:
+            tried = what
+            for item in arguments:
+                if is_a(item, text) and item and tried == what:
+                    tried = what + " (" + text.__str__(item)[:200] + ")"
+    for name, many in path_changes:
+        if name == event:
+            for path in arguments[:many]:
+                tried = tried or outside(path, writable, "change")
+    if event in listings:
+        tried = outside(arguments[0], readable, "list")
+    elif event in all_objects:
+        # Our own code may, while it loads a scenario.
+        tried = "" if frame(1).f_code is loader else "list all objects of the process"
+    elif event == "open":
         path, mode, flags = arguments
-        if isinstance(path, int):
-            return "use the worker's own socket" if path == self._connection else ""
-        writes = flags & _WRITE_FLAGS if isinstance(flags, int) else False
-        if isinstance(mode, str) and not writes:
-            writes = any(letter in mode for letter in "wax+")
-        if writes:
-            return self._outside(path, self._writable, "write")
-        return self._outside(path, self._readable, "open")
+        writes = is_a(flags, number) and flags & write_flags
+        if is_a(mode, text) and not writes:
+            for letter in text.__str__(mode):
+                writes = writes or letter in "wax+"
+        if is_a(path, number):
+            tried = "use the worker's own socket" if path == connection else ""
+        elif writes:
+            tried = outside(path, writable, "write")
+        else:
+            tried = outside(path, readable, "open")
+    elif event == "import" and length(arguments) > 1:  # the second is a compiled library's file
+        tried = outside(arguments[1], libraries, "load the library")
+    elif event == "sqlite3.connect":
+        name = arguments[0]
+        if is_a(name, binary):
+            name = binary.decode(name, "utf-8", "surrogateescape")
+        if is_a(name, text):
+            name = text.__str__(name)
+            path = name.removeprefix("file:").partition("?")[0]
+            if path and path != ":memory:" and "mode=memory" not in name:
+                tried = outside(path, writable, "open the database")
+    elif event == "socket.__new__" and arguments[1] != 1:  # AF_UNIX: a pair inside the process
+        tried = "open a network socket"
+    elif event == "object.__setattr__":
+        if arguments[1] == "__code__":
+            tried = "replace the code of a function"
+        for function in own:
+            if arguments[0] is function:
+                tried = "change the audit hook"
+    if tried:
+        advance(count)
+        if not texts:
+            texts.append("the code tried to " + tried)
+        raise refusal("a worker may not " + tried)
 
-    def _listing(self, arguments: tuple[Any, ...]) -> str:
-        return self._outside(arguments[0], self._readable, "list")
 
-    def _path_changes(self, count: int) -> Check:
-        def check(arguments: tuple[Any, ...]) -> str:
-            tried = (self._outside(path, self._writable, "change") for path in arguments[:count])
-            return next(filter(None, tried), "")
-
-        return check
-
-    def _database(self, arguments: tuple[Any, ...]) -> str:
-        name = os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes) else ""
-        path = name.removeprefix("file:").partition("?")[0]
-        if not path or path == ":memory:" or "mode=memory" in name:
+def _outside(
+    path: Any,
+    allowed: tuple[str, ...],
+    verb: str,
+    real: Any = None,
+    fspath: Any = os.fspath,
+    is_a: Any = isinstance,
+    number: type[int] = int,
+    text: type[str] = str,
+    binary: type[bytes] = bytes,
+) -> str:
+    """What is forbidden about a path, as part of a sentence; empty: nothing."""
+    if path is None or is_a(path, number):
+        return ""
+    name = fspath(path)
+    if is_a(name, binary):
+        name = binary.decode(name, "utf-8", "surrogateescape")
+    name = text.__str__(name)  # a subclass could lie about its text
+    if name in allowed:
+        return ""
+    full: str = real(name)
+    for each in allowed:
+        if full == each or full.startswith(each + "/"):
             return ""
-        return self._outside(path, self._writable, "open the database")
+    return verb + " " + full[:200]
 
-    def _outside(self, path: Any, allowed: tuple[str, ...], verb: str) -> str:
-        if path is None or isinstance(path, int):
-            return ""
-        name = str.__str__(os.fsdecode(path))  # a subclass could lie about its text
-        if name in allowed:
-            return ""
-        full = os.path.realpath(name)
-        if any(full == each or full.startswith(each + "/") for each in allowed):
-            return ""
-        return f"{verb} {full[:_MAX_NAME]}"
+
+def _real(
+    path: str,
+    readlink: Any = posix.readlink,
+    getcwd: Any = posix.getcwd,
+    not_a_link: tuple[type[Exception], ...] = (OSError, ValueError),
+) -> str:
+    """A path from the root without links, as os.path.realpath gives it."""
+    pending = (path if path.startswith("/") else getcwd() + "/" + path).split("/")[::-1]
+    full, links = "", 0
+    while pending:
+        name = pending.pop()
+        if name == "" or name == ".":
+            continue
+        if name == "..":
+            full = full.rpartition("/")[0]
+            continue
+        step = full + "/" + name
+        try:
+            target = readlink(step)
+        except not_a_link:
+            full = step
+            continue
+        links += 1
+        if links > 40:  # as the kernel does: a circle
+            return step
+        full = "" if target.startswith("/") else full
+        pending += target.split("/")[::-1]
+    return full or "/"
+
+
+def _without_globals(function: Any, **values: Any) -> Any:
+    """The function with an empty dict of globals, and with these default values."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    first = len(names) - len(function.__defaults__)
+    defaults = zip(names[first:], function.__defaults__, strict=True)
+    bound = tuple(values.get(name, value) for name, value in defaults)
+    return FunctionType(function.__code__, {}, function.__name__, bound)
 
 
 def _with_real_paths(*paths: str) -> tuple[str, ...]:
     return (*paths, *map(os.path.realpath, paths))
-
-
-def _forbid(what: str) -> Check:
-    def check(arguments: tuple[Any, ...]) -> str:
-        name = next((item for item in arguments if isinstance(item, str) and item), "")
-        return f"{what} ({name[:_MAX_NAME]})" if name else what
-
-    return check
-
-
-def _all_objects(_: tuple[Any, ...]) -> str:
-    """Our own code may, while it loads a scenario (envpool.hosting.determinism.state_discovery)."""
-    caller = sys._getframe(2).f_code.co_filename  # 0: here, 1: the hook
-    return "" if caller.startswith(_OWN_CODE) else "list all objects of the process"
-
-
-def _code_replacement(arguments: tuple[Any, ...]) -> str:
-    return "replace the code of a function" if arguments[1] == "__code__" else ""
-
-
-def _socket(arguments: tuple[Any, ...]) -> str:
-    family = arguments[1]
-    return "" if family == 1 else "open a network socket"  # AF_UNIX: a pair inside the process

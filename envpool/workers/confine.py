@@ -8,20 +8,23 @@ it takes away the system calls that the others need.
 import contextlib
 import ctypes
 import ctypes.util
-import errno
 import os
 import resource
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
+from envpool.kernel.system_calls import filter_of
 from envpool.workers.sandbox import (
     DEVICES,
     LIBRARIES_MB,
     LOWEST,
     MAX_DESCRIPTORS,
     MAX_FILE,
+    MAX_SIGNALS,
     Limits,
+    layers_of,
+    lower,
     readable,
 )
 
@@ -55,111 +58,24 @@ except ImportError as exc:
 else:
     WHY_NO_LANDLOCK = ""
 
-# System calls -----------------------------------------------------------------------------------
-
-# What Python, SQLite and threads need. Landlock and the mounts restrict the files among them.
-_ALLOWED = """
-    read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range
-    open openat creat stat lstat fstat newfstatat statx access faccessat faccessat2 readlink
-    readlinkat getdents getdents64 getcwd chdir fchdir statfs fstatfs
-    mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat symlink symlinkat
-    truncate ftruncate fallocate fsync fdatasync sync_file_range umask flock copy_file_range
-    sendfile fadvise64
-    dup dup2 dup3 fcntl pipe pipe2 eventfd2 poll ppoll select pselect6
-    epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
-    mmap munmap mprotect mremap madvise msync mincore brk membarrier
-    rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack
-    pause restart_syscall futex futex_waitv set_robust_list get_robust_list rseq set_tid_address
-    arch_prctl sched_yield sched_getaffinity sched_getparam sched_getscheduler getpriority
-    clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times getrusage
-    getrandom getpid gettid getppid getuid geteuid getgid getegid getgroups getresuid getresgid
-    getpgid getpgrp getsid uname sysinfo getcpu getrlimit wait4 waitid exit exit_group
-    recvfrom recvmsg sendto sendmsg shutdown getsockopt setsockopt getsockname getpeername
-"""
-# What libraries try innocently: it fails as it does without permission.
-_REFUSED = """
-    socket connect bind listen accept accept4 fork vfork execve execveat tkill
-    rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_getfd pidfd_send_signal alarm setitimer
-    timer_create timerfd_create setpriority sched_setaffinity sched_setscheduler sched_setparam
-    setrlimit chown fchown lchown fchownat setxattr lsetxattr fsetxattr mknod mknodat
-    setuid setgid setreuid setregid setresuid setresgid setgroups setsid setpgid capset
-    shmget semget msgget mq_open memfd_create memfd_secret inotify_init inotify_init1 personality
-    mlock mlock2 mlockall ioprio_set sethostname setdomainname name_to_handle_at
-"""
-# What copying a file also does and Landlock does not restrict: it does nothing, silently.
-_IGNORED = """
-    chmod fchmod fchmodat fchmodat2 utime utimes utimensat futimesat
-"""
-# What no library tries innocently: it ends the process.
-_DEADLY = """
-    ptrace process_vm_readv process_vm_writev kcmp process_madvise unshare setns chroot pivot_root
-    mount umount2 fsopen fsmount fsconfig fspick move_mount open_tree mount_setattr
-    bpf keyctl add_key request_key perf_event_open io_uring_setup io_uring_enter io_uring_register
-    userfaultfd init_module finit_module delete_module kexec_load kexec_file_load reboot swapon
-    swapoff acct quotactl open_by_handle_at iopl ioperm modify_ldt fanotify_init lookup_dcookie
-    settimeofday clock_settime clock_adjtime adjtimex syslog vhangup nfsservctl
-    landlock_create_ruleset seccomp
-"""
-_IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, size, FION*, FIO(N)CLEX
-_CLONE_THREAD = 0x10000
-_PRCTLS = (15, 16, 0x53564D41)  # the thread's name, names of mappings
-_AF_UNIX = 1
-
-
-def _filter(pid: int) -> Any:
-    """The seccomp filter of the process `pid`. Other calls fail as `not implemented`."""
-    syscalls = seccomp.SyscallFilter(defaction=seccomp.ERRNO(errno.ENOSYS))
-    refuse = seccomp.ERRNO(errno.EPERM)
-
-    def rule(action: int, name: str, *conditions: Any) -> None:
-        with contextlib.suppress(OSError, ValueError):  # this processor or library has no such call
-            syscalls.add_rule(action, name, *conditions)
-
-    def equals(position: int, value: int) -> Any:
-        return seccomp.Arg(position, seccomp.EQ, value)
-
-    def allow_with(name: str, position: int, *values: int) -> None:
-        """Allow a call with these values of one argument."""
-        for value in values:
-            rule(seccomp.ALLOW, name, equals(position, value))
-
-    for names, action in (
-        (_ALLOWED, seccomp.ALLOW),
-        (_REFUSED, refuse),
-        (_IGNORED, seccomp.ERRNO(0)),
-        (_DEADLY, seccomp.KILL_PROCESS),
-    ):
-        for name in names.split():
-            rule(action, name)
-    for name in ("kill", "tgkill"):
-        allow_with(name, 0, pid)
-        rule(refuse, name, seccomp.Arg(0, seccomp.NE, pid))
-    rule(seccomp.ALLOW, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD))
-    rule(refuse, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, 0))
-    allow_with("ioctl", 1, *_IOCTLS)
-    allow_with("prctl", 0, *_PRCTLS)
-    allow_with("socketpair", 0, _AF_UNIX)
-    allow_with("prlimit64", 2, 0)  # asking, not setting
-    return syscalls
-
-
 # Files ------------------------------------------------------------------------------------------
 
 
-def _restrict_files(scratch: str) -> None:
-    """Landlock: allow reading the readable paths and writing the scratch folder, nothing else.
+def _restrict_files(scratch: str, abi: int) -> None:
+    """Landlock as it was in this version of its interface (ABI): allow reading the readable paths
+    and writing the scratch folder, nothing else.
 
     The library supports files only. From ABI 4 the rule set has TCP ports and from ABI 6 abstract
     sockets and signals, so the struct is extended here; and the library takes an old errno for a
     new one, so errno is reset before each call.
     """
     access = landlock.FSAccess
-    abi = _ruleset(None, 0, landlock.CREATE_RULESET_VERSION)
 
     class Attributes(landlock.RulesetAttr):  # type: ignore[misc]
         _fields_ = [("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]  # noqa: RUF012
 
-    everything = access.all()
+    since = {access.REFER: 2, access.TRUNCATE: 3, access.IOCTL_DEV: 5}
+    everything = access(sum(right for right in access if since.get(right, 1) <= abi))
     attributes = Attributes(int(everything), 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
     size = 24 if abi >= 6 else 16 if abi >= 4 else 8
     rules = _ruleset(ctypes.byref(attributes), size, 0)
@@ -175,6 +91,11 @@ def _restrict_files(scratch: str) -> None:
     os.close(rules)
 
 
+def landlock_abi() -> int:
+    """The version of this kernel's Landlock. Raises OSError where it has none."""
+    return _ruleset(None, 0, landlock.CREATE_RULESET_VERSION)
+
+
 def _ruleset(attributes: Any, size: int, flags: int) -> int:
     ctypes.set_errno(0)
     ruleset: int = landlock.get_create_ruleset()(attributes, size, flags)
@@ -183,7 +104,8 @@ def _ruleset(attributes: Any, size: int, flags: int) -> int:
 
 def _allow(rules: int, path: str, access: Any) -> None:
     if not os.path.isdir(path):
-        access &= landlock.FSAccess.all_file()
+        rights = landlock.FSAccess
+        access &= rights.READ_FILE | rights.WRITE_FILE | rights.TRUNCATE | rights.IOCTL_DEV
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         beneath = landlock.PathBeneathAttr(int(access), descriptor)
@@ -227,6 +149,7 @@ def _limit(limits: Limits, alone: bool) -> None:
         resource.RLIMIT_MEMLOCK: (0, 0),
         resource.RLIMIT_MSGQUEUE: (0, 0),
         resource.RLIMIT_NOFILE: (MAX_DESCRIPTORS, MAX_DESCRIPTORS),
+        resource.RLIMIT_SIGPENDING: (MAX_SIGNALS, MAX_SIGNALS),  # it counts those of the user
     }
     if alone:  # it counts all processes of the user, so it is not used where seccomp works
         ceilings[resource.RLIMIT_NPROC] = (0, 0)
@@ -237,19 +160,24 @@ def _limit(limits: Limits, alone: bool) -> None:
         resource.setrlimit(kind, (soft, hard))
 
 
-def available_layers(required: str) -> tuple[str, list[str]]:
+def available_layers(required: str, at_most: str = "") -> tuple[str, list[str]]:
     """The sandbox layers that this process's children can apply, joined by "+" ("": none), and why
-    the others are not available."""
+    the others are not available. `at_most` is a level that they stay below; empty: the best."""
     if required == "off":
         return "", []
     reasons = {"seccomp": WHY_NO_SECCOMP, "landlock": WHY_NO_LANDLOCK or _why_no_landlock()}
     layers = [layer for layer, reason in reasons.items() if not reason]
-    return "+".join(layers), [reason for reason in reasons.values() if reason]
+    level = "+".join(f"{each}:{landlock_abi()}" if each == "landlock" else each for each in layers)
+    missing = [reason for reason in reasons.values() if reason]
+    if at_most:
+        level = lower(level, at_most)
+        missing.append(f"the level is limited to {at_most}")
+    return level, missing
 
 
 def _why_no_landlock() -> str:
     try:
-        _ruleset(None, 0, landlock.CREATE_RULESET_VERSION)
+        landlock_abi()
     except OSError as exc:
         return f"landlock: {os.strerror(exc.errno) if exc.errno else exc}"
     return ""
@@ -257,11 +185,11 @@ def _why_no_landlock() -> str:
 
 def confine(level: str, scratch: str, limits: Limits) -> None:
     """Apply the layers of a level to this process. Raises OSError where one fails."""
-    layers: Sequence[str] = level.split("+")
+    layers = layers_of(level)
     _limit(limits, alone=level == LOWEST)
     _drop_privileges()
     if "landlock" in layers:
-        _restrict_files(scratch)
+        _restrict_files(scratch, layers["landlock"] or landlock_abi())
     if "seccomp" in layers:
-        _filter(os.getpid()).load()
+        filter_of(seccomp, os.getpid()).load()
     sys.dont_write_bytecode = True

@@ -29,9 +29,10 @@ import structlog
 
 from envpool.core.errors import PoolError, WorldError
 from envpool.core.offload import CallOutcome, Loaded, Verified
+from envpool.kernel.thread_count import THREADS
 from envpool.workers.lineage import Lineage
 from envpool.workers.messages.connection import WorkerConnection
-from envpool.workers.messages.jobs import CallJob, Job
+from envpool.workers.messages.jobs import CallJob, Job, SentJob
 from envpool.workers.messages.wire import Failed, Load, Ready, Refused, Replayed, Reply, Stale
 from envpool.workers.supervisor import Rules, Supervisor
 from envpool.workers.turns import Turns
@@ -43,6 +44,7 @@ _DONE = "it has done its work"
 _SURPLUS = "it was no longer needed"
 _EVICTED = "its memory was needed for other scenarios"
 _ON_PURPOSE = {_DONE, _SURPLUS, _EVICTED}  # ends that are no news
+_ENDED = "its worker ended before its threads were counted"
 _log = structlog.get_logger(__name__)
 
 
@@ -57,6 +59,10 @@ class WorkerOwner(Protocol):
 
     def worker_ready(self, worker: WorkerConnection) -> None:
         """A worker is ready."""
+
+    def await_threads(self, worker: WorkerConnection, report: Callable[[str], None]) -> None:
+        """A worker answered with threads that it should not have: call `report` with the violation
+        (empty: they have ended), some time later."""
 
     def reap(self, worker: WorkerConnection, why: str, report: Callable[[str], None]) -> None:
         """A worker has ended: call `report` with the reason, some time later.
@@ -92,6 +98,7 @@ class Dispatcher:
         self.supervisor.is_open = False
         workers = self.supervisor.workers
         jobs = [job for worker in workers for job in _unfinished(worker)]
+        jobs += [sent.job for worker in workers for sent, _ in worker.unproven]
         for worker in workers:
             worker.end()
         workers.clear()
@@ -242,7 +249,43 @@ class Dispatcher:
         if sent is None:
             why = f"it answered request {reply.id}, which was not in flight"
             self.on_invalid_data(worker, why)
+        elif worker.paused:
+            worker.unproven.append((sent, reply))
+        elif worker.num_threads() > THREADS and not _is_last(reply):
+            worker.paused = True
+            worker.unproven.append((sent, reply))
+            self._owner.await_threads(worker, partial(self._threads_counted, worker))
+        else:
+            self._answered(worker, sent, reply)
+
+    def _threads_counted(self, worker: WorkerConnection, violation: str) -> None:
+        """Handle the answers of a worker that was paused. `violation`: a thread outlives its call;
+        empty: none does.
+
+        With one answer it is clear which call left the thread. Several calls are made again, each
+        alone on a worker.
+        """
+        answers, worker.unproven = worker.unproven, []
+        worker.paused = False
+        jobs = [sent.job for sent, _ in answers if sent.is_awaited]
+        if violation and not worker.dead:
+            self._replace(worker, jobs[0] if jobs and len(answers) == 1 else None, violation)
+        elif worker.dead and len(answers) == 1:
+            self.report_death(jobs[0] if jobs else None, _ENDED)
+        if violation or worker.dead:
+            if len(answers) > 1:
+                for job in jobs:
+                    job.alone = True
+                self._move(jobs)
             return
+        for sent, reply in answers:
+            if worker.dead:
+                self.report_death(sent.job if sent.is_awaited else None, _ENDED)
+            else:
+                self._answered(worker, sent, reply)
+        self._give_turns()
+
+    def _answered(self, worker: WorkerConnection, sent: SentJob, reply: Reply) -> None:
         awaited, job = sent.is_awaited, sent.job
         self.num_dropped += not awaited
         if isinstance(reply, Loaded | Refused) and job.load is not None:
@@ -449,6 +492,11 @@ def _in_flight(worker: WorkerConnection) -> Job | None:
 def _unfinished(worker: WorkerConnection) -> list[Job]:
     """The jobs that a worker was given and has not answered."""
     return [sent.job for sent in worker.sent if sent.is_awaited] + list(worker.queue)
+
+
+def _is_last(reply: Reply) -> bool:
+    """Whether the worker ends itself after this reply."""
+    return isinstance(reply, Failed) or bool(_violation(reply))
 
 
 def _violation(reply: Reply) -> str:

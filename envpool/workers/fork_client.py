@@ -31,6 +31,7 @@ import msgspec
 from anyio import AsyncContextManagerMixin
 
 from envpool.core.errors import PoolError
+from envpool.kernel.thread_count import ThreadCount
 from envpool.workers.fork_wire import (
     MAX_PACKET,
     Configure,
@@ -87,6 +88,7 @@ class WorkerProcess:
         self.level = level  # of the sandbox
         self.pid = _pid_of(pidfd)  # in this process's namespace
         self._pidfd = pidfd
+        self.num_threads = ThreadCount(self.pid)
         self._killed = False
         self._ended = asyncio.Event()
         self._exit_reason = ""
@@ -131,6 +133,7 @@ class WorkerProcess:
         if not self._ended.is_set():
             self._ended.set()
             os.close(self._pidfd)
+            self.num_threads.close()
 
     def _describe_exit(self, status: int | None) -> str:
         if status is None:
@@ -169,7 +172,8 @@ class ForkServerClient(AsyncContextManagerMixin):
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         _require_packages()
         why = "" if self.settings.sandbox != "off" else "the sandbox is off"
-        why = why or await anyio.to_thread.run_sync(why_no_bubblewrap)
+        at_most = self.settings.limits.at_most
+        why = why or await anyio.to_thread.run_sync(why_no_bubblewrap, at_most)
         try:
             if why:  # bubblewrap mounts a scratch file system itself
                 parent = self.settings.limits.scratch or None

@@ -51,7 +51,7 @@ def main() -> None:
     confine.die_with_parent(os.getppid())
     configure = _read_message(control.recv(MAX_PACKET))
     assert isinstance(configure, Configure)
-    layers, missing = confine.available_layers(configure.sandbox)
+    layers, missing = confine.available_layers(configure.sandbox, configure.limits.at_most)
     outer = "bubblewrap" if configure.wrapped else ""
     level = "+".join(filter(None, (outer, layers))) or LOWEST
     run_verifier = warm_up(_warm_folder(configure.scratch))

@@ -28,6 +28,7 @@ from anyio import AsyncContextManagerMixin
 from envpool.core.errors import PoolError, SeedError, ToolsetError, WorldError
 from envpool.core.offload import CallOutcome, Loaded, Verified
 from envpool.core.types import Env, StoredState
+from envpool.kernel.thread_count import surplus_threads
 from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.offloaded.pool import OffloadedPool
@@ -309,6 +310,9 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         if num_ready >= self._dispatcher.supervisor.rules.blanks:
             self._started.set()
 
+    def await_threads(self, worker: WorkerConnection, report: Callable[[str], None]) -> None:
+        self._requested_tasks.put_nowait((self._await_threads, (worker, report)))
+
     def reap(self, worker: WorkerConnection, why: str, report: Callable[[str], None]) -> None:
         self._requested_tasks.put_nowait((self._reap, (worker, why, report)))
 
@@ -355,6 +359,9 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
             process.socket.setblocking(False)
             loop = asyncio.get_running_loop()
             await loop.create_unix_connection(lambda: worker, sock=process.socket)
+
+    async def _await_threads(self, worker: WorkerConnection, report: Callable[[str], None]) -> None:
+        report(await surplus_threads(worker))
 
     async def _reap(
         self, worker: WorkerConnection, why: str, report: Callable[[str], None]

@@ -149,7 +149,6 @@ class Worker:
 
     def execute(self, request: Request) -> Reply | None:
         """Execute a request; None: this request has no answer."""
-        self._audit_hook.begin()
         self._peak_kb = _usage().ru_maxrss
         try:
             return self._reply(request)

@@ -15,7 +15,6 @@ import secrets
 from collections.abc import Sequence
 
 import anyio
-import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
@@ -32,6 +31,7 @@ from harness.bus.mqtt_client import (
 )
 from harness.bus.mqtt_settings import Broker, MqttSettings
 from harness.bus.mqtt_wire import (
+    UNREADABLE,
     Ledger,
     Page,
     Status,
@@ -88,6 +88,7 @@ class Follower:
         self._missing = anyio.Event()  # set when records are missing
         self._answered = anyio.Event()  # replaced before each request
         self._num_requests = 0
+        self._unread: set[str] = set()  # levels on which a message could not be read
 
     async def receive(self) -> Sequence[Record]:
         """See Subscription.receive. Raises BusError when the run cannot be followed further."""
@@ -161,12 +162,17 @@ class Follower:
                 self._handle_page(decode_page(payload))
             else:
                 await self._handle_records(level, message)
-        except (msgspec.DecodeError, ValueError) as exc:
-            raise BusError(
-                f"a message on {name} cannot be read; is it of another version? {exc}"
-            ) from exc
+        except UNREADABLE as exc:
+            self._ignore(name, level, exc)
         if self._ledger.incomplete_logs():
             self._missing.set()
+
+    def _ignore(self, name: str, level: str, exc: BaseException) -> None:
+        """Ignore a message that is not ours, or of another version. Anybody who may write on the
+        broker can send one; what it should have contained is requested from the log."""
+        if level not in self._unread:  # one line: a publisher sends a status every second
+            self._unread.add(level)
+            _log.warning("mqtt_unreadable_message", topic=name, why=str(exc))
 
     def _handle_status(self, payload: bytes) -> None:
         if not payload:  # the retained message was removed
@@ -182,8 +188,11 @@ class Follower:
         text = mark_on(message)
         if text is None:
             _log.warning("mqtt_message_without_mark", topic=message.topic.value)
-        elif self._ledger.accept(kind, mark_of(text)):
-            self._inbox.put_all(decode_records(message.payload))
+            return
+        mark = mark_of(text)
+        records = decode_records(message.payload)  # before they are counted as received
+        if self._ledger.accept(kind, mark):
+            self._inbox.put_all(records)
             await self._inbox.wait_for_room()
 
     def _handle_page(self, page: Page) -> None:

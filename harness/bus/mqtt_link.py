@@ -22,7 +22,6 @@ from typing import Self
 from urllib.parse import quote
 
 import anyio
-import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
@@ -30,6 +29,7 @@ from envpool.offloaded.owned_tasks import OwnedTasks
 from harness.bus.mqtt_client import BrokerConnection, Client, Message, first_of, will_of
 from harness.bus.mqtt_settings import MqttSettings, broker_of
 from harness.bus.mqtt_wire import (
+    UNREADABLE,
     Packer,
     Parcel,
     Position,
@@ -271,7 +271,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
     async def _answer(self, client: Client, follower: str, message: Message) -> None:
         try:
             request = decode_request(message.payload)
-        except msgspec.DecodeError as exc:
+        except UNREADABLE as exc:
             _log.warning("mqtt_unreadable_request", topic=message.topic.value, why=str(exc))
             return
         if request.log != self._log_name:  # for another publisher

@@ -2,12 +2,11 @@
 
 import secrets
 
-import msgspec
 import structlog
 
 from harness.bus.mqtt_client import BrokerConnection, Client
 from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.bus.mqtt_wire import ROOT, Status, decode_status
+from harness.bus.mqtt_wire import ROOT, UNREADABLE, Status, decode_status
 from harness.core.errors import BusError
 
 _log = structlog.get_logger(__name__)
@@ -33,7 +32,7 @@ async def runs_on(settings: MqttSettings) -> list[Status]:
             try:
                 status = decode_status(message.payload)
                 found[status.run] = status
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 _log.warning("mqtt_unreadable_status", topic=message.topic.value)
 
     await BrokerConnection(broker_of(settings), settings, name, ahead=settings.in_flight).run(work)

@@ -42,7 +42,7 @@ ROOT = "rehearse"
 MAX_BYTES = 1 << 20  # of the records of one message, unless one record is larger
 MAX_PAGE_BYTES = 4 << 20
 
-Position = int
+Position = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Heads = Annotated[  # one position for each of KINDS
     tuple[Position, ...], msgspec.Meta(min_length=len(KINDS), max_length=len(KINDS))
 ]
@@ -71,10 +71,13 @@ def mark_of(text: str) -> Mark:
 
     Example: "9f3a 190 200 190 187 12 0 0 0" -> Mark("9f3a", 190, 200, (190, 187, 12, 0, 0, 0))
     """
-    log, since, upto, *heads = text.split(" ")
+    log, *numbers = text.split(" ")
+    since, upto, *heads = map(int, numbers)
     if len(heads) != len(KINDS):
         raise ValueError(f"a mark has {len(KINDS)} heads, not {len(heads)}")
-    return Mark(log, int(since), int(upto), tuple(map(int, heads)))
+    if not all(0 <= position <= _MAX_POSITION for position in (since, upto, *heads)):
+        raise ValueError("a mark has a position that no log has")
+    return Mark(log, since, upto, tuple(heads))
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -123,6 +126,11 @@ class Parcel(msgspec.Struct, frozen=True):
     num_records: int
     heads: Heads  # up to where each kind has been sent once this parcel is sent
 
+
+# What decoding raises for bytes that somebody else wrote: also for text that is not UTF-8, and for
+# arguments that are nested too deeply.
+UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+_MAX_POSITION = 2**63 - 1
 
 _encoder = msgspec.msgpack.Encoder()
 _status_decoder: msgspec.msgpack.Decoder[Status] = msgspec.msgpack.Decoder(Status)

@@ -1,4 +1,9 @@
-"""Requests to one chat endpoint, one attempt at a time; a rate limit pauses all of them together.
+"""Requests to one chat endpoint, one attempt at a time.
+
+Promises:
+- A refusal delays the request that was refused, and no other. Only where a server refuses more than
+  every tenth request, fewer requests are in flight at once (see harness.chat.in_flight).
+- Where the server is gone (see harness.chat.outage), a request raises ModelOutageError.
 
 The caller decides whether a failed attempt is followed by another one, because it may have a better
 request by then; this module decides how long to wait before it.
@@ -6,6 +11,7 @@ request by then; this module decides how long to wait before it.
 
 import importlib
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -15,8 +21,10 @@ import anyio
 import msgspec
 import structlog
 
+from harness.chat.in_flight import InFlightLimit
+from harness.chat.outage import OutageDetector
 from harness.chat.request_metrics import RequestMetrics
-from harness.chat.retry import Backoff, Failure, Pause, wait_before_retry
+from harness.chat.retry import Backoff, Failure, wait_before_retry
 from harness.chat.transport import (
     Endpoint,
     LeanTransport,
@@ -25,8 +33,9 @@ from harness.chat.transport import (
     proxy_for,
 )
 from harness.chat.wire import read_completion, read_error
-from harness.core.errors import SettingsError
+from harness.core.errors import ModelOutageError, SettingsError
 from harness.core.messages import Reply, Usage
+from harness.core.terminal_text import plural
 from scenarios.distribution import missing_package
 
 ClientName = Literal["lean", "package"]
@@ -37,7 +46,9 @@ class ChatClient(anyio.AsyncContextManagerMixin):
     """Sends the requests of all agents to one endpoint. An async context manager that owns its
     transport.
 
-    `now` returns Unix seconds, for a server's `Retry-After` date.
+    At most `concurrency` requests are in flight. `name` is the server's in the message of an
+    outage, which is after `max_connection_failures` (None: never). `now` returns Unix seconds, for
+    a server's `Retry-After` date.
     """
 
     def __init__(
@@ -47,12 +58,18 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         *,
         rng: Random,
         now: Callable[[], float] = time.time,
+        concurrency: int = 1024,
+        name: str = "the model server",
+        max_connection_failures: int | None = None,
     ) -> None:
         self._transport = transport
         self._backoff = backoff
         self._rng = rng
         self._now = now
-        self._pause = Pause()
+        self._name = name
+        self._limit = InFlightLimit(concurrency)
+        self._waiting: deque[_Waiter] = deque()
+        self._outage = OutageDetector(max_connection_failures)
         self._counts = _Counts()
         self._metrics = RequestMetrics()
 
@@ -62,17 +79,19 @@ class ChatClient(anyio.AsyncContextManagerMixin):
             yield self
 
     def statistics(self) -> dict[str, float]:
-        """Return counts since the start: requests, retries, rate_limited, failed, waited_s (backoff
-        and pauses, summed over all callers), prompt_tokens, completion_tokens, paused_s (in which
-        rate limits let no request begin), and those of `RequestMetrics.statistics`."""
+        """Return counts since the start: requests, retries, rate_limited, failed, waited_s (all
+        waits before retries, summed over callers), prompt_tokens, completion_tokens, paused_s (the
+        part of waited_s after rate limits), lowest_limit (the fewest requests that overload left to
+        be in flight at once), and those of `RequestMetrics.statistics`."""
         return {
             **msgspec.structs.asdict(self._counts),
-            "paused_s": self._pause.total_s,
+            "lowest_limit": self._limit.lowest,
             **self._metrics.statistics(),
         }
 
     async def ask(self, body: bytes, attempt: int) -> Reply | Failure:
-        """Make one attempt, after any pause, and return the reply; `attempt` counts from 1."""
+        """Make one attempt and return the reply; `attempt` counts from 1. Raises
+        ModelOutageError."""
         content = await self.post(body)
         if isinstance(content, Failure):
             return content
@@ -82,19 +101,33 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         return outcome
 
     async def post(self, body: bytes) -> bytes | Failure:
-        """Make one attempt, after any pause, and return the body of a response of status 200."""
-        if self._pause.may_be_active:
-            await self._wait_for_pause()
+        """Make one attempt, once there is room for it, and return the body of a response of status
+        200. Raises ModelOutageError."""
+        limit = self._limit
+        if limit.is_full or self._waiting:
+            generation = await self._wait_for_room()
+        else:
+            generation = limit.begin()
         self._counts.requests += 1
         began = self._metrics.begin()
         try:
             response = await self._transport.post(body)
         except TransportError as exc:
-            return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
+            failure = Failure(exc.kind, str(exc), was_sent=exc.was_sent)
+            self._detect_outage(failure)
+            return failure
         finally:
             self._metrics.end(began)
+            limit.end()
+            if self._waiting:
+                self._fill_room()
+        self._outage.answered()
         if response.status != 200:
-            return read_error(response.status, response.headers, response.body)
+            failure = read_error(response.status, response.headers, response.body)
+            if failure.is_overload and limit.refused(generation):
+                _log.info("requests_reduced", max_in_flight=limit.limit)
+            return failure
+        limit.answered()
         self._metrics.latency.add(time.perf_counter() - began)
         return response.body
 
@@ -104,8 +137,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         self._counts.completion_tokens += usage.completion_tokens
 
     async def wait_to_retry(self, failure: Failure, attempt: int) -> bool:
-        """Return whether to make another attempt, after the wait before it. After a rate limit all
-        callers wait, inside `ask` and `post`."""
+        """Return whether to make another attempt, after the wait before it."""
         counts = self._counts
         counts.rate_limited += failure.is_rate_limit
         wait = wait_before_retry(
@@ -117,22 +149,55 @@ class ChatClient(anyio.AsyncContextManagerMixin):
             _log.info("request_failed", reason=reason, attempt=attempt)
             return False
         if failure.is_rate_limit:
-            if self._pause.extend(anyio.current_time(), wait):  # once for many requests
-                _log.info("rate_limited", pause_s=round(wait, 3), attempt=attempt)
+            counts.paused_s += wait
+            _log.info("rate_limited", pause_s=round(wait, 3), attempt=attempt)
         else:
             _log.info("request_retried", reason=reason, attempt=attempt, wait_s=round(wait, 3))
-            await self._sleep(wait)
+        counts.waited_s += wait
+        await anyio.sleep(wait)
         counts.retries += 1
         return True
 
-    async def _wait_for_pause(self) -> None:
-        """Wait until no pause is active."""
-        while (seconds := self._pause.remaining(anyio.current_time(), self._rng)) > 0.0:
-            await self._sleep(seconds)
+    def _detect_outage(self, failure: Failure) -> None:
+        """Raise ModelOutageError when this is one connection failure too many."""
+        if failure.is_connection and self._outage.failed(anyio.current_time()):
+            raise ModelOutageError(
+                f"{self._name}: {plural(self._outage.num_failures, 'connection failure')} in a row"
+                f" ({failure.message})"
+            )
 
-    async def _sleep(self, seconds: float) -> None:
-        self._counts.waited_s += seconds
-        await anyio.sleep(seconds)
+    async def _wait_for_room(self) -> int:
+        """Wait until the limit lets one more request begin; return its generation."""
+        waiter = _Waiter()
+        self._waiting.append(waiter)
+        try:
+            await waiter.admitted.wait()
+        except BaseException:
+            if waiter.generation is None:
+                self._waiting.remove(waiter)
+            else:  # it was admitted and cancelled in the same moment
+                self._limit.end()
+                self._fill_room()
+            raise
+        assert waiter.generation is not None
+        return waiter.generation
+
+    def _fill_room(self) -> None:
+        """Let waiting requests begin, the one that waits longest first."""
+        while self._waiting and not self._limit.is_full:
+            waiter = self._waiting.popleft()
+            waiter.generation = self._limit.begin()
+            waiter.admitted.set()
+
+
+class _Waiter:
+    """A request that waits until fewer are in flight."""
+
+    __slots__ = ("admitted", "generation")
+
+    def __init__(self) -> None:
+        self.admitted = anyio.Event()
+        self.generation: int | None = None  # None: not admitted yet
 
 
 class _Counts(msgspec.Struct):
@@ -141,6 +206,7 @@ class _Counts(msgspec.Struct):
     rate_limited: int = 0
     failed: int = 0
     waited_s: float = 0.0
+    paused_s: float = 0.0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 

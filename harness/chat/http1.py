@@ -8,8 +8,9 @@ the client never accepts, upgrades (101), and responses to HEAD and CONNECT.
 import httptools
 import msgspec
 
+from harness.chat.answer_limits import AnswerBudget, AnswerLimits, AnswerMeter
+
 MAX_HEAD = 64 * 1024  # bytes
-MAX_BODY = 256 * 1024 * 1024
 
 
 class BadResponse(Exception):
@@ -28,21 +29,26 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 class ResponseReader:
     """Reads the responses of one connection, one after the other.
 
-    The methods `on_…` are called by the parser.
+    `budget` limits their bodies, with what they hold of it until `close`; None: the usual limits,
+    for this connection alone. The methods `on_…` are called by the parser.
 
     Example: feed(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nhi") ->
         Response(200, {"content-length": "2"}, b"hi", True)
     """
 
     __slots__ = (
-        *("_ends_with_connection", "_fault", "_has_surplus", "_headers", "_is_in_body"),
-        *("_keep_alive", "_num_received", "_parser", "_pieces", "_response", "_status"),
+        *("_body", "_ends_with_connection", "_fault", "_has_surplus", "_headers", "_is_in_body"),
+        *("_keep_alive", "_limits", "_meter", "_num_received", "_parser", "_response", "_status"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, budget: AnswerBudget | None = None) -> None:
+        budget = budget or AnswerBudget(AnswerLimits())
+        self._limits = budget.limits
+        self._meter = AnswerMeter(budget)
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
-        self._pieces: list[bytes] = []  # of the body
+        # An array grows in place: a million chunks of one byte take a megabyte, and not a hundred.
+        self._body: bytes | bytearray = b""
         self._status = 0
         self._keep_alive = False
         self._is_in_body = False  # whether the head is complete
@@ -72,6 +78,7 @@ class ResponseReader:
             return None
         self._response = None
         self._num_received = 0
+        self._meter.end()
         if self._has_surplus:  # it could be taken for the next response
             return msgspec.structs.replace(response, keep_alive=False)
         return response
@@ -80,7 +87,11 @@ class ResponseReader:
         """Return the response that the end of the connection completes, if there is one."""
         if not self._is_in_body or not self._ends_with_connection:
             return None
-        return Response(self._status, self._headers, b"".join(self._pieces), False)
+        return Response(self._status, self._headers, bytes(self._body), False)
+
+    def close(self) -> None:
+        """Give back what the budget holds for an answer that is not complete."""
+        self._meter.end()
 
     def on_message_begin(self) -> None:
         self._has_surplus = self._response is not None
@@ -103,26 +114,33 @@ class ResponseReader:
         length, coding = headers.get("content-length"), headers.get("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
             self._refuse(f"transfer-encoding {coding!r} is not supported")
-        if length is not None and int(length) > MAX_BODY:
-            self._refuse(f"the body is longer than {MAX_BODY} bytes")
+        if length is not None and (fault := self._limits.fault_of_length(int(length))):
+            self._refuse(fault)
         self._ends_with_connection = length is None and coding is None
         self._keep_alive = parser.should_keep_alive()
         self._is_in_body = True
 
     def on_body(self, data: bytes) -> None:
-        self._pieces.append(data)
+        if not self._body:
+            self._body = data
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += data
 
     def on_message_complete(self) -> None:
-        pieces, headers = self._pieces, self._headers
-        self._pieces, self._headers, self._is_in_body = [], {}, False
+        body, headers = self._body, self._headers
+        self._body, self._headers, self._is_in_body = b"", {}, False
         if self._status >= 200 and self._response is None:
-            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._response = Response(self._status, headers, body, self._keep_alive)
+            self._response = Response(self._status, headers, bytes(body), self._keep_alive)
 
     def _check_size(self) -> None:
-        name, limit = ("body", MAX_BODY) if self._is_in_body else ("head", MAX_HEAD)
-        if self._num_received > limit:
-            raise BadResponse(f"the {name} is longer than {limit} bytes")
+        received = self._num_received
+        if not self._is_in_body:
+            if received > MAX_HEAD:
+                raise BadResponse(f"the head is longer than {MAX_HEAD:,} bytes")
+        elif (fault := self._meter.fault_at(received)) is not None:
+            raise BadResponse(fault)
 
     def _refuse(self, fault: str) -> None:
         """End the parsing: `feed` raises BadResponse with this message."""

@@ -79,8 +79,9 @@ class NoAnswer(msgspec.Struct, frozen=True):
 class MeteredClient(AsyncContextManagerMixin):
     """Requests to one model. An async context manager that owns its connections.
 
-    `features` are those that are tried first. `backoff.max_attempts` bounds the requests for one
-    question, without those that the server refuses because of a feature.
+    `features` are those that are tried first, and at most `concurrency` requests are in flight.
+    `backoff.max_attempts` bounds the requests for one question, without those that the server
+    refuses because of a feature.
     """
 
     def __init__(
@@ -93,9 +94,10 @@ class MeteredClient(AsyncContextManagerMixin):
         budget: Budget,
         rng: Random,
         features: ServerFeatures | None = None,
+        concurrency: int = 1024,
     ) -> None:
         self.model = model
-        self._client = ChatClient(transport, backoff, rng=rng)
+        self._client = ChatClient(transport, backoff, rng=rng, concurrency=concurrency)
         self._max_attempts = backoff.max_attempts
         self._prices = prices
         self._budget = budget

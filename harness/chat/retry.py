@@ -17,6 +17,7 @@ import msgspec
 
 FailureKind = Literal["status", "connection", "timeout", "malformed"]
 _RETRIED = frozenset({408, 409, 429})
+_OVERLOADED = frozenset({429, 503, 529})  # 529: Anthropic's word for 503
 _PERMANENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _NO_HEADERS: Mapping[str, str] = {}
 
@@ -46,8 +47,18 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def is_rate_limit(self) -> bool:
-        """Whether the server asks for fewer requests."""
+        """Whether the server refuses the request because of too many."""
         return self.status == 429
+
+    @property
+    def is_overload(self) -> bool:
+        """Whether the server asks for fewer requests, now or at all."""
+        return self.status in _OVERLOADED
+
+    @property
+    def is_connection(self) -> bool:
+        """Whether the server could not be reached, or its connection was lost."""
+        return self.kind == "connection" or (self.kind == "timeout" and not self.was_sent)
 
 
 def wait_before_retry(
@@ -108,38 +119,3 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and number >= 0 else None
-
-
-class Pause:
-    """A pause after a rate limit, shared by all requests of one client.
-
-    A request during a pause waits for its end plus a random share of its length, so that a thousand
-    waiting agents do not continue in one moment.
-    """
-
-    __slots__ = ("_length", "_until", "may_be_active", "total_s")
-
-    def __init__(self) -> None:
-        self.may_be_active = False  # False: most requests need not read the clock
-        self.total_s = 0.0  # the length of all pauses, overlaps counted once
-        self._until = -math.inf
-        self._length = 0.0
-
-    def extend(self, now: float, seconds: float) -> bool:
-        """Pause all requests for this long; a pause that ends later is not changed. Return whether
-        the pause ends later than before."""
-        until = now + seconds
-        if until <= self._until:
-            return False
-        self.total_s += seconds - max(0.0, self._until - now)
-        self._until = until
-        self._length = seconds
-        self.may_be_active = True
-        return True
-
-    def remaining(self, now: float, rng: Random) -> float:
-        """Return the seconds to wait; 0.0: there is no pause. `now` is of the clock of `extend`."""
-        if now >= self._until:
-            self.may_be_active = False
-            return 0.0
-        return self._until - now + rng.uniform(0.0, self._length)

@@ -8,6 +8,7 @@ which aiohttp is used, nor redirects, HTTP/2 and cookies, which such endpoints d
 """
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Mapping
@@ -19,7 +20,10 @@ from urllib.request import getproxies, proxy_bypass
 import anyio
 import msgspec
 
+from harness.chat.answer_limits import AnswerBudget, AnswerLimits
 from harness.chat.http1 import BadResponse, Response, ResponseReader
+
+_REFUSED = f"[Errno {errno.ECONNREFUSED}]"  # asyncio joins the faults of a host's addresses
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -32,6 +36,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     timeout_s: float  # of one attempt, from sending to the last byte
     concurrency: int  # maximum of requests in flight
     method: Literal["POST", "GET"] = "POST"
+    answers: AnswerLimits = AnswerLimits()
 
     @property
     def url(self) -> str:
@@ -61,10 +66,14 @@ class HttpResponse(msgspec.Struct, frozen=True, gc=False):
 
 class TransportError(Exception):
     """No complete response arrived. `was_sent`: the server may have got the request, and may charge
-    for it."""
+    for it. `malformed`: what arrived is not an answer that is accepted."""
 
     def __init__(
-        self, kind: Literal["connection", "timeout"], message: str, *, was_sent: bool = True
+        self,
+        kind: Literal["connection", "timeout", "malformed"],
+        message: str,
+        *,
+        was_sent: bool = True,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -91,6 +100,7 @@ class LeanTransport(anyio.AsyncContextManagerMixin):
         self._timeout_s = endpoint.timeout_s
         self._head = _request_head(endpoint)
         self._slots = asyncio.Semaphore(endpoint.concurrency)
+        self._budget = AnswerBudget(endpoint.answers)
         self._idle: list[_Connection] = []
         self._connections: set[_Connection] = set()
         self._is_open = False
@@ -144,17 +154,20 @@ class LeanTransport(anyio.AsyncContextManagerMixin):
         try:
             async with asyncio.timeout_at(deadline):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(self._connections), self._host, self._port, ssl=self._tls
+                    lambda: _Connection(self._connections, self._budget),
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
                 )
         except TimeoutError as exc:
-            raise self._timeout_error() from exc
+            raise self._timeout_error(was_sent=False) from exc
         except OSError as exc:
-            fault = f"{type(exc).__name__}: {exc}"
-            raise TransportError("connection", fault, was_sent=False) from exc
+            raise TransportError("connection", connection_fault(exc), was_sent=False) from exc
         return connection
 
-    def _timeout_error(self) -> TransportError:
-        return TransportError("timeout", f"no answer within {self._timeout_s:g} s")
+    def _timeout_error(self, *, was_sent: bool = True) -> TransportError:
+        fault = f"no answer within {self._timeout_s:g} s"
+        return TransportError("timeout", fault, was_sent=was_sent)
 
 
 class _StaleConnectionError(TransportError):
@@ -168,9 +181,9 @@ class _DeadlinePassedError(Exception):
 class _Connection(asyncio.Protocol):
     """One connection, with one request at a time. It is in `register` while it is open."""
 
-    def __init__(self, register: "set[_Connection]") -> None:
+    def __init__(self, register: "set[_Connection]", budget: AnswerBudget) -> None:
         self._register = register
-        self._reader = ResponseReader()
+        self._reader = ResponseReader(budget)
         self._transport: asyncio.Transport | None = None  # None: not open
         self._waiter: asyncio.Future[Response] | None = None  # None: no request is in flight
         self._was_used = False  # whether a response has arrived on it
@@ -225,7 +238,7 @@ class _Connection(asyncio.Protocol):
         try:
             response = self._reader.feed(data)
         except BadResponse as exc:
-            self._fail(TransportError("connection", str(exc)))
+            self._fail(TransportError("malformed", str(exc)))
             return
         if response is not None:
             waiter.set_result(response)
@@ -238,7 +251,8 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._register.discard(self)
-        reason = f": {exc}" if exc is not None else ""
+        self._reader.close()
+        reason = f": {connection_fault(exc)}" if exc is not None else ""
         if self._was_used and self._reader.is_between_responses:
             fault = f"the server closed the connection{reason}"
             self._fail(_StaleConnectionError("connection", fault))
@@ -249,6 +263,22 @@ class _Connection(asyncio.Protocol):
     def _fail(self, exc: Exception) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(exc)
+
+
+def connection_fault(exc: BaseException) -> str:
+    """Why a connection failed, in words where the cause is a usual one.
+
+    Example: ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9)") ->
+        "connection refused"
+    """
+    text = str(exc)
+    if isinstance(exc, ConnectionRefusedError) or _REFUSED in text:
+        return "connection refused"
+    if isinstance(exc, ConnectionResetError):
+        return "connection reset"
+    if isinstance(exc, socket.gaierror):
+        return f"the host name was not found ({exc.strerror or text})"
+    return f"{type(exc).__name__}: {text}"
 
 
 def _request_head(endpoint: Endpoint) -> bytes:

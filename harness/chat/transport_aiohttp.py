@@ -8,7 +8,14 @@ from typing import Self
 import aiohttp
 import anyio
 
-from harness.chat.transport import Endpoint, HttpResponse, TransportError, proxy_for
+from harness.chat.answer_limits import AnswerBudget, AnswerMeter
+from harness.chat.transport import (
+    Endpoint,
+    HttpResponse,
+    TransportError,
+    connection_fault,
+    proxy_for,
+)
 
 
 class AiohttpTransport(anyio.AsyncContextManagerMixin):
@@ -20,6 +27,7 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
         self._method = endpoint.method
         self._url = endpoint.url
         self._slots = asyncio.Semaphore(endpoint.concurrency)
+        self._budget = AnswerBudget(endpoint.answers)
         self._session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
@@ -32,6 +40,7 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
             timeout=aiohttp.ClientTimeout(total=endpoint.timeout_s),
             skip_auto_headers=("Accept-Encoding",),
             proxy=proxy_for(endpoint.base_url),
+            auto_decompress=False,  # a small compressed answer can become a huge one
         )
         async with session:
             self._session = session
@@ -48,11 +57,27 @@ class AiohttpTransport(anyio.AsyncContextManagerMixin):
             try:
                 request = self._session.request(self._method, self._url, data=body)
                 async with request as response:
-                    return HttpResponse(response.status, response.headers, await response.read())
+                    body = await self._read(response)
+                return HttpResponse(response.status, response.headers, body)
             except TimeoutError as exc:
                 limit = self._endpoint.timeout_s
                 raise TransportError("timeout", f"no answer within {limit:g} s") from exc
             except (aiohttp.ClientError, OSError) as exc:
                 was_sent = not isinstance(exc, aiohttp.ClientConnectorError)
-                fault = f"{type(exc).__name__}: {exc}"
+                fault = connection_fault(getattr(exc, "os_error", exc))
                 raise TransportError("connection", fault, was_sent=was_sent) from exc
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        """The body. Raises TransportError for one that is too long or compressed."""
+        if (coding := response.headers.get("Content-Encoding", "identity")) != "identity":
+            raise TransportError("malformed", f"content-encoding {coding!r} was not asked for")
+        meter, body = AnswerMeter(self._budget), bytearray()
+        try:
+            async for piece in response.content.iter_any():
+                body += piece
+                if (fault := meter.fault_at(len(body))) is not None:
+                    response.close()
+                    raise TransportError("malformed", fault)
+        finally:
+            meter.end()
+        return bytes(body)

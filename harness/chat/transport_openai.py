@@ -5,15 +5,17 @@ that need the package, not for throughput. This module is imported only when it 
 the package is optional and heavy.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, Self
 
 import anyio
 import msgspec
 import openai
 
-from harness.chat.transport import Endpoint, HttpResponse, TransportError
+from harness.chat.answer_limits import AnswerBudget, AnswerMeter
+from harness.chat.transport import Endpoint, HttpResponse, TransportError, connection_fault
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -24,6 +26,7 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
     def __init__(self, endpoint: Endpoint) -> None:
         self._timeout_s = endpoint.timeout_s
         self._slots = anyio.Semaphore(endpoint.concurrency)
+        self._budget = AnswerBudget(endpoint.answers)
         self._has_key = endpoint.api_key is not None
         self._client = openai.AsyncOpenAI(
             base_url=endpoint.base_url,
@@ -32,6 +35,8 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
             project=endpoint.project,
             timeout=endpoint.timeout_s,
             max_retries=0,
+            default_headers={"Accept-Encoding": "identity"},
+            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [self._limit]}),
         )
 
     @asynccontextmanager
@@ -57,6 +62,67 @@ class PackageTransport(anyio.AsyncContextManagerMixin):
             except (openai.APITimeoutError, TimeoutError) as exc:
                 raise TransportError("timeout", f"no answer within {self._timeout_s:g} s") from exc
             except openai.APIConnectionError as exc:
-                fault = f"{exc} {exc.__cause__ or ''}".strip()
-                raise TransportError("connection", fault) from exc
+                raise _transport_error(exc) from exc
+            except _RefusedError as exc:
+                raise TransportError("malformed", str(exc)) from exc
         return HttpResponse(response.status_code, response.headers, response.content)
+
+    async def _limit(self, response: Any) -> None:
+        """Limit a response, before its body is read. Raises _RefusedError."""
+        if (coding := response.headers.get("content-encoding", "identity")) != "identity":
+            raise _RefusedError(f"content-encoding {coding!r} was not asked for")
+        kinds = type(response.stream).__mro__
+        base = next(kind for kind in kinds if kind.__name__ == "AsyncByteStream")
+        response.stream = _limited_stream(base)(response.stream, AnswerMeter(self._budget))
+
+
+class _RefusedError(Exception):
+    """An answer is too long, or compressed: a small compressed one can become huge."""
+
+
+@cache
+def _limited_stream(base: Any) -> Any:
+    """The class of a body of limited length. `base` is what the package's HTTP client requires; it
+    is httpx's or httpx2's, by the version of the package."""
+
+    class LimitedStream(base):  # type: ignore[misc]  # a class that is known at run time only
+        def __init__(self, stream: Any, meter: AnswerMeter) -> None:
+            self._stream = stream
+            self._meter = meter
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            length = 0
+            async for piece in self._stream:
+                length += len(piece)
+                if (fault := self._meter.fault_at(length)) is not None:
+                    raise _RefusedError(fault)
+                yield piece
+
+        async def aclose(self) -> None:
+            self._meter.end()
+            await self._stream.aclose()
+
+    return LimitedStream
+
+
+def _transport_error(exc: openai.APIConnectionError) -> TransportError:
+    """The error for a connection that failed, or an answer that was refused."""
+    causes = list(_causes_of(exc))
+    for cause in causes:
+        if isinstance(cause, _RefusedError):
+            return TransportError("malformed", str(cause))
+    was_sent = all(type(cause).__name__ != "ConnectError" for cause in causes)
+    fault = next((cause for cause in reversed(causes) if isinstance(cause, OSError)), None)
+    text = f"{exc} {exc.__cause__ or ''}".strip() if fault is None else connection_fault(fault)
+    return TransportError("connection", text, was_sent=was_sent)
+
+
+def _causes_of(exc: BaseException) -> Iterator[BaseException]:
+    """The exceptions that led to this one, the newest first; of a group, its first one."""
+    cause: BaseException | None = exc
+    while cause is not None:
+        yield cause
+        if isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        else:
+            cause = cause.__cause__ or cause.__context__

@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from harness.bus.mqtt_settings import MqttSettings
 from harness.commands.context import CommandContext
-from harness.commands.logged_run import log_folder, rewards_of, run_settings, scenario_finder
+from harness.commands.logged_run import (
+    found_scenarios,
+    log_folder,
+    rewards_of,
+    run_settings,
+    scenario_finder,
+)
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.errors import SettingsError
 from harness.core.events import Ending, Label
+from harness.core.terminal import Terminal
 from harness.log.reader import open_reader
 from harness.replay.report import render_replay, render_what_if
 from harness.replay.run import ReplayReport, WhatIfReport, what_if
@@ -64,7 +70,7 @@ def show_command(folder: Path, episode: str | None, full: bool, **selection: Any
         rehearse show runs/x --label agent_error --sort steps
         rehearse show runs/x e000003                      (one episode)
     """
-    console = Console()
+    console = Terminal()
     with open_reader(log_folder(folder)) as reader:
         if episode is None:
             render_run(reader, console, full=full, **selection)
@@ -111,6 +117,7 @@ async def _replay(folder: Path) -> ReplayReport:
         async with pool_of(run_settings(folder)) as pool:
             with ProgressDisplay("episodes", total=len(reader.episodes())) as display:
                 find_package = scenario_finder(folder)
+                pool.announce(found_scenarios(reader, find_package))
                 return await replay_log(reader, pool, find_package, progress=display.show)
 
 
@@ -210,4 +217,4 @@ async def _watch(name: str | None, settings: MqttSettings, events: bool) -> None
         name = (await runs.status_of(settings)).run
         click.echo(f"watching {name}", err=True)
     async with mqtt.MqttBus(settings, name) as bus, bus.subscribe() as follower:
-        await watch_run(follower, Console(), events=events, status=lambda: follower.status)
+        await watch_run(follower, Terminal(), events=events, status=lambda: follower.status)

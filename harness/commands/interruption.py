@@ -1,12 +1,16 @@
-"""What to type after an interruption: the exact command that continues the work."""
+"""What to type after an interruption or an outage: the exact command that continues the work."""
 
 import shlex
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import click
+
+from harness.core.errors import ModelOutageError
+from harness.core.terminal_text import printable
 
 
 class Interrupted(click.Abort):
@@ -47,3 +51,11 @@ def resumed_run(folder: Path) -> str:
     """The command that continues a run; empty where the run has not begun."""
     begun = (folder / "run.toml").exists()
     return command_line("run", "-o", folder, "--resume") if begun else ""
+
+
+def stop_for_outage(outage: ModelOutageError, command: str = "") -> NoReturn:
+    """Print in one sentence that the model server went away, and end with exit status 1. `command`
+    continues the work; empty: nothing does."""
+    hint = f"; to continue: {command}" if command else ""
+    click.echo(f"error: {printable(str(outage))}: the run was stopped{hint}", err=True)
+    sys.exit(1)

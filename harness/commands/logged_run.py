@@ -1,12 +1,13 @@
 """What commands read of a finished run: its settings and its scenarios."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from harness.core.errors import LogError, SettingsError
-from harness.log.reader import open_reader, require_format
+from harness.log.reader import LogReader, open_reader, require_format
 from harness.log.schema import LOG_NAME
 from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
@@ -74,6 +75,17 @@ def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
         )
 
     return scenario_of
+
+
+def found_scenarios(
+    reader: LogReader, scenario_of: Callable[[str, str], Scenario]
+) -> list[Scenario]:
+    """The packages of a log that are still there."""
+    found = []
+    for world in reader.scenarios().values():
+        with suppress(LogError):
+            found.append(scenario_of(world.scenario, world.scenario_digest))
+    return found
 
 
 def _find(path: str, mcp: str) -> Scenario | None:

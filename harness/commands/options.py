@@ -11,6 +11,7 @@ from rich.console import Console
 
 from harness.commands.flags import flags_of
 from harness.core.errors import SettingsError
+from harness.core.terminal import Terminal
 from harness.log.reader import require_format
 from harness.log.schema import write_atomically
 from harness.settings.run import Settings, difference, resolve
@@ -87,7 +88,7 @@ def write_json(result: Any, json_file: str | None) -> None:
     """Write the machine-readable result to the file of --json, if it was given."""
     if json_file is None:
         return
-    data = msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+    data = msgspec.json.format(msgspec.json.encode(result, enc_hook=_text_of), indent=2) + b"\n"
     if json_file == "-":
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -98,6 +99,13 @@ def write_json(result: Any, json_file: str | None) -> None:
         raise SettingsError(f"--json: {json_file} cannot be written: {exc}") from exc
 
 
+def _text_of(value: Any) -> str:
+    """A path as its text: the one type of our results that JSON lacks."""
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(f"JSON has no form for {type(value).__name__}")
+
+
 def console_of(json_file: str | None) -> Console:
     """The console for people: standard error when JSON goes to standard output."""
-    return Console(stderr=json_file == "-")
+    return Terminal(stderr=json_file == "-")

@@ -1,5 +1,6 @@
 """The commands that run episodes: `run`, `bench`."""
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ from envpool.router import RoutingPool
 from harness.bus.mqtt_settings import broker_of
 from harness.commands.context import CommandContext
 from harness.commands.flags import SectionedCommand
-from harness.commands.interruption import continued_by, resumed_run
+from harness.commands.interruption import continued_by, resumed_run, stop_for_outage
 from harness.commands.options import console_of, run_flags, settings_of, write_json
-from harness.core.errors import SettingsError
+from harness.core.errors import ModelOutageError, SettingsError
 from harness.core.terminal_text import plural
 from harness.history.windows import parse_history
 from harness.log.reader import open_reader
-from harness.log.schema import write_atomically
+from harness.log.schema import LOG_NAME, write_atomically
 from harness.reports.bench import BenchReport, bare_cpu_s_in_workers, measure, with_policy
 from harness.reports.bench_view import render_bench, render_sweep
 from harness.reports.summary import RunReport, render_run_report, report_of, write_report
@@ -46,6 +47,9 @@ def run_command(
         rehearse run shop_support                         (the oracle, once per task)
         rehearse run shop_support -p openai -m MODEL --base-url http://localhost:8000/v1
         rehearse run -o runs/x --resume                   (continue after an interruption)
+
+    The exit status is 1 when more than a tenth of the episodes failed because the model could not
+    answer, or when the model server went away: --resume plays them again.
     """
     settings = settings_of(config, output, resume, flags)
     if output is None:
@@ -54,20 +58,30 @@ def run_command(
         _print_settings(settings)
         return
     folder = output
-    with continued_by(lambda: resumed_run(folder)):
-        launch(
-            settings,
-            folder,
-            resume=resume,
-            open_judge=context.judge_opener(settings),
-            local_policy=context.local_policy,
-        )
+    outage: ModelOutageError | None = None
+    try:
+        with continued_by(lambda: resumed_run(folder)):
+            launch(
+                settings,
+                folder,
+                resume=resume,
+                open_judge=context.judge_opener(settings),
+                local_policy=context.local_policy,
+            )
+    except ModelOutageError as exc:
+        if not (folder / LOG_NAME).exists():  # it went away before the first episode
+            raise
+        outage = exc
     report = _report(output)
     write_report(output, report)
     console = console_of(json_file)
     console.print(f"run folder {output}", highlight=False)
     render_run_report(report, console)
     write_json(report, json_file)
+    if outage is not None:
+        stop_for_outage(outage, resumed_run(folder))
+    if report.lacks_model:
+        sys.exit(1)
 
 
 @click.command("bench", cls=SectionedCommand)
@@ -94,7 +108,8 @@ def bench_command(
     """Run episodes and measure them: speed, memory, latency.
 
     The run folder is kept when --output names one or a model acts in the episodes; otherwise only
-    the report is left.
+    the report is left. The exit status is 1 when more than a tenth of the episodes failed because
+    the model could not answer, or when the model server went away.
     """
     if resume:
         raise SettingsError("--resume: a benchmark is measured in one go and cannot be resumed")
@@ -111,6 +126,8 @@ def bench_command(
         report = _bench(context, settings, output)
         render_bench(report, console)
         write_json(report, json_file)
+        if report.lacks_model:
+            sys.exit(1)
         return
     name, runs = sweep(settings, sweep_text)
     reports = []
@@ -119,6 +136,8 @@ def bench_command(
         reports.append((value, _bench(context, one, folder)))
     render_sweep(name, reports, console)
     write_json({"sweep": name, "runs": [{name: v, "bench": r} for v, r in reports]}, json_file)
+    if any(report.lacks_model for _, report in reports):
+        sys.exit(1)
 
 
 def _bench(context: CommandContext, settings: Settings, output: Path | None) -> BenchReport:
@@ -144,14 +163,17 @@ def _measured(context: CommandContext, settings: Settings, folder: Path) -> Benc
             worker_bare_cpu_s=await bare_cpu_s_in_workers(folder, pool, scenarios),
         )
 
-    launched = launch(
-        settings,
-        folder,
-        resume=False,
-        open_judge=context.judge_opener(settings),
-        local_policy=context.local_policy,
-        after=report,
-    )
+    try:
+        launched = launch(
+            settings,
+            folder,
+            resume=False,
+            open_judge=context.judge_opener(settings),
+            local_policy=context.local_policy,
+            after=report,
+        )
+    except ModelOutageError as exc:
+        stop_for_outage(exc)
     measured: BenchReport = launched.after
     return with_policy(measured, launched.policy)
 

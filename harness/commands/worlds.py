@@ -22,6 +22,7 @@ from envpool.server.stdio import serve_stdio
 from harness.commands.flags import SectionedCommand, flags_of, select_flags, settings_from
 from harness.commands.options import JSON, console_of, pool_flags, write_json
 from harness.core.errors import SettingsError
+from harness.core.terminal_text import printable
 from harness.reports.world_view import WorldReport, render_world, world_report
 from harness.rollout.launch import finder, pool_of
 from harness.rollout.process import raise_file_limit, run
@@ -47,14 +48,21 @@ def list_command(json_file: str | None) -> None:
     rows: list[dict[str, Any]] = []
     for one in catalogue_entries():
         if one.scenario is None:
-            table.add_row(one.name, "", "", f"broken: {one.fault}")
+            table.add_row(*map(_cell, (one.name, "", "", f"broken: {one.fault}")))
             rows.append({"name": one.name, "fault": one.fault})
             continue
         tasks = len(one.scenario.tasks)
-        table.add_row(one.name, one.scenario.title, str(tasks), one.scenario.description)
+        cells = (one.name, one.scenario.title, str(tasks), one.scenario.description)
+        table.add_row(*map(_cell, cells))
         rows.append({"name": one.name, "title": one.scenario.title, "tasks": tasks})
     console_of(json_file).print(table)
     write_json(rows, json_file)
+
+
+def _cell(text: str) -> str:
+    """The text on one line. The Terminal would escape it, too, but after the columns got their
+    widths."""
+    return printable(" ".join(text.split()), one_line=True)
 
 
 @scenarios_group.command("show", cls=SectionedCommand)
@@ -209,7 +217,7 @@ def serve_command(
     host, port = address(http)
     serving = settings_from(ServeSettings, {"host": host, "port": port, **flags})
     settings = resolve(None, select_flags(Settings, flags))
-    raise_file_limit(serving.max_worlds)
+    raise_file_limit(max(serving.max_worlds, serving.max_connections + 256))
     run(_serve, settings, serving, names, task, stdio)
 
 
@@ -223,6 +231,7 @@ async def _serve(
     find = finder(settings)
     scenarios = [find(name) for name in names]
     async with pool_of(settings) as pool:
+        pool.announce(scenarios)
         if any(map(pool.isolates, scenarios)):
             await pool.start()
         async with Leases(pool, scenarios, serving) as leases:

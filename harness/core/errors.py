@@ -4,6 +4,8 @@ HarnessError
 ├── SettingsError    a flag or a settings file has a value that cannot be used; names the field
 ├── LogError         a run folder or its log cannot be used; names the file
 ├── BusError         the broker cannot be reached, or it refuses; never contains a password
+├── ModelServerError the model server cannot be used: no episode can be played
+│   └── ModelOutageError    it went away in the middle of a run, which stops and can be resumed
 ├── BudgetExhausted  the next request to a model does not fit into the budget; its client handles it
 └── PolicyError      the model could not answer, retries included: ends one episode, not the run
     └── ContextLengthError  the window is too long for the model: it ends with `token_limit`
@@ -26,6 +28,15 @@ class LogError(HarnessError):
 
 class BusError(HarnessError):
     """The message broker cannot be used; the message never contains a password."""
+
+
+class ModelServerError(HarnessError):
+    """A model server cannot be used, so no episode can be played; the message names model and URL,
+    the cause and what to do."""
+
+
+class ModelOutageError(ModelServerError):
+    """The model server went away in the middle of a run, which stops and can be resumed."""
 
 
 class BudgetExhausted(HarnessError):

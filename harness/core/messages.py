@@ -87,6 +87,11 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     weights: str = ""  # the version of the weights that answered; empty: not known
     attempts: int = 1  # requests that were sent to get this reply
 
+    @property
+    def was_cut(self) -> bool:
+        """Whether the model was stopped at its limit of tokens, before it had finished."""
+        return self.finish == "length"
+
 
 class Act(msgspec.Struct, frozen=True, tag="act", gc=False):
     """The agent requests these calls, to be executed in order."""

@@ -2,10 +2,20 @@
 
 _LONGEST = 600  # characters
 _CONTROLS = (*range(32), *range(127, 160))
-# Marks that change the direction of text, separators of lines, and characters without width.
-_INVISIBLE = (0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070))
+# Marks that change the direction of text, separators of lines, characters without width, and half
+# surrogate pairs, which cannot be encoded.
+_INVISIBLE = (
+    *(0xAD, 0x61C, 0x180E, 0xFEFF),
+    *range(0x200B, 0x2010),
+    *range(0x2028, 0x202F),
+    *range(0x2060, 0x2070),
+    *range(0xD800, 0xE000),
+    *range(0xFFF9, 0xFFFC),
+)
+_TAGS = range(0xE0000, 0xE0080)  # letters that nobody sees
 _ONE_LINE = {code: f"\\x{code:02x}" for code in _CONTROLS}
-_ONE_LINE |= {code: f"\\u{code:04x}" for code in (*_INVISIBLE, 0xFEFF)}
+_ONE_LINE |= {code: f"\\u{code:04x}" for code in _INVISIBLE}
+_ONE_LINE |= {code: f"\\U{code:08x}" for code in _TAGS}
 _LINES = {code: text for code, text in _ONE_LINE.items() if chr(code) not in "\t\n"}
 
 
@@ -15,6 +25,8 @@ def printable(text: str, *, one_line: bool = False) -> str:
 
     Example: printable("\\x1b[2Jhi") -> "\\\\x1b[2Jhi"
     """
+    if text.isascii() and text.isprintable():  # nearly all texts: nothing to replace
+        return text
     return text.translate(_ONE_LINE if one_line else _LINES)
 
 

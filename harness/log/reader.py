@@ -1,9 +1,9 @@
 """Reading a run's log: while it is written, after a crash, and long after.
 
-Reading changes nothing that is stored. Every fault of the file becomes a LogError that names it.
+Reading changes no record. Every fault of the file becomes a LogError that names it.
+`harness.log.log_file` has how the file is opened.
 """
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,6 +14,7 @@ import msgspec
 from harness.core.errors import LogError
 from harness.core.events import EpisodeEnded, EpisodeStarted, Event, Judged, Record
 from harness.core.trajectory import Trajectory, assemble
+from harness.log.log_file import READ_ERRORS, LogFile
 from harness.log.schema import (
     LOG_NAME,
     EpisodeRow,
@@ -36,8 +37,8 @@ class LogReader:
     Each method answers from what the log contains at that moment.
     """
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection = connection
+    def __init__(self, file: LogFile, path: Path) -> None:
+        self._file = file
         self.path = path
 
     def scenarios(self) -> dict[str, ScenarioSnapshot]:
@@ -141,8 +142,8 @@ class LogReader:
 
     def _rows(self, sql: str, *params: Any) -> list[Any]:
         try:
-            return self._connection.execute(sql, params).fetchall()
-        except sqlite3.DatabaseError as exc:
+            return self._file.rows(sql, *params)
+        except READ_ERRORS as exc:
             raise log_error(self.path, "the log cannot be read", exc) from exc
 
 
@@ -153,16 +154,11 @@ def open_reader(folder: Path) -> Iterator[LogReader]:
     if not path.is_file():
         raise LogError(f"{folder}: there is no log ({LOG_NAME}) in this folder")
     try:
-        connection = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode=ro",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-    except sqlite3.Error as exc:
+        file = LogFile(path)
+    except READ_ERRORS as exc:
         raise log_error(path, "the log cannot be opened", exc) from exc
-    with closing(connection):
-        reader = LogReader(connection, path)
+    with closing(file):
+        reader = LogReader(file, path)
         _check(reader)
         yield reader
 
@@ -173,13 +169,13 @@ def require_format(folder: Path) -> None:
     path = folder / LOG_NAME
     if not path.is_file():
         return
-    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-        try:
-            found = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
-        except sqlite3.Error:
-            return
-    if found is not None:
-        check_format(path, found[0])
+    try:
+        with closing(LogFile(path)) as file:
+            found = file.rows("SELECT value FROM meta WHERE key = 'format'")
+    except READ_ERRORS:
+        return
+    if found:
+        check_format(path, found[0][0])
 
 
 def _check(reader: LogReader) -> None:

@@ -6,6 +6,10 @@ Promises:
 - A record whose `flush` returned survives `kill -9` and a power cut.
 - Every record appended before the block was left is stored, also when the block was cancelled.
 - A folder has one writer at a time, across processes.
+- The log opens after a kill at any moment, for readers without the right to write, too: it is made
+  whole under another name, and is in WAL mode from its first byte to its last. A change between WAL
+  and rollback journal is a transaction of its own; a kill within it leaves a rollback journal that
+  a reader must undo first, and one that may only read cannot.
 
 Appending is a list append. One task writes the waiting records as one transaction, which is one
 statement (see `_insert`): a statement for each row would hand the interpreter lock over twice per
@@ -17,7 +21,7 @@ import math
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,13 +32,16 @@ import structlog
 
 from harness.core.errors import LogError
 from harness.core.events import Record, encode
+from harness.log.drafts import remove_abandoned_drafts
+from harness.log.log_file import READ_ERRORS
 from harness.log.schema import (
     LOG_NAME,
-    SCHEMA,
     ScenarioSnapshot,
     check_format,
+    empty_log,
     log_error,
     row_of,
+    write_atomically,
 )
 
 LOCK_NAME = "writer.lock"
@@ -159,7 +166,7 @@ class LogWriter:
             try:
                 while await self._gather():
                     await self._commit()
-            except (sqlite3.Error, LogError) as exc:
+            except (*READ_ERRORS, LogError, OverflowError) as exc:  # overflow: a huge position
                 self._fail(f"{self._path}: the log cannot be written: {exc}", stop)
             return
         self._fail(f"{self._path}: closing the log took over {_CLOSE_TIMEOUT_S:.0f} seconds", stop)
@@ -233,6 +240,8 @@ async def open_log(folder: Path, *, resume: bool = False) -> AsyncIterator[LogWr
     with _sole_writer(folder):
         if not resume and path.exists():
             raise LogError(f"{path}: a log already exists; resume it or choose another folder")
+        remove_abandoned_drafts(folder)
+        _make_log(path)
         async with _database(path) as database:
             writer = await _prepare_writer(database, path)
             _log.debug("log_opened", file=str(path), position=writer.statistics()["position"])
@@ -249,7 +258,6 @@ async def open_log(folder: Path, *, resume: bool = False) -> AsyncIterator[LogWr
                 raise LogError(writer._failure) from failure
             if failure is not None:
                 raise failure
-            await _leave_wal_mode(database)
             _log.debug("log_closed", file=str(path), **writer.statistics())
 
 
@@ -287,37 +295,33 @@ async def _database(path: Path) -> AsyncIterator[aiosqlite.Connection]:
             await database.close()
 
 
-async def _prepare_writer(database: aiosqlite.Connection, path: Path) -> LogWriter:
-    """Return a writer that appends after the last record; make the tables where there are none."""
+def _make_log(path: Path) -> None:
+    """Make a log without records where there is none, or an empty file. Raises LogError."""
     try:
-        is_new = await _value(database, "SELECT count(*) FROM sqlite_master") == 0
-        if not is_new:  # checked first: a log of another format stays as it was, byte for byte
-            found = await _value(database, "SELECT value FROM meta WHERE key = 'format'")
-            check_format(path, found)
-        await database.execute("PRAGMA page_size = 8192")  # of a new file; 4096 costs 15 % more
-        await database.execute("PRAGMA journal_mode = WAL")
+        if path.exists() and path.stat().st_size:
+            return
+        for suffix in ("-wal", "-shm", "-journal"):  # of a log that somebody deleted
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        write_atomically(path, empty_log())
+    except OSError as exc:
+        raise log_error(path, "the log cannot be made", exc) from exc
+
+
+async def _prepare_writer(database: aiosqlite.Connection, path: Path) -> LogWriter:
+    """Return a writer that appends after the last record."""
+    try:
+        # Checked first: a log of another format stays as it was, byte for byte.
+        check_format(path, await _value(database, "SELECT value FROM meta WHERE key = 'format'"))
+        await database.execute("PRAGMA journal_mode = WAL")  # changes logs of older versions only
         await database.execute("PRAGMA synchronous = FULL")
         await database.execute("PRAGMA wal_autocheckpoint = 4000")
-        if is_new:
-            await database.execute("BEGIN IMMEDIATE")
-            for statement in SCHEMA:
-                await database.execute(statement)
-            await database.execute("COMMIT")
         position = await _value(database, "SELECT max(position) FROM events")
         digests = await database.execute_fetchall("SELECT scenario_digest FROM scenarios")
-    except sqlite3.Error as exc:
+    except READ_ERRORS as exc:
         raise log_error(path, "the file is not a log that can be continued", exc) from exc
     return LogWriter(
         database, path, position=position or 0, scenarios={digest for (digest,) in digests}
     )
-
-
-async def _leave_wal_mode(database: aiosqlite.Connection) -> None:
-    """Make the finished log one plain file, which can be read on a read-only disk. SQLite refuses
-    this while a reader has the log open; the log then stays in WAL mode, which is as good."""
-    with suppress(sqlite3.OperationalError), anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
-        await database.execute("PRAGMA busy_timeout = 100")
-        await database.execute("PRAGMA journal_mode = DELETE")
 
 
 async def _value(database: aiosqlite.Connection, sql: str) -> Any:

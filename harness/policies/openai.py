@@ -3,7 +3,8 @@
 Promises:
 - Every request ends in a Reply or a PolicyError. The error names the model, the fault and the
   number of attempts, and never contains the API key.
-- A rate limit pauses all agents of the policy at once, and their next requests are spread out.
+- A rate limit delays the request that was refused, and no other (see harness.chat.client).
+- A server that is gone raises ModelOutageError, which stops the run.
 - A conversation that is too long for the model raises ContextLengthError.
 
 Settings that are left out come from the environment, as in the openai package: OPENAI_API_KEY,
@@ -22,15 +23,23 @@ from urllib.parse import urlsplit
 import msgspec
 from anyio import AsyncContextManagerMixin
 
+from harness.chat.answer_limits import AnswerLimits
 from harness.chat.client import ChatClient, ClientName, transport_of
+from harness.chat.preflight import models_endpoint, require_model
 from harness.chat.retry import Backoff, Failure
 from harness.chat.transport import Endpoint, Transport
 from harness.chat.wire import RequestWriter, is_context_overflow
-from harness.core.errors import ContextLengthError, PolicyError, SettingsError
-from harness.core.messages import Reply, Window
+from harness.core.errors import (
+    ContextLengthError,
+    ModelServerError,
+    PolicyError,
+    SettingsError,
+)
+from harness.core.messages import Message, Reply, Window
 from harness.policies.base import Assignment
 
 OPENAI_URL = "https://api.openai.com/v1"
+_HELLO = Window((Message("user", "Hello"),))
 _SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 
 
@@ -50,6 +59,8 @@ class OpenAISettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     longest_wait_s: float = 60.0  # where the server does not ask for a longer one
     concurrency: int = 1024  # requests in flight at once
     client: ClientName = "lean"
+    max_connection_failures: int | None = None  # in a row, before ModelOutageError; None: no limit
+    answers: AnswerLimits = AnswerLimits()
     extra: dict[str, Any] = {}  # more fields of the request's body; they override ours
 
     def without_secrets(self) -> "OpenAISettings":
@@ -82,6 +93,9 @@ class OpenAIPolicy(AsyncContextManagerMixin):
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
             rng=Random(settings.seed),
             now=now,
+            concurrency=settings.concurrency,
+            name=f"model {settings.model!r} at {endpoint.base_url}",
+            max_connection_failures=settings.max_connection_failures,
         )
 
     @property
@@ -95,8 +109,7 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         return OpenAIAgent(self, None if seed is None else (seed + assignment.seed) % _SEEDS)
 
     def statistics(self) -> dict[str, float]:
-        """Counts since the start: requests, retries, rate_limited, failed, waited_s (backoff and
-        pauses, summed over agents), prompt_tokens, completion_tokens."""
+        """Counts since the start (see ChatClient.statistics)."""
         return self._client.statistics()
 
     @asynccontextmanager
@@ -104,8 +117,13 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         async with self._client:
             yield self
 
+    async def preflight(self) -> None:
+        """Check that the server answers, accepts the key and has the model, before a run. Raises
+        ModelServerError. The policy need not be open."""
+        await preflight_of(self._settings, self._endpoint)
+
     async def reply_to(self, window: Window, seed: int | None) -> Reply:
-        """The model's reply to a window. Raises PolicyError."""
+        """The model's reply to a window. Raises PolicyError and ModelOutageError."""
         body = self._writer.body(window, seed=seed)
         attempt = 1
         while True:
@@ -139,7 +157,7 @@ class OpenAIAgent:
         self._seed = seed
 
     async def reply(self, window: Window) -> Reply:
-        """Ask the model. Raises PolicyError."""
+        """Ask the model. Raises PolicyError and ModelOutageError."""
         return await self._policy.reply_to(window, self._seed)
 
 
@@ -161,7 +179,25 @@ def endpoint_of(settings: OpenAISettings, environment: Mapping[str, str]) -> End
         project=environment.get("OPENAI_PROJECT_ID") or None,
         timeout_s=settings.timeout_s,
         concurrency=settings.concurrency,
+        answers=settings.answers,
     )
+
+
+async def preflight_of(settings: OpenAISettings, endpoint: Endpoint) -> None:
+    """Check that a model can be asked, by one request or two (see harness.chat.preflight). Raises
+    ModelServerError."""
+    smallest = msgspec.structs.replace(settings, max_tokens=1)
+    probe = RequestWriter(request_fields(smallest, endpoint.base_url)).body(_HELLO)
+    async with (
+        transport_of("lean", models_endpoint(endpoint)) as models,
+        transport_of(settings.client, endpoint) as completions,
+    ):
+        try:
+            await require_model(settings.model, endpoint.base_url, models, completions, probe)
+        except ModelServerError as exc:
+            if endpoint.api_key is None:
+                raise
+            raise ModelServerError(str(exc).replace(endpoint.api_key, "***")) from exc
 
 
 def request_fields(settings: OpenAISettings, base_url: str) -> dict[str, Any]:

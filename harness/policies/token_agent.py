@@ -150,11 +150,20 @@ class TokenAgent:
         return Reply(
             text,
             calls,
-            "tool_calls" if calls else generated.finish,
+            finish_of(generated, calls),
             Usage(num_prompt, len(generated.token_ids), generated.cached_tokens),
             weights=generated.weights,
             attempts=generated.attempts,
         )
+
+
+def finish_of(generated: Generated, calls: Sequence[AgentCall]) -> str:
+    """The finish reason of a reply with these calls, as in the chat API. A reply that was cut
+    stays `length`: its calls may not be all that the model was about to make.
+
+    Example: stop and one call -> "tool_calls"; length and one call -> "length"
+    """
+    return "tool_calls" if calls and generated.finish != "length" else generated.finish
 
 
 def reply_seed(run: int, episode: int, reply: int) -> int:

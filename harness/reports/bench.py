@@ -17,9 +17,10 @@ import msgspec
 from envpool.inprocess.dedicated_connection import DedicatedConnection
 from envpool.router import RoutingPool
 from envpool.store.states import States
-from harness.core.events import Label
+from harness.core.events import Ending, Label
 from harness.core.messages import Act
 from harness.log.reader import LogReader, open_reader
+from harness.reports.model_failures import failure_causes, lacks_model
 from harness.rollout.meters import Meters, Quantiles, quantiles_of
 from scenarios.format import Scenario
 
@@ -34,7 +35,7 @@ class ModelTraffic(msgspec.Struct, frozen=True):
     retries: int
     failed: int  # requests without a reply after their last attempt
     rate_limited: int  # responses of status 429
-    rate_limited_s: float  # seconds in which rate limits let no request begin
+    rate_limited_s: float  # waits that rate limits asked for, summed over their requests
     latency_ms: Quantiles  # from sending to the last byte, of requests that were answered
     prompt_tokens: int
     completion_tokens: int
@@ -42,6 +43,7 @@ class ModelTraffic(msgspec.Struct, frozen=True):
     completion_tokens_per_s: float
     max_in_flight: int
     mean_in_flight: float
+    lowest_limit: int = 0  # the fewest requests that overload left to be in flight at once
 
 
 class BenchReport(msgspec.Struct, frozen=True):
@@ -71,6 +73,13 @@ class BenchReport(msgspec.Struct, frozen=True):
     concurrency: int
     policy: dict[str, float] = {}  # the policy's own statistics; empty: it has none
     model: ModelTraffic | None = None  # None: no model behind HTTP played
+    model_failures: int = 0  # episodes that ended because the model could not answer
+    model_failure_causes: dict[str, int] = {}  # such episodes by cause, the most frequent first
+
+    @property
+    def lacks_model(self) -> bool:
+        """Whether so many episodes failed for want of a model that the run shows nothing."""
+        return lacks_model(self.model_failures, self.episodes)
 
 
 Calls = list[tuple[str, Any]]  # the calls of one episode: tool and arguments
@@ -124,6 +133,8 @@ def measure(
         labels=labels,
         unjudged=sum(row.label is None for row in rows),
         concurrency=concurrency,
+        model_failures=endings.get(Ending.POLICY_ERROR, 0),
+        model_failure_causes=failure_causes(rows),
     )
 
 
@@ -150,6 +161,7 @@ def _traffic(statistics: Mapping[str, float], wall_s: float) -> ModelTraffic:
         completion_tokens_per_s=statistics["completion_tokens"] / wall_s,
         max_in_flight=int(statistics["max_in_flight"]),
         mean_in_flight=statistics["in_flight_s"] / wall_s,
+        lowest_limit=int(statistics["lowest_limit"]),
     )
 
 

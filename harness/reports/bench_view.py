@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from harness.core.terminal_text import plural
+from harness.core.terminal_text import plural, printable
 from harness.reports.bar_chart import bar_chart, most_first
 from harness.reports.bench import BenchReport, ModelTraffic
 from harness.rollout.meters import Quantiles
@@ -34,7 +34,7 @@ def _totals(report: BenchReport) -> Iterator[tuple[str, str]]:
     yield "episodes", f"{report.episodes:,} ({report.episodes_per_s:,.1f}/s)"
     yield "tool calls", f"{report.tool_calls:,} ({report.tool_calls_per_s:,.1f}/s)"
     if report.model is not None:
-        yield from _traffic(report.model, report.wall_s)
+        yield from _traffic(report.model)
     yield "live at once", f"{report.max_live:,} of {report.concurrency:,} allowed"
     yield "wall, CPU", f"{report.wall_s:.2f} s, {report.cpu_s:.2f} s"
     if report.model is None:
@@ -42,16 +42,30 @@ def _totals(report: BenchReport) -> Iterator[tuple[str, str]]:
         yield "overhead ratio", f"{report.overhead_ratio:.2f}"
     memory = f"{report.rss_mb:,.0f} MB, {report.rss_per_live_world_kb:.1f} KB per live episode"
     yield "memory", memory
-    yield "pass rate", f"{report.pass_rate:.3f}"
+    yield from _outcome(report)
 
 
-def _traffic(model: ModelTraffic, wall_s: float) -> Iterator[tuple[str, str]]:
+def _outcome(report: BenchReport) -> Iterator[tuple[str, str]]:
+    """The pass rate, unless the model failed too often for one."""
+    judged = sum(report.labels.values())
+    if not report.model_failures:
+        yield "pass rate", f"{report.pass_rate:.3f}"
+        return
+    if not report.lacks_model and judged:
+        yield "pass rate", f"{report.pass_rate:.3f} of {judged:,} judged"
+    causes = printable(", ".join(report.model_failure_causes), one_line=True)
+    yield "judged", f"{judged:,} of {report.episodes:,}"
+    yield "model failures", f"{report.model_failures:,}: {causes}"
+
+
+def _traffic(model: ModelTraffic) -> Iterator[tuple[str, str]]:
     speed = f"{model.requests_per_s:,.1f}/s"
     outcomes = f"{model.retries:,} retried, {model.failed:,} failed"
     limited = "never"
     if model.rate_limited:
-        share = f"{model.rate_limited_s:.1f} s ({model.rate_limited_s / wall_s:.0%} of the time)"
-        limited = f"{plural(model.rate_limited, 'response')}; no request for {share}"
+        waits = f"{model.rate_limited_s:.1f} s of waits in all"
+        least = f"; at least {model.lowest_limit:,} allowed in flight"
+        limited = f"{plural(model.rate_limited, 'response')}; {waits}{least}"
     yield "requests", f"{model.requests:,} ({speed}), {outcomes}"
     yield "tokens in", f"{model.prompt_tokens:,} ({model.prompt_tokens_per_s:,.0f}/s)"
     yield "tokens out", f"{model.completion_tokens:,} ({model.completion_tokens_per_s:,.0f}/s)"
@@ -104,7 +118,8 @@ def _model_cells(report: BenchReport) -> tuple[str, ...]:
             f"{model.completion_tokens_per_s:,.0f}",
             f"{model.rate_limited:,}",
         )
-    return (f"{report.episodes_per_s:,.1f}", *traffic, f"{report.pass_rate:.3f}")
+    passed = "no model" if report.lacks_model else f"{report.pass_rate:.3f}"
+    return (f"{report.episodes_per_s:,.1f}", *traffic, passed)
 
 
 def _process_cells(report: BenchReport, fastest: float) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from harness.core.events import (
     StepTaken,
 )
 from harness.core.messages import Answer, FormatError
+from harness.core.terminal_text import printable
 
 SPAN = 10.0  # seconds of the run over which speed is measured
 _LONGEST = 60  # characters of a text in an event's line
@@ -160,7 +161,7 @@ def event_line(record: Record) -> str:
     """
     attempt = f" (attempt {record.attempt})" if record.attempt else ""
     line = f"{record.episode}{attempt} #{record.seq} {_event_text(record.event)}"
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    return printable(line, one_line=True)
 
 
 def _event_text(event: Event) -> str:
@@ -227,7 +228,8 @@ async def watch(
         latest = status()
         if latest is not None:
             tally.planned = latest.episodes
-        return tally.line(state="live" if latest is None else f"{latest.run} {latest.state}")
+        state = "live" if latest is None else f"{latest.run} {latest.state}"
+        return printable(tally.line(state=state), one_line=True)
 
     if events:
         await _count(subscription, tally, console)

@@ -19,6 +19,7 @@ from harness.log.reader import LogReader
 from harness.log.schema import EpisodeRow
 from harness.reports.bar_chart import bar_chart
 from harness.reports.episode_view import LABEL_STYLES
+from harness.reports.model_failures import lacks_model
 
 Sort = Literal["failures", "task", "episode", "steps", "seconds"]
 SORTS: tuple[str, ...] = get_args(Sort)
@@ -87,8 +88,12 @@ class _RunView:
         counts = Counter(map(self._outcome, rows))
         texts = [f"{counts[name]:,} {name}" for name in self._outcomes(rows) if counts[name]]
         done, decided = counts["completed"], len(rows) - counts["unjudged"]
+        failures = sum(row.ending is Ending.POLICY_ERROR for row in rows)
         if self._is_judged and decided:  # an episode that could not be judged is not a failure
-            texts[: done > 0] = [f"{done:,} completed ({done / decided:.0%})"]
+            share = "" if lacks_model(failures, len(rows)) else f" ({done / decided:.0%})"
+            texts[: done > 0] = [f"{done:,} completed{share}"]
+        if failures:
+            texts.append(plural(failures, "model failure"))
         tasks = len({(row.scenario, row.task) for row in rows})
         return Text(f"{plural(tasks, 'task')}: {', '.join(texts)}\n")
 

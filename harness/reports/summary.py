@@ -6,13 +6,16 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
-from harness.core.events import Label
-from harness.core.terminal_text import plural
+from harness.core.events import Ending, Label
+from harness.core.terminal_text import plural, printable
 from harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
 from harness.reports.bar_chart import bar_chart, most_first
+from harness.reports.model_failures import failure_causes, lacks_model
 
 REPORT_NAME = "report.json"
+_MAX_CAUSES = 3  # of model failures, in the headline
 
 
 class TaskReport(msgspec.Struct, frozen=True):
@@ -41,6 +44,13 @@ class RunReport(msgspec.Struct, frozen=True):
     # Judging costs of 1,024 labelled episodes. None: no episode has a label, no model was asked,
     # or a model had no price.
     usd_per_1024_episodes: float | None = None
+    model_failures: int = 0  # episodes that ended because the model could not answer
+    model_failure_causes: dict[str, int] = {}  # such episodes by cause, the most frequent first
+
+    @property
+    def lacks_model(self) -> bool:
+        """Whether so many episodes failed for want of a model that the run shows nothing."""
+        return lacks_model(self.model_failures, self.episodes)
 
 
 def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
@@ -77,6 +87,8 @@ def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
         usd_per_1024_episodes=None
         if judging.cost_usd is None or not judging.requests or not judged
         else judging.cost_usd / len(judged) * 1024,
+        model_failures=sum(row.ending is Ending.POLICY_ERROR for row in ended),
+        model_failure_causes=failure_causes(ended),
     )
 
 
@@ -92,13 +104,7 @@ def _mean(rewards: Sequence[float | None]) -> float | None:
 
 def render_run_report(report: RunReport, console: Console) -> None:
     """Print the result of a run in a few lines."""
-    reward = "none" if report.mean_reward is None else f"{report.mean_reward:.3f}"
-    unjudged = f", {report.unjudged} unjudged" if report.unjudged else ""
-    console.print(
-        f"{plural(report.episodes, 'episode')}, {plural(report.steps, 'step')}, "
-        f"pass rate {report.pass_rate:.3f}, mean reward {reward}{unjudged}",
-        highlight=False,
-    )
+    console.print(Text(printable(headline(report), one_line=True)), soft_wrap=True)
     console.print(bar_chart("endings", most_first(report.endings)))
     console.print(bar_chart("labels", most_first(report.labels)))
     if (spent := report.judging).requests:
@@ -112,3 +118,33 @@ def render_run_report(report: RunReport, console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def headline(report: RunReport) -> str:
+    """The result in one line. Where the model failed in more than a tenth of the episodes, it has
+    no pass rate: that of the others would be taken for the run's.
+
+    Example: "12 episodes, 80 steps, pass rate 0.750, mean reward 0.700, 1 unjudged"
+    Example: "4 judged of 120; 116 model failures: connection refused"
+    """
+    judged = sum(report.labels.values())
+    reward = "none" if report.mean_reward is None else f"{report.mean_reward:.3f}"
+    result = f"pass rate {report.pass_rate:.3f}, mean reward {reward}"
+    other = report.episodes - judged - report.model_failures
+    unjudged = f", {other:,} unjudged" if other else ""
+    if not report.model_failures:
+        count = f"{plural(report.episodes, 'episode')}, {plural(report.steps, 'step')}"
+        return f"{count}, {result}{unjudged}"
+    failures = f"{plural(report.model_failures, 'model failure')}: {_causes_of(report)}"
+    text = f"{judged:,} judged of {report.episodes:,}; {failures}"
+    if report.lacks_model or not judged:
+        return text + unjudged
+    return f"{text}; {result} of the judged{unjudged}"
+
+
+def _causes_of(report: RunReport) -> str:
+    causes = list(report.model_failure_causes.items())
+    if len(causes) == 1:
+        return causes[0][0]
+    texts = [f"{cause} ({count:,})" for cause, count in causes[:_MAX_CAUSES]]
+    return ", ".join(texts) + (", …" if len(causes) > _MAX_CAUSES else "")

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from envpool.core.types import ToolSpec
 from envpool.store.states import States
+from harness.core.terminal_text import printable
 from scenarios.api import User
 
 
@@ -57,21 +58,28 @@ def world_report(world: States) -> WorldReport:
 
 def render_world(report: WorldReport, console: Console) -> None:
     """Print the report; of each tool the first line of its description."""
-    console.print(Text(f"{report.title} {report.version} ({report.name})", "bold"))
-    console.print(Text(report.description))
+    console.print(Text(_line(f"{report.title} {report.version} ({report.name})"), "bold"))
+    console.print(Text(printable(report.description)))
     user = report.user
-    console.print(Text(f"clock {report.clock}, user {user.name} ({user.role})", "dim"))
+    console.print(Text(_line(f"clock {report.clock}, user {user.name} ({user.role})"), "dim"))
     tables = ", ".join(f"{name} {count}" for name, count in report.tables.items())
     console.print(
         Text(f"\n{len(report.tables)} tables, {sum(report.tables.values())} rows", "bold")
     )
-    console.print(Text(tables))
+    console.print(Text(_line(tables)))
     console.print(Text(f"\n{len(report.tools)} tools", "bold"))
     grid = Table.grid(padding=(0, 2, 0, 0))
     for tool in report.tools:
-        grid.add_row(Text(tool.name, "cyan"), Text(tool.description.splitlines()[0]))
+        first = next(iter(tool.description.splitlines()), "")
+        grid.add_row(Text(_line(tool.name), "cyan"), Text(_line(first)))
     console.print(grid)
     console.print(Text(f"\n{len(report.tasks)} tasks", "bold"))
     for task in report.tasks:
-        console.print(Text.assemble((task.id, "cyan"), f" {task.difficulty}, {task.kind}"))
-        console.print(Text(f"  {task.instruction}"))
+        console.print(
+            Text.assemble((_line(task.id), "cyan"), _line(f" {task.difficulty}, {task.kind}"))
+        )
+        console.print(Text(printable(f"  {task.instruction}")))
+
+
+def _line(text: str) -> str:
+    return printable(text, one_line=True)

@@ -22,6 +22,7 @@ from envpool.store.pool_protocol import Pool
 from harness.core.errors import ContextLengthError, PolicyError
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, HistorySummarized, StepTaken
 from harness.core.messages import Act, Answer, Briefing, Decision, FormatError, Reply, Window
+from harness.core.terminal_text import plural
 from harness.dialects.base import Dialect
 from harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
 from harness.history.base import HistoryPolicy
@@ -94,6 +95,16 @@ def failure_message(tool: str, result: ToolResult) -> str:
     if len(text) > _MAX_ERROR_TEXT:
         text = f"{text[:_MAX_ERROR_TEXT]}… ({len(text):,} characters)"
     return f"the world failed in a call of {tool}: {text}"
+
+
+def cut_message(reply: Reply) -> str:
+    """The reason why an episode ended with a reply that was cut off.
+
+    Example: 512 sampled tokens -> "the reply was cut off at its limit of tokens, after 512 tokens"
+    """
+    sampled = reply.usage.completion_tokens
+    after = f", after {sampled:,} tokens" if sampled else ""
+    return f"the reply was cut off at its limit of tokens{after}"
 
 
 async def run_episode(
@@ -228,6 +239,8 @@ class Episode:
             step, fault = await self._step(rules, reply, turn, window, answered - asked)
             await self.record_step(step)
             context.meters.stepped(time.perf_counter() - answered)
+            if reply.was_cut:
+                return Ending.TOKEN_LIMIT, cut_message(reply)
             if fault is not None and context.format.stop:
                 return Ending.FORMAT_ERROR, fault
             if fault is None and isinstance(step.decision, Answer):
@@ -258,6 +271,8 @@ class Episode:
         context.recorder.stamp(plan.episode, plan.attempt, summary)
         await context.recorder.wait_for_room()
         self.num_tokens += reply.usage.completion_tokens
+        if reply.was_cut:
+            return Ending.TOKEN_LIMIT, cut_message(reply)
         if summary_of(context.dialect, summary):
             return None
         return Ending.FORMAT_ERROR, f"asked for a summary before step {turn}, the agent gave none"
@@ -311,9 +326,16 @@ class Episode:
     async def _step(
         self, rules: FormatRules, reply: Reply, turn: int, window: Window, waited: float
     ) -> tuple[StepTaken, str | None]:
-        """The step that follows from a reply, and the format rule that it breaks (None: none)."""
+        """The step that follows from a reply, and the format rule that it breaks (None: none).
+
+        A reply that was cut at its limit of tokens breaks no rule: it gets no reward of its own. It
+        is not an answer, and none of its calls is made.
+        """
         first_turn, recalled = window.first_turn, window.recalled
-        decision: Decision = self.context.dialect.read(reply, turn=turn)
+        if reply.was_cut:
+            cut = FormatError(cut_message(reply))
+            return StepTaken(reply, cut, (), first_turn, None, waited, recalled=recalled), None
+        decision = self._limited(self.context.dialect.read(reply, turn=turn))
         fault = rules.decision_fault(decision, reply, self.steps)
         results: list[ToolResult] = []
         began = time.perf_counter()
@@ -341,6 +363,14 @@ class Episode:
         if fault is not None:
             step = msgspec.structs.replace(step, reward=self.context.format.reward)
         return step, fault
+
+    def _limited(self, decision: Decision) -> Decision:
+        """The decision, or why it is malformed: it has more calls than a reply may have."""
+        most = self.context.limits.max_calls
+        if not isinstance(decision, Act) or len(decision.calls) <= most:
+            return decision
+        calls = plural(len(decision.calls), "call")
+        return FormatError(f"The reply has {calls}; make at most {most:,} in one reply.")
 
     def end(
         self, ending: Ending, error: str | None, seconds: float, *, lost: bool = False

@@ -7,6 +7,7 @@ of a run.
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -17,13 +18,17 @@ from typing import Any, Protocol
 import anyio.to_thread
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings
 from harness.bus.mqtt_settings import broker_of
+from harness.chat.preflight import Preflight
 from harness.core.errors import LogError, SettingsError
 from harness.core.policy_card import card_mismatches, read_card
+from harness.core.terminal import Terminal
+from harness.core.terminal_text import printable
 from harness.dialects.registry import dialect_of
 from harness.history.base import HistoryPolicy
 from harness.history.windows import parse_history
@@ -36,7 +41,15 @@ from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, plan_of, select_tasks
 from harness.rollout.policies import LocalPolicy, open_policy, policy_of, unplayed_lines
 from harness.rollout.process import raise_file_limit, run
-from harness.rollout.session import Judge, Link, RunParts, run_session
+from harness.rollout.session import (
+    Judge,
+    Link,
+    RunParts,
+    WorkLeft,
+    run_session,
+    work_left,
+)
+from harness.rollout.trust_notice import name_trusted
 from harness.settings.limits import Limits
 from harness.settings.run import Settings, log_id_of, save, stops_with_world
 from harness.settings.worlds import WorldSettings
@@ -74,26 +87,32 @@ def launch(
     resume: bool,
     open_judge: OpenJudge | None,
     local_policy: LocalPolicy | None = None,
+    policy: OpenPolicy | None = None,
     after: After | None = None,
+    progress: bool = True,
 ) -> Launched:
-    """Run the episodes of the settings into a folder; progress goes to standard error. `open_judge`
-    None: the episodes stay unjudged. `local_policy` makes policy `local`.
+    """Run the episodes of the settings into a folder. `open_judge` None: the episodes stay
+    unjudged. `local_policy` makes policy `local`; `policy` acts in place of the one that the
+    settings name. `progress` goes to standard error.
 
-    A run that fails before its first fact leaves no folder. Raises HarnessError, ScenarioError and
-    PoolError.
+    A run that fails before its first fact leaves no folder. Before the first episode one request
+    checks each model server that will be asked (setting `preflight`). Raises HarnessError,
+    ScenarioError and PoolError; ModelOutageError where the model server goes away in the run.
     """
     if (folder / LOG_NAME).exists() and not resume:
         raise LogError(
             f"{folder}: a run already exists there; pass --resume or choose another folder"
         )
     tasks, plans = planned(settings)
-    client = open_policy(settings, plans, local_policy)
+    client = policy or open_policy(settings, plans, local_policy)
     if settings.bus.url:
         broker_of(settings.bus)  # before any file is written
     is_new = not folder.exists()
     raise_file_limit(settings.concurrency + 256)
     tune_garbage_collector()
-    launching = _Launching(settings, folder, tasks, plans, client, open_judge, after, resume)
+    launching = _Launching(
+        settings, folder, tasks, plans, client, open_judge, after, resume, progress
+    )
     try:
         launched: Launched = run(launching.launch)
     except Exception:
@@ -114,9 +133,13 @@ class _Launching(msgspec.Struct, frozen=True):
     open_judge: OpenJudge | None
     after: After | None
     resume: bool
+    progress: bool
 
     async def launch(self) -> Launched:
         settings, client = self.settings, self.client
+        left = await self._work_left()
+        if left.episodes:
+            await self._preflight(client)
         async with AsyncExitStack() as stack:
             pool = await stack.enter_async_context(pool_of(settings))
             opened = open_run_parts(
@@ -130,13 +153,15 @@ class _Launching(msgspec.Struct, frozen=True):
                 resume=self.resume,
             )
             parts = await stack.enter_async_context(opened)
-            console = Console(stderr=True)
+            console = Terminal(stderr=True)
             if pool.level:
                 console.print(f"sandbox for untrusted code: {pool.level}", highlight=False)
             if note := unplayed_lines(settings, self.plans):
                 console.print(note, highlight=False, soft_wrap=True)
             warn_of_mismatches(settings, parts.history, console)
-            if client is not None:
+            if left.episodes or left.verdicts:
+                await self._preflight(parts.judge)
+            if client is not None and left.episodes:
                 await stack.enter_async_context(client)
             meters = Meters(pool)
             await run_session(
@@ -146,10 +171,20 @@ class _Launching(msgspec.Struct, frozen=True):
                 concurrency=settings.concurrency,
                 meters=meters,
                 resume=self.resume,
-                console=console,
+                console=console if self.progress else None,
             )
             result = None if self.after is None else await self.after(pool, meters)
             return Launched(meters, {} if client is None else client.statistics(), result)
+
+    async def _work_left(self) -> WorkLeft:
+        judged = self.open_judge is not None
+        read = partial(work_left, self.folder, self.plans, resume=self.resume, judged=judged)
+        return await anyio.to_thread.run_sync(read)
+
+    async def _preflight(self, asked: object) -> None:
+        """Check the models of a policy or judge, if it has some. Raises ModelServerError."""
+        if self.settings.model.preflight and isinstance(asked, Preflight):
+            await asked.preflight()
 
 
 @asynccontextmanager
@@ -186,7 +221,8 @@ async def open_run_parts(
 
 @asynccontextmanager
 async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
-    """The pool of the settings. Raises PoolError and SettingsError."""
+    """The pool of the settings; it names the packages that run in this process on standard error.
+    Raises PoolError and SettingsError."""
     worlds, call_timeout = settings.worlds, settings.limits.call_timeout
     workers = WorkerSettings(
         workers=worlds.workers or 0,
@@ -203,7 +239,9 @@ async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
             remote = await stack.enter_async_context(leased)
         elif worlds.mcp:
             remote = _mcp_pool(worlds)
-        pool = RoutingPool(workers, isolate=worlds.isolate, elsewhere=remote)
+        pool = RoutingPool(
+            workers, isolate=worlds.isolate, elsewhere=remote, report_trusted=name_trusted
+        )
         yield await stack.enter_async_context(pool)
 
 
@@ -322,7 +360,9 @@ def warn_of_mismatches(settings: Settings, history: HistoryPolicy, console: Cons
     for mismatch in card_mismatches(
         card, history=history.spec, fingerprint=history.fingerprint, dialect=settings.dialect
     ):
-        console.print(f"[bold red]WARNING[/] {model}: {mismatch}", highlight=False)
+        console.print(
+            Text.assemble(("WARNING", "bold red"), f" {printable(f'{model}: {mismatch}')}")
+        )
 
 
 def _spent(folder: Path) -> float:

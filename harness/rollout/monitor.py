@@ -12,7 +12,16 @@ import structlog
 from rich.console import Console
 
 from harness.bus.local import Subscription
-from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Label, Record, StepTaken
+from harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    Judged,
+    Label,
+    Record,
+    StepTaken,
+)
+from harness.core.terminal_text import plural
 from harness.log.schema import EpisodeRow
 from harness.rollout.progress_display import ProgressDisplay
 
@@ -50,6 +59,17 @@ class Monitor:
         """The share of `completed` among the episodes with a label; 0 where there is none."""
         verdicts = sum(self.labels.values())
         return self.labels[Label.COMPLETED] / verdicts if verdicts else 0.0
+
+    @property
+    def outcome(self) -> str:
+        """The pass rate; beside it the episodes whose model failed, if there are some.
+
+        Example: "pass rate 75.0% of 4, 116 model failures"
+        """
+        text = f"pass rate {self.pass_rate:.1%}"
+        if not (failures := self.endings[Ending.POLICY_ERROR]):
+            return text
+        return f"{text} of {sum(self.labels.values()):,}, {plural(failures, 'model failure')}"
 
     def restore(self, rows: Iterable[EpisodeRow], *, judged: bool) -> None:
         """Count episodes that are already in the log."""
@@ -114,6 +134,6 @@ async def show_progress(monitor: Monitor, console: Console) -> None:
         while True:
             await anyio.sleep(wait)
             rate = (monitor.num_calls - first) / max(1e-9, time.monotonic() - began)
-            note = f"{rate:,.0f} calls/s, pass rate {monitor.pass_rate:.1%}"
+            note = f"{rate:,.0f} calls/s, {monitor.outcome}"
             display.show(monitor.finished, monitor.total, note)
             wait = _BAR_INTERVAL if display.is_bar else _LINE_INTERVAL

@@ -55,13 +55,17 @@ def select_tasks(
     ]
 
 
+MAX_EPISODES = 10_000_000  # a plan is kept in memory, some 500 bytes for each episode
+
+
 def plan_of(
     tasks: Sequence[tuple[Scenario, Task]], *, episodes: int | None, group_size: int, seed: int
 ) -> Iterator[EpisodePlan]:
     """The episodes in order: one group of each task, then again from the first task until there
     are enough.
 
-    `episodes` is the total; None: one group of each task. Raises SettingsError.
+    `episodes` is the total, at most MAX_EPISODES; None: one group of each task. Raises
+    SettingsError.
     """
     if not tasks:
         raise SettingsError("scenarios: there is no task to run")
@@ -70,6 +74,10 @@ def plan_of(
     total = len(tasks) * group_size if episodes is None else episodes
     if total < 1:
         raise SettingsError(f"episodes: must be at least 1, not {total}")
+    if total > MAX_EPISODES:
+        raise SettingsError(
+            f"episodes: the plan has {total:,} of them; a run has at most {MAX_EPISODES:,}"
+        )
     if total % group_size:
         raise SettingsError(f"episodes: {total} is not a multiple of the group size {group_size}")
     return _plans(tasks, total, group_size, seed)

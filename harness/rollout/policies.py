@@ -45,6 +45,8 @@ def open_policy(
     if settings.policy.name == "vllm":
         made: OpenPolicy = _with_tokens("policy: 'vllm'").vllm(settings)
         return made
+    if settings.policy.name == "human":
+        raise SettingsError("policy: 'human' plays one episode at a time: rehearse play")
     if settings.policy.name == "replay":
         replayed = ReplayPolicy(Path(settings.policy.replay), settings.dialect)
         replayed.require([(plan.scenario.name, plan.task.id) for plan in plans])
@@ -63,7 +65,7 @@ async def policy_of(
     that the settings name. Raises SettingsError."""
     policy: Policy = opened or await _prepared_policy(settings, dialect, pool, tasks)
     if settings.policy.tokens:
-        policy = _with_tokens("tokens").tokenize(policy, Path(settings.policy.tokens))
+        policy = _with_tokens("tokens").tokenize(policy, Path(settings.policy.tokens), dialect)
     if settings.policy.think:
         policy = LatencyPolicy(policy, *think_range(settings.policy.think), settings.seed)
     return policy
@@ -83,6 +85,8 @@ def _openai(settings: Settings) -> OpenAIPolicy:
             max_attempts=model.max_attempts,
             concurrency=settings.concurrency,
             client=model.client,
+            max_connection_failures=model.max_connection_failures,
+            answers=model.answers,
         )
     )
 

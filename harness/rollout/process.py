@@ -11,15 +11,39 @@ from typing import Any
 import anyio
 import structlog
 
+from harness.core.terminal import unescaped
+from harness.core.terminal_text import printable
+
 
 def configure_logging(verbose: int) -> None:
     """Log to standard error: warnings and worse; with 1 (-v) also information, with 2 (-vv) also
     debug messages."""
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.StackInfoRenderer(),
+            structlog.dev.set_exc_info,
+            structlog.processors.format_exc_info,
+            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+            _escaped,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(unescaped(sys.stderr)),
     )
+
+
+def _escaped(_logger: Any, _method: str, event: structlog.typing.EventDict) -> Any:
+    """A structlog processor: values on one line and tracebacks on several, without anything that a
+    terminal would act on. The colours come after it."""
+    return {
+        name: printable(value, one_line=name != "exception") if isinstance(value, str) else value
+        for name, value in event.items()
+    }
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from anyio import ContextManagerMixin
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from harness.core.terminal import Terminal
+
 BAR_EVERY = 0.1  # seconds between two drawings of a bar
 LINE_EVERY = 5.0  # seconds between two lines
 
@@ -41,7 +43,7 @@ class ProgressDisplay(ContextManagerMixin):
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._what = what
-        self._console = console or Console(stderr=True)
+        self._console = console or Terminal(stderr=True)
         self.is_bar = self._console.is_terminal
         self._every = (BAR_EVERY if self.is_bar else LINE_EVERY) if every is None else every
         self._now = now

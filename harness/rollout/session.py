@@ -57,6 +57,9 @@ EndedEpisode = tuple[EpisodeRow, int]  # its row, and the sequence number of its
 RecordVerdict = Callable[[str, int, Event], Awaitable[None]]  # episode, attempt, verdict
 RecordRunEvent = Callable[[WeightsPublished], None]  # records an event of the run itself in its log
 _MAX_CONCURRENT_VERDICTS = 64  # on episodes that ended before the run was resumed
+_INTERRUPTED = frozenset({Ending.CANCELLED})
+# Endings of episodes that a resumed run plays again: nothing is known about the agent.
+REPEATED = _INTERRUPTED | {Ending.POLICY_ERROR}
 _LAST_FLUSH = 10.0  # seconds for the last events to reach the log and the link
 _log = structlog.get_logger(__name__)
 
@@ -64,6 +67,7 @@ _log = structlog.get_logger(__name__)
 class _Remaining(NamedTuple):
     """The plan's episodes by what is left to do for them when a run starts or resumes."""
 
+    plans: list[EpisodePlan]  # all of them
     done: list[EpisodeRow]
     missing: list[EpisodePlan]  # to run
     unjudged: list[EndedEpisode]  # only to judge
@@ -131,15 +135,22 @@ async def run_session(
     concurrency: int,
     meters: Meters,
     resume: bool = False,
+    repeat_failures: bool = True,
     console: Console | None = None,
 ) -> Monitor:
-    """Run, log and judge the episodes of a plan; with `resume` only those that are missing. When
-    `parts.admit` refuses further episodes, the live ones still run to their end.
+    """Run, log and judge the episodes of a plan; with `resume` only those that are missing, and
+    with `repeat_failures` those again whose model could not answer. When `parts.admit` refuses
+    further episodes, the live ones still run to their end.
 
-    Raises LogError, PoolError and BusError; a bug in an episode is raised unchanged.
+    Raises LogError, PoolError, BusError and ModelOutageError; a bug in an episode is raised
+    unchanged.
     """
+    repeated = REPEATED if repeat_failures else _INTERRUPTED
     try:
-        return await _run(folder, list(plans), parts, concurrency, meters, resume, console)
+        left = await anyio.to_thread.run_sync(
+            _read_remaining, folder, list(plans), resume, parts.judge is not None, repeated
+        )
+        return await _run(folder, left, parts, concurrency, meters, resume, console)
     except BaseExceptionGroup as group:
         failure = sole_exception(group)
         if failure is group:
@@ -149,20 +160,17 @@ async def run_session(
 
 async def _run(
     folder: Path,
-    plans: list[EpisodePlan],
+    left: _Remaining,
     parts: RunParts,
     concurrency: int,
     meters: Meters,
     resume: bool,
     console: Console | None,
 ) -> Monitor:
-    left = await anyio.to_thread.run_sync(
-        _read_remaining, folder, plans, resume, parts.judge is not None
-    )
-    monitor = Monitor(total=len(plans), judged=parts.judge is not None)
+    monitor = Monitor(total=len(left.plans), judged=parts.judge is not None)
     monitor.restore(left.done, judged=True)
     monitor.restore([row for row, _ in left.unjudged], judged=False)
-    worlds = [await _snapshot_of(parts.pool, scenario) for scenario in _scenarios(plans)]
+    worlds = [await _snapshot_of(parts.pool, scenario) for scenario in _scenarios(left.plans)]
     meters.start()
     async with _open_log_and_bus(folder, worlds, parts.link, resume=resume) as (log, bus):
         windows = HistoryManager()
@@ -343,17 +351,39 @@ async def _judge_unjudged(
                 tasks.start_soon(judge_one, row, reader.trajectory(row.episode))
 
 
+class WorkLeft(NamedTuple):
+    """What a run has still to do."""
+
+    episodes: int  # to play
+    verdicts: int  # on episodes that are in the log
+
+
+def work_left(
+    folder: Path, plans: Sequence[EpisodePlan], *, resume: bool, judged: bool
+) -> WorkLeft:
+    """What is left to do of a plan, before the run begins. Raises LogError."""
+    left = _read_remaining(folder, list(plans), resume, judged, REPEATED)
+    return WorkLeft(len(left.missing), len(left.unjudged))
+
+
 def _read_remaining(
-    folder: Path, plans: Sequence[EpisodePlan], resume: bool, judged: bool
+    folder: Path,
+    plans: list[EpisodePlan],
+    resume: bool,
+    judged: bool,
+    repeated: Collection[Ending],
 ) -> _Remaining:
-    """What is left of the plan. A cancelled episode is run again; so is one that was cut off."""
+    """What is left of the plan. An episode that was cut off is run again, and so is one with an
+    ending that is `repeated`."""
     if not resume or not (folder / LOG_NAME).exists():
-        return _Remaining([], list(plans), [], 0)
+        return _Remaining(plans, [], list(plans), [], 0)
     with open_reader(folder) as reader:
-        return _remaining_of(reader, plans, judged)
+        return _remaining_of(reader, plans, judged, repeated)
 
 
-def _remaining_of(reader: LogReader, plans: Sequence[EpisodePlan], judged: bool) -> _Remaining:
+def _remaining_of(
+    reader: LogReader, plans: list[EpisodePlan], judged: bool, repeated: Collection[Ending]
+) -> _Remaining:
     progress_by_episode = reader.progress()
     rows = {row.episode: row for row in reader.episodes()}
     done: list[EpisodeRow] = []
@@ -363,13 +393,13 @@ def _remaining_of(reader: LogReader, plans: Sequence[EpisodePlan], judged: bool)
         progress = progress_by_episode.get(plan.episode)
         if progress is None:
             missing.append(plan)
-        elif not progress.ended or rows[plan.episode].ending is Ending.CANCELLED:
+        elif not progress.ended or rows[plan.episode].ending in repeated:
             missing.append(msgspec.structs.replace(plan, attempt=progress.next_attempt))
         elif judged and not progress.judged:
             unjudged.append((rows[plan.episode], progress.next_seq))
         else:
             done.append(rows[plan.episode])
-    return _Remaining(done, missing, unjudged, reader.counts().get("weights", 0))
+    return _Remaining(plans, done, missing, unjudged, reader.counts().get("weights", 0))
 
 
 def _scenarios(plans: Iterable[EpisodePlan]) -> list[Scenario]:

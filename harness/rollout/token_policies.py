@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Literal
 
+from harness.dialects.base import Dialect
+from harness.dialects.registry import dialect_of
 from harness.policies.base import Policy
 from harness.policies.token_agent import Sampling
 from harness.policies.tokenized import TokenizedPolicy
 from harness.settings.run import Settings
 from harness.tokenization.chat_tokenizer import ChatTokenizer
+from harness.tokenization.template_check import check_template
 from harness.vllm.client import VLLM_URL, VllmSettings
 from harness.vllm.policy import VllmPolicy
 
@@ -31,10 +34,16 @@ def vllm(settings: Settings, *, switch: Literal["episode", "step"] = "step") -> 
         timeout_s=settings.model.request_timeout,
         max_attempts=settings.model.max_attempts,
         concurrency=settings.concurrency,
+        max_connection_failures=settings.model.max_connection_failures,
+        answers=settings.model.answers,
     )
-    return VllmPolicy(server, sampling_of(settings), switch=switch)
+    policy = VllmPolicy(server, sampling_of(settings), switch=switch)
+    check_template(policy.chat, dialect_of(settings.dialect), model=settings.model.name)
+    return policy
 
 
-def tokenize(policy: Policy, folder: Path) -> Policy:
+def tokenize(policy: Policy, folder: Path, dialect: Dialect) -> Policy:
     """The policy, with its replies encoded in the tokens of a model. Raises SettingsError."""
-    return TokenizedPolicy(policy, ChatTokenizer.open(folder))
+    chat = ChatTokenizer.open(folder)
+    check_template(chat, dialect, model=str(folder))
+    return TokenizedPolicy(policy, chat)

@@ -53,10 +53,15 @@ class PolicyApp:
         """Serve one HTTP request; abandon it when its client disconnects."""
         if scope["type"] != "http":
             raise RuntimeError(f"only HTTP is served, not {scope['type']}")
+        headers = dict(scope["headers"])
+        is_health = scope["path"] == "/health"
+        if fault := self._access.refusal(headers, open_to_all=is_health):  # before the body is read
+            await _send(send, Response(fault[0], refusal(fault[1], kind="permission_error")))
+            return
         body = await _read_body(receive, self._max_body)
         if body is None:
-            fault = f"the body has more than {self._max_body} bytes"
-            await _send(send, Response(413, refusal(fault)))
+            too_long = f"the body has more than {self._max_body} bytes"
+            await _send(send, Response(413, refusal(too_long)))
             return
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_on_disconnect, receive, group.cancel_scope)
@@ -64,10 +69,7 @@ class PolicyApp:
             group.cancel_scope.cancel()
 
     async def _response(self, scope: MutableMapping[str, Any], body: bytes) -> Response:
-        headers = dict(scope["headers"])
         path, method = scope["path"], scope["method"]
-        if fault := self._access.refusal(headers, open_to_all=path == "/health"):
-            return Response(fault[0], refusal(fault[1], kind="permission_error"))
         match method, path:
             case "POST", "/v1/chat/completions":
                 return await self._completion(body)
@@ -121,7 +123,13 @@ async def serve(
     """Serve until SIGTERM or SIGINT; requests in flight are answered first. `ready` is called with
     the base URL, `/v1` included. Raises PoolError where the address is not available."""
     app = PolicyApp(service, settings)
-    server = listening(app, host=settings.host, port=settings.port, drain_s=settings.drain_s)
+    server = listening(
+        app,
+        host=settings.host,
+        port=settings.port,
+        drain_s=settings.drain_s,
+        limits=settings.http_limits,
+    )
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with server as url:
             if not settings.token and not _is_local(settings.host):

@@ -14,7 +14,13 @@ from harness.core.errors import ContextLengthError, SettingsError
 from harness.core.messages import Reply, Usage, Window
 from harness.core.policy_card import PolicyCard
 from harness.core.token_bytes import encode_ids
-from harness.policies.token_agent import Generated, Sampling, TokenBackend, reply_seed
+from harness.policies.token_agent import (
+    Generated,
+    Sampling,
+    TokenBackend,
+    finish_of,
+    reply_seed,
+)
 from harness.serving.chat_api import ChatReply, ChatRequest
 from harness.serving.compatibility import ServingFormat, ServingFormats
 from harness.serving.conversations import Conversation, UnsupportedRequest
@@ -83,7 +89,7 @@ class PolicyService:
         reply = conversation.add_reply(text, generated.token_ids, calling=request.calling)
         return ChatReply(
             reply,
-            "tool_calls" if reply.calls else generated.finish,
+            finish_of(generated, reply.calls),
             Usage(num_prompt, len(generated.token_ids), generated.cached_tokens),
             {
                 "history": format.history.spec,

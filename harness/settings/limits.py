@@ -13,6 +13,12 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The limits at which an episode is stopped. None, and infinity for seconds: no limit."""
 
     max_steps: Annotated[_Count, Meta(description="Maximum number of steps in an episode.")] = 20
+    max_calls: Annotated[
+        _Count,
+        Meta(
+            description="Maximum number of tool calls in one reply; a reply with more is malformed."
+        ),
+    ] = 128
     token_limit: Annotated[
         _Count | None,
         Meta(

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from harness.chat.answer_limits import MAX_ANSWER, MAX_ANSWERS, AnswerLimits
 from harness.chat.client import ClientName
 from scenarios.validation import MAX_FLOAT
 
@@ -71,3 +72,40 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"may_change": True},
         ),
     ] = 8
+    max_connection_failures: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of connection failures in a row after which the run stops, to be "
+            "resumed later; failures within half a second count as one.",
+            extra={"may_change": True},
+        ),
+    ] = 20
+    max_answer_mb: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Maximum size of one answer of the model server, in MiB.",
+            extra={"may_change": True},
+        ),
+    ] = MAX_ANSWER // 2**20
+    max_answers_mb: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Maximum size of all answers that are arriving at the same time, in MiB.",
+            extra={"may_change": True},
+        ),
+    ] = MAX_ANSWERS // 2**20
+    preflight: Annotated[
+        bool,
+        Meta(
+            description="Whether one request checks server, key and model before the run.",
+            extra={"may_change": True},
+        ),
+    ] = True
+
+    @property
+    def answers(self) -> AnswerLimits:
+        """The limits of answers, in bytes."""
+        return AnswerLimits(self.max_answer_mb * 2**20, self.max_answers_mb * 2**20)

@@ -8,7 +8,7 @@ from msgspec import Meta
 from harness.core.errors import SettingsError
 
 PolicyName = Literal[
-    "oracle", "mutant", "random", "noop", "scripted", "openai", "vllm", "local", "replay"
+    "oracle", "mutant", "random", "noop", "scripted", "openai", "vllm", "local", "replay", "human"
 ]
 
 

@@ -14,6 +14,7 @@ import msgspec
 import tomli_w
 from msgspec import Meta
 
+from envpool.client.url import url_fault
 from harness.bus.mqtt_settings import MqttSettings
 from harness.core.errors import SettingsError
 from harness.dialects.format_rules import FormatSettings
@@ -248,6 +249,13 @@ def _check(settings: Settings) -> None:
     policy, model, worlds = settings.policy, settings.model, settings.worlds
     if worlds.pool and worlds.mcp:
         raise SettingsError("mcp: both mcp and pool are set; worlds come from one of them")
+    if worlds.pool and (fault := url_fault(worlds.pool)):
+        raise SettingsError(f"pool: {fault}")
+    if worlds.mcp.startswith(("http://", "https://")) and "@" in worlds.mcp:
+        raise SettingsError(
+            "mcp: the URL contains a user name or a password; put the server's token into the "
+            "environment variable REHEARSE_TOKEN, and leave them out"
+        )
     if worlds.mcp_env and not worlds.mcp:
         raise SettingsError("mcp_env: variables are for the command of --mcp, which is not given")
     if policy.think:

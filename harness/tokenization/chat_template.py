@@ -19,6 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from harness.core.errors import PolicyError, SettingsError
 
 CONFIG_NAME = "tokenizer_config.json"
+_CLOCK = "it asks for today's date (strftime_now), on which a prompt must not depend"
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
@@ -34,6 +35,11 @@ class ChatTemplate:
             self._template = _environment().from_string(source)
         except jinja2.TemplateError as exc:
             raise SettingsError(f"{path}: its chat template cannot be read: {exc}") from exc
+
+    @property
+    def end_text(self) -> str:
+        """The text of the tokenizer's end token; empty where it has none."""
+        return self._names.get("eos_token", "")
 
     def render(
         self,
@@ -56,7 +62,10 @@ class ChatTemplate:
                 **self._names,
             )
         except (jinja2.TemplateError, TypeError, ValueError, LookupError) as exc:
-            raise PolicyError(f"{self._path}: the chat template refuses the window: {exc}") from exc
+            reason = _CLOCK if "'strftime_now' is undefined" in str(exc) else exc
+            raise PolicyError(
+                f"{self._path}: the chat template refuses the window: {reason}"
+            ) from exc
 
 
 def read_template(folder: Path) -> ChatTemplate:

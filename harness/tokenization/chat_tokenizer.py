@@ -15,7 +15,7 @@ template writes special tokens (harness.tokenization.special_tokens).
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -140,6 +140,33 @@ class ChatTokenizer:
         text = self._template.render(messages, self._functions(window.tools))
         return self._insert_replies(_SAMPLED.split(text), replies)
 
+    def render(self, window: Window) -> str:
+        """Return the text that the template itself makes of a window whose texts have no special
+        tokens. Raises PolicyError."""
+        messages = [template_message(message) for message in window.messages]
+        return self._template.render(messages, self._functions(window.tools))
+
+    def encode_whole(self, text: str) -> list[int]:
+        """Return the ids of a rendered text that is tokenised in one piece."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def text_of(self, ids: Sequence[int]) -> str:
+        """Return the text of some ids, special tokens included."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
+        return text
+
+    @property
+    def end_texts(self) -> Collection[str]:
+        """The texts of the tokens that end a reply."""
+        return self._end_texts.values()
+
+    @property
+    def begins_replies_alike(self) -> bool:
+        """Whether earlier replies have the same text before them as the next one; they do not where
+        the generation prompt begins a thought."""
+        return self._header == self._generation_prompt
+
     def encode_reply(self, text: str, calls: Sequence[AgentCall] = ()) -> list[int]:
         """Return the ids of a reply that was not sampled, the end token included; native calls as
         the template formats them. Raises PolicyError."""
@@ -251,8 +278,14 @@ def _frame(template: ChatTemplate) -> tuple[str, str, str]:
     def render(*messages: dict[str, Any]) -> str:
         return template.render(messages, add_generation_prompt=False)
 
-    alone = render(question)
-    generation_prompt = template.render([question]).removeprefix(alone)
+    # Some templates end every conversation that does not ask for a reply with the end token.
+    alone = render(question).removesuffix(template.end_text)
+    asked = template.render([question])
+    if not asked.startswith(alone):
+        raise PolicyError(
+            "the text that asks for a reply does not begin with the text of the conversation"
+        )
+    generation_prompt = asked.removeprefix(alone)
     closing = render(question, reply).partition(_REPLY)[2]
     earlier = render(question, reply, question).partition(_USER)[2]
     before = earlier.partition(_REPLY)[0].removeprefix(alone.partition(_USER)[2])

@@ -1,7 +1,7 @@
 """The client of one vLLM server: prompts and completions are token ids.
 
-Failed requests are sent again, a rate limit pauses all requests together, and error messages have
-the form of those of policy `openai`.
+Failed requests are sent again, a rate limit delays its own request only, a server that is gone
+raises ModelOutageError, and error messages have the form of those of policy `openai`.
 """
 
 import os
@@ -15,6 +15,7 @@ from typing import Self
 import anyio
 import msgspec
 
+from harness.chat.answer_limits import AnswerLimits
 from harness.chat.client import ChatClient, transport_of
 from harness.chat.retry import Backoff, Failure
 from harness.chat.transport import Endpoint, Transport
@@ -40,6 +41,8 @@ class VllmSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first_wait_s: float = 0.5  # longest wait before the second attempt; it doubles from there
     longest_wait_s: float = 60.0  # longest wait, unless the server asks for a longer one
     concurrency: int = 1024  # maximum of requests in flight
+    max_connection_failures: int | None = None  # in a row, before ModelOutageError; None: no limit
+    answers: AnswerLimits = AnswerLimits()
 
 
 class VllmClient(anyio.AsyncContextManagerMixin):
@@ -71,6 +74,9 @@ class VllmClient(anyio.AsyncContextManagerMixin):
             Backoff(settings.max_attempts, settings.first_wait_s, settings.longest_wait_s),
             rng=rng or Random(),
             now=now,
+            concurrency=settings.concurrency,
+            name=f"model {settings.folder!r} at {settings.base_url}",
+            max_connection_failures=settings.max_connection_failures,
         )
         self.routes = VllmRoutes(settings.base_url, api_key=self._api_key)
         self._model = ServedModel("", 0)
@@ -102,7 +108,7 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         top_p: float,
         seed: int,
     ) -> Generated:
-        """Sample a continuation of a prompt. Raises PolicyError."""
+        """Sample a continuation of a prompt. Raises PolicyError and ModelOutageError."""
         request = CompletionRequest(
             model=self._model.name,
             prompt=prompt_ids,
@@ -192,7 +198,8 @@ class _CompletionEndpoint(Endpoint, frozen=True):
 def _endpoint(settings: VllmSettings, api_key: str | None) -> Endpoint:
     base_url = settings.base_url.rstrip("/")
     return _CompletionEndpoint(
-        base_url, api_key, None, None, settings.timeout_s, settings.concurrency
+        *(base_url, api_key, None, None, settings.timeout_s, settings.concurrency),
+        answers=settings.answers,
     )
 
 

@@ -52,10 +52,10 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
         self.folder = Path(settings.folder)
         self._sampling = sampling
         self._switch = switch
-        self._chat = ChatTokenizer.open(self.folder)
+        self.chat = ChatTokenizer.open(self.folder)
         self._client = VllmClient(
             settings,
-            list(self._chat.end_ids),
+            list(self.chat.end_ids),
             weights=lambda: self.version,
             transport=transport,
             environment=environment,
@@ -81,7 +81,7 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
         """Return an agent for one episode."""
         return TokenAgent(
             _AgentBackend(self),
-            self._chat,
+            self.chat,
             self._sampling,
             context=self._client.context,
             episode_seed=assignment.seed,

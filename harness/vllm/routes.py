@@ -130,14 +130,14 @@ class VllmRoutes:
             raise RequestRefusedError(f"{source}: status {status}: {failure.message}", status)
         try:
             return msgspec.json.decode(response.body) if response.body else None
-        except msgspec.DecodeError as exc:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             raise PolicyError(f"{source}: the answer is not JSON: {exc}") from exc
 
     async def _send(
         self, method: Literal["POST", "GET"], path: str, body: Any, timeout_s: float
     ) -> HttpResponse:
         content = b"" if body is None else msgspec.json.encode(body)
-        route = _Route(self.base_url, self._api_key, None, None, timeout_s, 1, method, path)
+        route = _Route(self.base_url, self._api_key, None, None, timeout_s, 1, method, path=path)
         async with LeanTransport(route) as transport:
             return await transport.post(content)
 

@@ -5,14 +5,18 @@ that the sampler draws from the distribution that the trainer computes.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from harness.chat.retry import Failure
 from harness.core.errors import PolicyError
 from harness.policies.token_agent import Generated
 
 _NO_LOGPROB = -9999.0  # vLLM reports it in place of minus infinity
+_MAX_LOGPROB = 0.01  # 0, and room for rounding
+_MAX_TOKENS = 2**53  # of one request
 
 
 class CompletionRequest(msgspec.Struct, frozen=True, gc=False):
@@ -36,18 +40,21 @@ class CompletionRequest(msgspec.Struct, frozen=True, gc=False):
     frequency_penalty: float = 0.0
 
 
+_Id = Annotated[int, Meta(ge=0, lt=2**31)]  # the log stores 32 bits
+
+
 class _Logprobs(msgspec.Struct, gc=False):
     token_logprobs: list[float | None] = []
 
 
 class _Choice(msgspec.Struct, gc=False):
-    token_ids: list[int] | None = None
+    token_ids: list[_Id] | None = None
     logprobs: _Logprobs | None = None
     finish_reason: str | None = None
 
 
 class _Details(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
+    cached_tokens: Annotated[int, Meta(ge=0, le=_MAX_TOKENS)] | None = None
 
 
 class _Usage(msgspec.Struct, gc=False):
@@ -79,7 +86,7 @@ def read_tokens(
     """
     try:
         completion = _decode(body)
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         return Failure("malformed", f"the answer is not a completion: {exc}")
     if not completion.choices:
         return Failure("malformed", "the answer contains no choice")
@@ -96,7 +103,9 @@ def read_tokens(
         raise PolicyError(
             f"the answer has {len(choice.token_ids)} tokens and {len(logprobs)} log-probabilities"
         )
-    known = [value for value in logprobs if value is not None and value > _NO_LOGPROB]
+    known = [
+        value for value in logprobs if value is not None and _NO_LOGPROB < value <= _MAX_LOGPROB
+    ]
     if not known or len(known) < len(logprobs):
         return Failure("malformed", "the answer contains a token without a log-probability")
     usage = completion.usage or _Usage()

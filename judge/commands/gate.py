@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from judge.gate.inputs import is_record, worlds_in
 from judge.gate.job_pool import JobSettings, Outcome, check_worlds
 from judge.gate.package import CheckResult
 from judge.gate.summary import allowed_worlds, gate_report_of, print_report
+from scenarios.errors import PackageError
 from scenarios.format import Scenario
 
 
@@ -71,6 +73,8 @@ async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[Ou
         memory_mb=settings.worlds.worker_memory_mb,
     )
     async with pool_of(settings) as pool:
+        if not settings.worlds.awm:
+            pool.announce(_readable(names, finder(settings)))
         if settings.worlds.awm or any(map(is_record, names)):
             await pool.start()
         async with BlockingPortal() as portal:
@@ -87,6 +91,17 @@ async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[Ou
             # When it is interrupted, the processes see the end of their orders and end, too.
             outcomes = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     return outcomes
+
+
+def _readable(names: Sequence[str], find: Callable[[str], Scenario]) -> list[Scenario]:
+    """The packages in our format that can be read; a broken one fails its check."""
+    found = []
+    for name in names:
+        if is_record(name):
+            continue
+        with suppress(PackageError, OSError):
+            found.append(find(name))
+    return found
 
 
 async def _record(pool: RoutingPool, scenario: Scenario) -> CheckResult:

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
 
 from harness.commands.flags import SectionedCommand
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.errors import LogError
 from harness.core.events import Judged, Label
+from harness.core.terminal import Terminal
 from harness.log.reader import LogReader, open_reader
 from harness.rollout.process import run
 from harness.rollout.progress_display import ProgressDisplay
@@ -196,6 +196,6 @@ def label_command(
             trajectory_of=reader.trajectory,
             scenario_info=lambda trajectory: infos[trajectory.started.scenario_digest],
             read=input,
-            console=Console(),
+            console=Terminal(),
         ).run()
     click.echo(f"{session.labelled} labelled, {session.left} left; the file is {book.path}")

@@ -151,7 +151,8 @@ class _Job(threading.Thread):
             sources = sources_of(scenario.path)
         except (PackageError, OSError) as exc:
             return Outcome(name, failed_report(name, "package", str(exc)))
-        if is_trusted(scenario) and not self._settings.isolate:
+        strict = self._settings.sandbox == "required"
+        if is_trusted(scenario, strict=strict) and not self._settings.isolate:
             return self._checked(scenario, sources, self._pair)
         with closing(_ProcessPair(self._settings, confined=True)) as own:
             return self._checked(scenario, sources, own)

@@ -29,9 +29,16 @@ from harness.chat.wire import RequestWriter
 from harness.core.errors import BudgetExhausted, SettingsError
 from harness.core.events import ModelJudgement
 from harness.core.messages import Message, Reply, Window
-from harness.policies.openai import OpenAISettings, endpoint_of, error_sentence, request_fields
+from harness.policies.openai import (
+    OpenAISettings,
+    endpoint_of,
+    error_sentence,
+    preflight_of,
+    request_fields,
+)
 from harness.settings.judge import JudgeSettings
 from judge.core.case import Prompt
+from judge.llm.echoes import Evidence
 from judge.llm.response import SCHEMA, ParsedAnswer, parse_answer
 
 _NUM_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
@@ -67,6 +74,7 @@ class ChatJudgeModel(AsyncContextManagerMixin):
             prices=prices,
             budget=budget,
             rng=Random(settings.seed),
+            concurrency=settings.concurrency,
         )
 
     @asynccontextmanager
@@ -82,6 +90,11 @@ class ChatJudgeModel(AsyncContextManagerMixin):
     def statistics(self) -> dict[str, float]:
         """Counts since the start (see ChatClient.statistics)."""
         return self._client.statistics()
+
+    async def preflight(self) -> None:
+        """Check that the model can be asked (see harness.chat.preflight). Raises
+        ModelServerError."""
+        await preflight_of(self._settings, self._endpoint)
 
     async def judge(self, prompt: Prompt, *, seed: int) -> ModelJudgement:
         """The model's judgement, with the reason in `fault` where there is none. Never raises."""
@@ -131,6 +144,9 @@ class _JudgeQuestion:
         self._settings = settings
         self._endpoint = endpoint
         self._evidence_ids = prompt.evidence_ids
+        # The system message is ours: its examples are not evidence.
+        untrusted = [one.content for one in prompt.messages if one.role != "system"]
+        self._evidence = Evidence("\n".join(untrusted))
         self._seed = seed
         self._window = Window(tuple([_sendable(message) for message in prompt.messages]))
         self._num_unread = 0
@@ -154,7 +170,7 @@ class _JudgeQuestion:
             longest = _MAX_GROWTH * (self._settings.max_tokens or 0)
             self._max_tokens = min(2 * self._max_tokens, longest)
         else:
-            answer = parse_answer(reply.text, self._evidence_ids)
+            answer = parse_answer(reply.text, self._evidence_ids, self._evidence)
             if isinstance(answer, ParsedAnswer):
                 return answer
             fault = answer

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 from harness.bus.local import Subscription
+from harness.chat.preflight import Preflight
 from harness.core.events import Ending, Judged, Label, ModelJudgement
 from harness.core.trajectory import Trajectory
 from harness.settings.judge import JudgeSettings
@@ -94,6 +95,12 @@ class LLMJudge:
         self._cache = cache
         self._version = f"{rubric.version}/{settings.evidence_tokens}"
         self.name = judge_name(settings.mode, [model.name for model in models])
+
+    async def preflight(self) -> None:
+        """Check each model that has a server. Raises ModelServerError."""
+        for model in self._models:
+            if isinstance(model, Preflight):
+                await model.preflight()
 
     async def serve(self, subscription: Subscription, record: live_judging.Record) -> None:
         """Judge every episode that ends, until the bus is closed (see judge.core.live_judging)."""

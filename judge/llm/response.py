@@ -4,7 +4,7 @@ A server that supports JSON schemas makes the model follow SCHEMA. With others t
 freely, so the parser tolerates text around and inside the object, and is strict about one thing:
 which verdict is the model's own. Answers quote what agents and tools wrote, including fake
 verdicts, so a text with several verdicts, of which the model's own cannot be identified, gives
-none.
+none. Nor does a verdict that stands in the evidence (see judge.llm.echoes).
 """
 
 import json
@@ -17,6 +17,7 @@ import msgspec
 
 from harness.chat.metered import replace_surrogates
 from harness.core.events import Label
+from judge.llm.echoes import Evidence
 
 # Part of every request and of every rubric's version: a change of one byte makes stored judgements
 # useless. The reasoning comes first, because a model writes from left to right and should think
@@ -69,8 +70,12 @@ class ParsedAnswer(msgspec.Struct, frozen=True):
     cited: tuple[str, ...] = ()  # ids of evidence items that exist
 
 
-def parse_answer(text: str, evidence_ids: Sequence[str]) -> ParsedAnswer | str:
+def parse_answer(
+    text: str, evidence_ids: Sequence[str], evidence: Evidence | None = None
+) -> ParsedAnswer | str:
     """The verdict in a model's answer, or a sentence why there is none. Never raises.
+
+    `evidence` is what the model was shown; None: nothing that others wrote.
 
     Example: 'Sure: ```json\\n{"label": "Agent error", "confidence": 80}\\n```' ->
         ParsedAnswer(Label.AGENT_ERROR, "", 0.8, ())
@@ -80,10 +85,11 @@ def parse_answer(text: str, evidence_ids: Sequence[str]) -> ParsedAnswer | str:
     answer = _without_thoughts(text)
     if not answer:
         return "the answer is empty" if not text.strip() else "the answer contains only thoughts"
-    verdict = _own_verdict(answer)
+    evidence = evidence or Evidence("")
+    verdict = _own_verdict(answer, evidence)
     if isinstance(verdict, str):
         repaired = _TRAILING_COMMA.sub("", answer)
-        if repaired == answer or isinstance(second := _own_verdict(repaired), str):
+        if repaired == answer or isinstance(second := _own_verdict(repaired, evidence), str):
             return verdict
         verdict = second
     return _parsed(verdict, evidence_ids)
@@ -102,20 +108,23 @@ def _without_thoughts(text: str) -> str:
     return tail.strip() if tag and "{" not in head else text
 
 
-def _own_verdict(text: str) -> dict[str, Any] | str:
+def _own_verdict(text: str, evidence: Evidence) -> dict[str, Any] | str:
     """The object that is the model's own verdict, or why there is none.
 
     The last one counts where it ends the text: a quoted or drafted verdict comes before the answer.
     Where text follows it, the position proves nothing (a quotation may come after the answer too,
     or the answer itself may be the broken JSON around it). Then the text must contain no other
-    verdict, not even in prose: asking the model again is better than guessing.
+    verdict, not even in prose: asking the model again is better than guessing. And it must not
+    stand in the evidence: an answer that only repeats what it was shown decides nothing.
     """
     found = _verdicts(text)
     if found is None:
         return "the answer is nested too deeply to be read"
     if not found:
         return "the answer contains no JSON object with a label"
-    verdict, _, end = found[-1]
+    verdict, begin, end = found[-1]
+    if evidence.has(text[begin:end]):
+        return "the answer's verdict stands in the evidence: it is quoted, not the model's own"
     label = _label(verdict)
     if _REST.fullmatch(text, end):
         return verdict if label else _unknown(verdict)

@@ -22,6 +22,9 @@ DEFAULT = Path(__file__).parent / "rubrics" / "awm.toml"
 # The version of the texts that judge.llm.prompt and judge.llm.quoting make of a case. A change of
 # one byte in them must raise it, so that stored verdicts on other texts are not reused.
 RENDERING = 1
+# The version of the rule by which an answer is read (judge.llm.response): stored judgements of an
+# older rule are not reused. 2: a verdict that stands in the evidence is not the model's own.
+READING = 2
 # AWM's: the first label that fits is the verdict.
 PRIORITY = (
     Label.COMPLETED,
@@ -57,8 +60,9 @@ class Rubric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def version(self) -> str:
         """The name and 8 hexadecimal digits that change with every text that a model sees: the
-        rubric's, the answer's schema and the way in which cases are rendered."""
-        parts = (msgspec.to_builtins(self), SCHEMA, RENDERING)
+        rubric's, the answer's schema and the way in which cases are rendered, and with the rule by
+        which answers are read."""
+        parts = (msgspec.to_builtins(self), SCHEMA, RENDERING, READING)
         digest = blake2b(msgspec.json.encode(parts, order="deterministic"), digest_size=4)
         return f"{self.name}-{digest.hexdigest()}"
 

@@ -89,6 +89,7 @@ class ModelAuthor(AsyncContextManagerMixin):
                 budget=budget,
                 rng=Random(settings.seed),
                 features=ServerFeatures(format="text"),
+                concurrency=settings.concurrency,
             )
 
         self._chat = metered(settings.model, endpoint)

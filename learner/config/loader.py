@@ -10,7 +10,7 @@ from harness.core.errors import SettingsError
 from harness.settings.run import Settings
 from harness.settings.tables import Table, nest
 from learner.config.profiles import with_profile
-from learner.config.settings import TrainSettings
+from learner.config.settings import LossSettings, TrainSettings
 from learner.core.errors import ConfigError
 from scenarios.files import read_toml
 from scenarios.validation import explain
@@ -64,7 +64,33 @@ def check(settings: TrainSettings) -> None:
             f"optimizer.minibatches: a batch of {settings.data.groups} groups (data.groups) "
             f"cannot be split into {settings.optimizer.minibatches}"
         )
+    _check_loss(settings.loss)
     _check_groups(settings)
+
+
+def _check_loss(loss: LossSettings) -> None:
+    """Whether every setting of the loss has an effect and a value that it can have."""
+    if loss.aggregate == "constant" and not loss.constant_length:
+        raise ConfigError(
+            "loss.constant_length: aggregate 'constant' divides by it: set it to the tokens that an"
+            " episode can have, for example rollouts.max_tokens times rollouts.max_steps"
+        )
+    if loss.constant_length and loss.aggregate != "constant":
+        raise ConfigError(
+            "loss.constant_length: has an effect only with aggregate 'constant', found "
+            f"{loss.aggregate!r}"
+        )
+    if loss.dual_clip and loss.policy != "clip":
+        raise ConfigError(
+            f"loss.dual_clip: has an effect only with loss 'clip', found {loss.policy!r}"
+        )
+    if loss.dual_clip and loss.dual_clip <= 1:
+        raise ConfigError(f"loss.dual_clip: must be more than 1, found {loss.dual_clip:g}")
+    if loss.cispo_low > loss.cispo_high:
+        raise ConfigError(
+            f"loss.cispo_low: must be at most cispo_high ({loss.cispo_high:g}), found "
+            f"{loss.cispo_low:g}"
+        )
 
 
 def _check_groups(settings: TrainSettings) -> None:

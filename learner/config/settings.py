@@ -87,10 +87,26 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "step's."
         ),
     ] = "episode"
+    # Filled in when the settings are made: GSPO's objective weighs sequences (arXiv:2507.18071).
     aggregate: Annotated[
-        Literal["token", "step", "episode"],
-        Meta(description="Unit over which losses are averaged with equal weight."),
-    ] = "token"
+        Literal["token", "step", "episode", "constant"] | None,
+        Meta(
+            description="Unit over which losses are averaged with equal weight; constant: divide "
+            "by the episodes times `constant_length`.",
+            extra={"default": "token; for loss 'gspo' its scope"},
+        ),
+    ] = None
+    constant_length: Annotated[  # Dr. GRPO, arXiv:2503.20783
+        int,
+        Meta(ge=0, description="Tokens of an episode by which aggregate 'constant' divides."),
+    ] = 0
+    count_equal: Annotated[
+        bool,
+        Meta(
+            description="Whether groups that are dropped because their rewards are equal count in "
+            "the denominators of `aggregate`, as if they were trained."
+        ),
+    ] = False
     scope: Annotated[
         Literal["step", "episode"],
         Meta(description="Span of the importance ratio of loss 'gspo'."),
@@ -101,6 +117,17 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clip_high: Annotated[  # DAPO, arXiv:2503.14476
         _NotNegative, Meta(description="Distance of the upper clipping bound from 1.")
     ] = 0.28
+    dual_clip: Annotated[  # arXiv:1912.09729
+        Annotated[float, Meta(ge=0, le=MAX_FLOAT)],
+        Meta(
+            description="Greatest ratio in loss 'clip' of a token of negative advantage (dual "
+            "clip), more than 1; 0: unbounded."
+        ),
+    ] = 0.0
+    cispo_low: Annotated[
+        _NotNegative,
+        Meta(description="Minimum importance weight in loss 'cispo'; 0: unbounded."),
+    ] = 0.0
     cispo_high: Annotated[
         _Positive, Meta(description="Maximum importance weight in loss 'cispo'.")
     ] = 5.0
@@ -116,10 +143,10 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="Maximum change of a token's probability in loss 'tv'."),
     ] = 0.2
     mismatch: Annotated[
-        Literal["off", "token", "step"],
+        Literal["off", "token", "step", "episode"],
         Meta(
             description="Truncated importance sampling against the mismatch of sampler and "
-            "trainer: of single tokens, of steps as wholes, or off."
+            "trainer: of single tokens, of steps or episodes as wholes, or off."
         ),
     ] = "token"
     mismatch_cap: Annotated[_Positive, Meta(description="Cap of the weights of `mismatch`.")] = 2.0
@@ -131,6 +158,11 @@ class LossSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, Meta(description="Folder of the reference model; empty: the model at the start.")
     ] = ""
     entropy: Annotated[_NotNegative, Meta(description="Coefficient of the entropy bonus.")] = 0.0
+
+    def __post_init__(self) -> None:
+        if self.aggregate is None:
+            unit = self.scope if self.policy == "gspo" else "token"
+            msgspec.structs.force_setattr(self, "aggregate", unit)
 
 
 class OptimizerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

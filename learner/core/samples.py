@@ -5,6 +5,8 @@ their log-probabilities as the sampler reported them. No text is tokenized again
 episodes of one task that started from the same state; its rewards are compared with each other.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +48,45 @@ class Rollout(msgspec.Struct, frozen=True, eq=False):
     ending: str
     label: str
     is_truncated: bool = False  # a limit of the run ended it
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of sampled tokens."""
+        return sum(len(sample.tokens) for sample in self.samples)
+
+
+class GroupSize(msgspec.Struct, frozen=True):
+    """What one or more groups count in the denominators of a loss."""
+
+    tokens: int = 0  # sampled
+    samples: int = 0
+    episodes: int = 0
+
+    @classmethod
+    def of(cls, rollouts: Sequence[Rollout]) -> "GroupSize":
+        """The size of these episodes."""
+        return cls(
+            sum(rollout.num_tokens for rollout in rollouts),
+            sum(len(rollout.samples) for rollout in rollouts),
+            len(rollouts),
+        )
+
+    def __add__(self, other: "GroupSize") -> "GroupSize":
+        return GroupSize(
+            self.tokens + other.tokens,
+            self.samples + other.samples,
+            self.episodes + other.episodes,
+        )
+
+    def __sub__(self, other: "GroupSize") -> "GroupSize":
+        return GroupSize(
+            self.tokens - other.tokens,
+            self.samples - other.samples,
+            self.episodes - other.episodes,
+        )
+
+
+NO_GROUPS = GroupSize()
 
 
 class Group(msgspec.Struct, frozen=True, eq=False):

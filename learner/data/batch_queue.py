@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from learner.core.errors import LearnerError
-from learner.core.samples import Group
+from learner.core.samples import Group, GroupSize
 from learner.data.grouping import FAILURES, DroppedGroup
 
 
@@ -28,6 +28,7 @@ class TakenBatch(msgspec.Struct, frozen=True):
     num_labels: int = 0
     num_completed: int = 0
     reward: float = 0.0  # of the task, summed
+    equal_size: GroupSize = GroupSize()  # of dropped groups that count in the loss's denominators
 
 
 class _Scores(msgspec.Struct):
@@ -84,6 +85,7 @@ class BatchQueue:
         groups: list[Group] = []
         dropped: Counter[str] = Counter()
         first = self._next
+        equal_size = GroupSize()
         failed = 0  # groups in a row
         while self._needs_more(first, len(groups), failed):
             group = await self._arrival(first, dropped)
@@ -93,6 +95,7 @@ class BatchQueue:
             else:
                 reason = group.reason if isinstance(group, DroppedGroup) else "stale"
                 dropped[reason] += 1
+                equal_size += (isinstance(group, DroppedGroup) and group.size) or GroupSize()
                 failed = failed + 1 if reason in FAILURES else 0
                 on_dropped(self._next)
             self._next += 1
@@ -104,6 +107,7 @@ class BatchQueue:
             sum(one.num_labels for one in scores),
             sum(one.num_completed for one in scores),
             sum(one.reward for one in scores),
+            equal_size,
         )
 
     def _needs_more(self, first: int, num_groups: int, failed: int) -> bool:

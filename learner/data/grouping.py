@@ -35,7 +35,7 @@ from harness.core.trajectory import Trajectory
 from harness.log.schema import ScenarioSnapshot
 from learner.config.settings import DataSettings, LossSettings
 from learner.core.errors import SampleError
-from learner.core.samples import Group, Rollout, Sample
+from learner.core.samples import Group, GroupSize, Rollout, Sample
 from learner.data.trajectory_samples import Prompts, latest_verdict, rollout_of
 
 Reason = Literal["incomplete", "unjudged", "few", "equal", "stale"]
@@ -65,6 +65,7 @@ class DroppedGroup(msgspec.Struct, frozen=True):
 
     group: str
     reason: Reason
+    size: GroupSize | None = None  # of a group of equal rewards that counts in denominators
 
 
 class GroupingStatistics(msgspec.Struct, frozen=True):
@@ -77,6 +78,7 @@ class GroupingStatistics(msgspec.Struct, frozen=True):
     groups: int  # usable
     dropped: dict[Reason, int]
     excluded: dict[Exclusion, int]  # episodes
+    equal_size: GroupSize = GroupSize()  # of the groups that are dropped and count
 
 
 class Grouping:
@@ -99,6 +101,7 @@ class Grouping:
         self._open: dict[tuple[str, str], _OpenGroup] = {}  # by log and group
         self._counts: Counter[str] = Counter()
         self._reward = 0.0
+        self._equal_size = GroupSize()
 
     def add(self, trajectory: Trajectory, *, where: str) -> Group | DroppedGroup | None:
         """Add an episode's latest attempt, from the log or run that `where` names.
@@ -158,6 +161,7 @@ class Grouping:
             counts["groups"],
             {reason: counts[reason] for reason in get_args(Reason)},
             {reason: counts[reason] for reason in get_args(Exclusion)},
+            self._equal_size,
         )
 
     def _open_group(self, started: EpisodeStarted, where: str) -> "_OpenGroup":
@@ -218,7 +222,11 @@ class Grouping:
         if len(rollouts) < (1 if keep_equal and self._loss.advantage == "reward" else 2):
             return self._drop(started.group, "few")
         if not keep_equal and self._is_equal(rollouts):
-            return self._drop(started.group, "equal")
+            dropped = self._drop(started.group, "equal")
+            if not self._loss.count_equal:
+                return dropped
+            self._equal_size += GroupSize.of(rollouts)
+            return msgspec.structs.replace(dropped, size=GroupSize.of(rollouts))
         self._counts["groups"] += 1
         versions = versions_of([one for rollout in rollouts for one in rollout.samples])
         return Group(started.group, started.scenario, started.task, rollouts, versions)

@@ -7,7 +7,7 @@ import anyio.to_thread
 
 from harness.core.events import Label
 from learner.core.errors import LearnerError
-from learner.core.samples import Group
+from learner.core.samples import Group, GroupSize
 from learner.data.batch_queue import TakenBatch
 from learner.data.grouping import Grouping, Reason
 from learner.data.remedies import format_counts, remedy
@@ -32,6 +32,7 @@ class LogSource:
         self._has_begun = False
         self._next_group: Group | None = None
         self._reported: Mapping[Reason, int] = {}  # drops that earlier batches reported
+        self._counted = GroupSize()  # of dropped groups that count, in earlier batches
 
     async def take(self, version: int) -> TakenBatch | None:
         """The next batch; None: the logs have no more groups.
@@ -50,7 +51,7 @@ class LogSource:
         if not groups:
             return None
         self._next += len(groups)
-        return _taken_batch(groups, self._next, self._newly_dropped())
+        return _taken_batch(groups, self._next, self._newly_dropped(), self._newly_counted())
 
     def _begin(self) -> None:
         """Skip the groups that earlier batches took."""
@@ -60,6 +61,7 @@ class LogSource:
         self._has_begun = True
         if self._next:
             self._newly_dropped()  # earlier batches reported these
+            self._newly_counted()
         elif self._next_group is None:
             dropped = self._newly_dropped()
             if not dropped:
@@ -75,8 +77,16 @@ class LogSource:
         found = {reason: count - before.get(reason, 0) for reason, count in self._reported.items()}
         return {reason: count for reason, count in found.items() if count}
 
+    def _newly_counted(self) -> GroupSize:
+        """The size of the groups that were dropped since the last call and count in the loss's
+        denominators."""
+        before, self._counted = self._counted, self._grouping.statistics().equal_size
+        return self._counted - before
 
-def _taken_batch(groups: Sequence[Group], end: int, dropped: dict[str, int]) -> TakenBatch:
+
+def _taken_batch(
+    groups: Sequence[Group], end: int, dropped: dict[str, int], equal_size: GroupSize
+) -> TakenBatch:
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     return TakenBatch(
         tuple(groups),
@@ -85,4 +95,5 @@ def _taken_batch(groups: Sequence[Group], end: int, dropped: dict[str, int]) -> 
         len(rollouts),
         sum(rollout.label == Label.COMPLETED for rollout in rollouts),
         sum(rollout.reward for rollout in rollouts),
+        equal_size,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from harness.core.terminal import Terminal
 from learner.core.errors import LearnerError
 from learner.demo.ablation import ablate
 from learner.demo.learn import demonstrate, draw
@@ -39,7 +40,7 @@ class _DemoCommand(click.Command):
 @click.option("--ablation", is_flag=True, help="Compare training on windows and on full histories.")
 def main(recipe_file: Path, output: Path, seeds: tuple[int, ...], ablation: bool) -> None:
     """Train an agent from random weights, without a download, by a recipe (TOML)."""
-    console = Console()
+    console = Terminal()
     try:
         recipe = read_recipe(recipe_file)
         if ablation:
@@ -47,7 +48,7 @@ def main(recipe_file: Path, output: Path, seeds: tuple[int, ...], ablation: bool
         else:
             _demonstration(recipe, output, seeds, console)
     except (LearnerError, OSError) as exc:
-        Console(stderr=True).print(f"error: {exc}", highlight=False, style="red")
+        Terminal(stderr=True).print(f"error: {exc}", highlight=False, style="red")
         sys.exit(2)
 
 

@@ -10,6 +10,7 @@ from envpool.inprocess.toolset import load
 from harness.core.messages import Briefing
 from harness.dialects.base import Dialect
 from harness.rollout.episode import user_of
+from harness.rollout.trust_notice import set_own
 from learner.demo.recipe import WorldSettings
 from scenarios.format import read
 from scenarios.microworlds.writing import write_microworlds
@@ -34,6 +35,7 @@ def make(folder: Path, settings: WorldSettings, *, seed: int) -> MicroWorlds:
         split="held_out",
         each=settings.each_held_out,
     )
+    set_own(read(path).digest for path in (*train, *held_out))
     return MicroWorlds(tuple(train), tuple(held_out))
 
 

@@ -16,12 +16,14 @@ import msgspec
 
 from harness.core.errors import PolicyError, SettingsError
 from harness.core.policy_card import read_card
+from harness.dialects.registry import dialect_of
 from harness.policies.base import Assignment
 from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
 from harness.rollout.token_policies import sampling_of
 from harness.settings.run import Settings
 from harness.tokenization.chat_template import read_config
 from harness.tokenization.chat_tokenizer import ChatTokenizer
+from harness.tokenization.template_check import check_template
 from learner.config.settings import ComputeSettings
 from learner.core.errors import ModelError
 from learner.inference.engine import Engine, Request
@@ -192,9 +194,11 @@ def local_policy(
     """The policy `local` of a run's settings. Without settings of sampling, tokens are drawn at
     temperature 1 and top_p 1. Raises SettingsError."""
     compute = compute or ComputeSettings()
-    return LocalPolicy(
+    policy = LocalPolicy(
         LocalSettings(settings.model.name, sampling_of(settings), switch, compute=compute)
     )
+    check_template(policy.chat, dialect_of(settings.dialect), model=settings.model.name)
+    return policy
 
 
 def _context(folder: Path) -> int:

@@ -15,6 +15,7 @@ from harness.serving.compatibility import ServingFormats
 from harness.serving.http_server import serve
 from harness.serving.service import PolicyService, sampling_of
 from harness.tokenization.chat_tokenizer import ChatTokenizer
+from harness.tokenization.template_check import check_template
 from harness.vllm.client import VllmClient, VllmSettings
 from harness.vllm.server import VllmServer, VllmServerSettings
 from learner.config.serving import ServePolicy
@@ -31,6 +32,7 @@ async def serve_policy(
     name = options.name or _name(folder)
     chat, card = ChatTokenizer.open(folder), read_card(folder)
     formats = ServingFormats(name, chat, card, history=options.history, dialect=options.dialect)
+    check_template(chat, formats.default.dialect, model=str(folder))
     for warning in formats.default.warnings:
         report(f"WARNING {folder}: {warning}")
     sampling = _sampling(options, sampling_of(card))

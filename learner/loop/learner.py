@@ -11,7 +11,7 @@ from harness.core.policy_card import PolicyCard
 from learner.advantages.registry import advantages_of
 from learner.config.settings import TrainSettings
 from learner.core.errors import CheckpointError, TrainingError
-from learner.core.samples import Group
+from learner.core.samples import NO_GROUPS, Group, GroupSize
 from learner.loop.progress_state import TrainProgress
 from learner.losses.aggregation import weights_of
 from learner.model.logprob_agreement import MAX_DIFFERENCE
@@ -19,6 +19,11 @@ from learner.packing.prefix_groups import batch_of
 from learner.trainer.trainer import StepReport, Trainer
 
 _ANOTHER_MODEL = 0.5  # estimated divergence per token, in nats, too large for numerical differences
+_LIVE_QUESTION = "Does the policy use the weights that are trained, at temperature 1 and top_p 1?"
+_LOGS_QUESTION = (
+    "Were the logs sampled by the model that is trained, at temperature 1 and top_p 1? Episodes of"
+    " another policy can be cloned (loss.policy 'likelihood'), not compared."
+)
 _log = structlog.get_logger(__name__)
 
 
@@ -49,19 +54,19 @@ class ModelLearner:
                 f"{self._checkpoints}: the checkpoint's training progress cannot be read: {exc}"
             ) from exc
 
-    def step(self, groups: Sequence[Group]) -> StepReport:
-        """Make one batch's updates.
+    def step(self, groups: Sequence[Group], also: GroupSize = NO_GROUPS) -> StepReport:
+        """Make one batch's updates; see `learner.loop.loop.Learner`.
 
         Raises TrainingError, also when the first batch shows that the sampler does not use the
         model that is trained.
         """
         loss = self._settings.loss
         advantages = [advantages_of(group, loss) for group in groups]
-        weights = weights_of(groups, loss.aggregate)
+        weights = weights_of(groups, loss.aggregate, length=loss.constant_length, also=also)
         # The other backends are references: they compute separate rows, neither shared nor merged.
         share = self._settings.compute.backend in ("twopass", "flex")
         report = self._trainer.step(batch_of(groups, advantages, weights, share=share, merge=share))
-        if self._is_live and report.step == 1:
+        if report.step == 1:
             self._check_agreement(report)
         return report
 
@@ -81,11 +86,12 @@ class ModelLearner:
         difference = report.measures.get("mismatch_max")
         if divergence is None or difference is None:
             return
-        if divergence > _ANOTHER_MODEL:
+        # Under other windows than those that were sampled, the probabilities are others, too.
+        if divergence > _ANOTHER_MODEL and not self._settings.data.misaligned:
             raise TrainingError(
                 f"batch {report.step}: the log-probabilities of sampler and trainer differ by up to"
-                f" {difference:.2g} (divergence {divergence:.2g} per token). Does the policy use"
-                " the weights that are trained, at temperature 1 and top_p 1?"
+                f" {difference:.2g} (divergence {divergence:.2g} per token)."
+                f" {_LIVE_QUESTION if self._is_live else _LOGS_QUESTION}"
             )
         if difference > MAX_DIFFERENCE and self._settings.compute.dtype == "float32":
             _log.warning(

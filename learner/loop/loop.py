@@ -25,7 +25,7 @@ import structlog
 
 from learner.config.settings import TrainSettings
 from learner.core.errors import LearnerError
-from learner.core.samples import Group
+from learner.core.samples import NO_GROUPS, Group, GroupSize
 from learner.data.batch_queue import TakenBatch
 from learner.data.grouping import FAILURES
 from learner.data.remedies import format_counts, remedy
@@ -49,8 +49,9 @@ _log = structlog.get_logger(__name__)
 class Learner(Protocol):
     """The model that learns. Called in a thread, one call at a time."""
 
-    def step(self, groups: Sequence[Group]) -> StepReport:
-        """Make one batch's updates. Raises TrainingError."""
+    def step(self, groups: Sequence[Group], also: GroupSize = NO_GROUPS) -> StepReport:
+        """Make one batch's updates. `also` is the size of groups that are not trained and count in
+        the loss's denominators. Raises TrainingError."""
 
     def save(self, progress: TrainProgress, *, keep_all: bool = False) -> None:
         """Write a checkpoint. With `keep_all` no older one is removed: when something is wrong, the
@@ -167,7 +168,7 @@ class Loop:
         }
         report = None
         if batch.groups:
-            step = anyio.to_thread.run_sync(self._learner.step, batch.groups)
+            step = anyio.to_thread.run_sync(self._learner.step, batch.groups, batch.equal_size)
             report = await self._timed("training", step)
             values |= metrics_of_update(report)
         progress = after_batch(self.progress, batch, report)

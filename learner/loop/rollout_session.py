@@ -48,6 +48,7 @@ class Rollouts(msgspec.Struct, frozen=True):
             concurrency=self.settings.concurrency,
             meters=Meters(self.pool),
             resume=True,
+            repeat_failures=False,
         )
 
 

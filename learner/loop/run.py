@@ -19,6 +19,7 @@ from harness.rollout.launch import OpenJudge, warn_of_mismatches
 from harness.rollout.process import run
 from harness.settings.run import Settings
 from harness.tokenization.chat_tokenizer import ChatTokenizer
+from harness.tokenization.template_check import check_template
 from learner.config.runs import Runs, rhythm_of
 from learner.config.settings import TrainSettings
 from learner.core.training_folder import CHECKPOINTS, EVALUATIONS, ROLLOUTS, VERSIONS
@@ -169,10 +170,12 @@ class _Training(msgspec.Struct, frozen=True):
 
     def _grouping(self) -> Grouping:
         data = self.settings.data
+        chat = ChatTokenizer.open(Path(self.settings.model))
+        check_template(chat, self._dialect, model=self.settings.model)
         alignment = Alignment(
             self._history,
             self._dialect,
-            ChatTokenizer.open(Path(self.settings.model)),
+            chat,
             misaligned=data.misaligned,
             check_share=data.check_prompts,
         )

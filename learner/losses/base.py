@@ -24,6 +24,8 @@ class TokenBatch(NamedTuple):
     reference: Tensor | None = None  # [N], from the reference model; None: no reference model
     episode_log_ratios: Tensor | None = None  # [N], without gradient, for gspo over episodes: the
     # mean of logprobs - old over the episode's tokens at the start of the update; None: unused
+    episode_mismatch: Tensor | None = None  # [N], without gradient, for mismatch "episode": the sum
+    # of old - sampler over the episode's tokens; None: unused
 
 
 # Measurements: name -> (sum, count). They are added up over micro-batches and processes, and

@@ -7,11 +7,13 @@ gradient, by
 
     token    min(exp(old - sampler), cap)
     step     min(exp(sum over the step's tokens of old - sampler), cap)
+    episode  min(exp(sum over the episode's tokens of old - sampler), cap)
 
 (truncated importance sampling: Ionides 2008; between engines: "Your Efficient RL Framework Secretly
 Brings You Off-Policy RL Training", Yao et al. 2025). The token form ignores how a token changes the
-probability of the tokens after it; the step form includes that and has a higher variance. AWM
-(arXiv:2602.10090) corrects sequences.
+probability of the tokens after it; the step form includes that and has a higher variance, the
+episode form, which includes the later steps too, the highest. AWM (arXiv:2602.10090) corrects
+sequences.
 """
 
 import torch
@@ -33,6 +35,14 @@ def step_weights(tokens: TokenBatch, *, cap: float) -> Tensor:
     log_ratios = _log_ratios(tokens)
     sums = torch.zeros_like(log_ratios).index_add(0, indices, log_ratios)
     return sums[indices].exp().clamp(max=cap)
+
+
+def episode_weights(tokens: TokenBatch, *, cap: float) -> Tensor:
+    """The weight of each token's episode, `[N]` without gradient. An episode may be in several
+    micro-batches, so its sum is computed outside: TokenBatch.episode_mismatch."""
+    if tokens.episode_mismatch is None:
+        raise ValueError("mismatch 'episode' needs the episodes' sums of old - sampler")
+    return tokens.episode_mismatch.exp().clamp(max=cap)
 
 
 def mismatch_measures(tokens: TokenBatch, weights: Tensor, *, cap: float) -> Measures:

@@ -11,7 +11,12 @@ from learner.losses.gspo import Gspo
 from learner.losses.kl import k3
 from learner.losses.likelihood import Likelihood
 from learner.losses.metrics import sum_and_count
-from learner.losses.mismatch import mismatch_measures, step_weights, token_weights
+from learner.losses.mismatch import (
+    episode_weights,
+    mismatch_measures,
+    step_weights,
+    token_weights,
+)
 from learner.losses.tv import Tv
 
 
@@ -23,6 +28,14 @@ def loss_of(settings: LossSettings) -> PolicyLoss:
 def needs_episode_ratios(settings: LossSettings) -> bool:
     """Whether the loss needs TokenBatch.episode_log_ratios (see learner.losses.gspo)."""
     return settings.policy == "gspo" and settings.scope == "episode"
+
+
+def needs_episode_mismatch(settings: LossSettings) -> bool:
+    """Whether the loss needs TokenBatch.episode_mismatch (see learner.losses.mismatch)."""
+    return settings.mismatch == "episode" and settings.policy != "likelihood"
+
+
+_MISMATCH_WEIGHTS = {"step": step_weights, "episode": episode_weights}
 
 
 class CompositeLoss:
@@ -58,7 +71,7 @@ class CompositeLoss:
 
     def _correct_mismatch(self, losses: Tensor, tokens: TokenBatch) -> tuple[Tensor, Measures]:
         cap = self._settings.mismatch_cap
-        weigh = step_weights if self._settings.mismatch == "step" else token_weights
+        weigh = _MISMATCH_WEIGHTS.get(self._settings.mismatch, token_weights)
         weights = weigh(tokens, cap=cap)
         measures = mismatch_measures(tokens, weights, cap=cap)
         return losses if self._settings.mismatch == "off" else losses * weights, measures
@@ -79,9 +92,9 @@ def _common_measures(tokens: TokenBatch) -> Measures:
 def _policy_loss(settings: LossSettings) -> PolicyLoss:
     match settings.policy:
         case "clip":
-            return Clip(low=settings.clip_low, high=settings.clip_high)
+            return Clip(low=settings.clip_low, high=settings.clip_high, dual=settings.dual_clip)
         case "cispo":
-            return Cispo(high=settings.cispo_high)
+            return Cispo(low=settings.cispo_low, high=settings.cispo_high)
         case "gspo":
             return Gspo(
                 low=settings.gspo_low,

@@ -41,10 +41,10 @@ def open_model(folder: Path, compute: ComputeSettings) -> PreTrainedModel:
     _check_files(folder)
     try:
         with _quiet():
-            config = AutoConfig.from_pretrained(folder, local_files_only=True)
+            config = AutoConfig.from_pretrained(folder, local_files_only=True)  # nosec B615 # no hub
             if getattr(config, "attention_dropout", 0):
                 config.attention_dropout = 0.0
-            opened: Any = AutoModelForCausalLM.from_pretrained(
+            opened: Any = AutoModelForCausalLM.from_pretrained(  # nosec B615 # no hub
                 folder,
                 config=config,
                 dtype=torch.float32,

@@ -39,6 +39,18 @@ class Suffix(msgspec.Struct, frozen=True, eq=False, gc=False):
     steps: Int64Array  # [N], the number of the token's sample in the batch, from 0
     episodes: Int64Array  # [N], the number of its episode in the batch, from 0
 
+    def __post_init__(self) -> None:
+        """Raises ValueError where a trained token is not predicted by a token of the suffix: the
+        first one has no token before it, and its log-probability would be another token's."""
+        if len(self.trained) and not 1 <= self.trained.min() <= self.trained.max() < len(
+            self.tokens
+        ):
+            raise ValueError(
+                f"a suffix of {len(self.tokens)} tokens trains the tokens at"
+                f" {self.trained.min()} to {self.trained.max()}: expected indices from 1 to"
+                f" {len(self.tokens) - 1}"
+            )
+
 
 class PrefixGroup(msgspec.Struct, frozen=True, eq=False):
     """Suffixes with the same prefix: those of a group, or of an episode if the group shares little.

@@ -39,6 +39,18 @@ def share_of_loss(prefix_groups: Sequence[PrefixGroup]) -> float:
     )
 
 
+def num_episodes(prefix_groups: Sequence[PrefixGroup]) -> int:
+    """The number of episodes."""
+    return len(
+        {
+            episode
+            for prefix_group in prefix_groups
+            for suffix in prefix_group.suffixes
+            for episode in suffix.episodes.tolist()
+        }
+    )
+
+
 def balanced_shares(sizes: Sequence[int], num_shares: int) -> list[list[int]]:
     """Distribute items over shares of about equal size; return the item numbers of each share.
 

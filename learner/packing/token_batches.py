@@ -19,6 +19,7 @@ class Scores(NamedTuple):
     old: Tensor | None = None  # log-probabilities before the batch's first update
     reference: Tensor | None = None  # log-probabilities of the reference model
     episode_log_ratios: Tensor | None = None  # see TokenBatch
+    episode_mismatch: Tensor | None = None  # see TokenBatch
 
 
 def token_batch(
@@ -53,6 +54,7 @@ def token_batch(
         entropy=entropy,
         reference=select(scores.reference),
         episode_log_ratios=select(scores.episode_log_ratios),
+        episode_mismatch=select(scores.episode_mismatch),
     )
 
 
@@ -69,6 +71,11 @@ def episode_sums(prefix_group: PrefixGroup, values_N: Tensor) -> Sums:
     counts = torch.bincount(indices)
     names = map(str, episodes.tolist())
     return dict(zip(names, zip(sums.tolist(), counts.tolist(), strict=True), strict=True))
+
+
+def sampler_logprobs(prefix_group: PrefixGroup) -> Tensor:
+    """The sampler's log-probabilities of the prefix group's trained tokens, `[N]`."""
+    return _concatenate(prefix_group.suffixes, "sampler")
 
 
 def spread_over_tokens(prefix_group: PrefixGroup, values: Mapping[str, float]) -> Tensor:

@@ -19,7 +19,7 @@ from learner.config.settings import TrainSettings
 from learner.core.errors import TrainingError
 from learner.losses.base import Measures, PolicyLoss
 from learner.losses.metrics import Sums, means_of, merge, to_numbers
-from learner.losses.registry import needs_episode_ratios
+from learner.losses.registry import needs_episode_mismatch, needs_episode_ratios
 from learner.model.distributed import Processes, gathered_weights, local, sum_gradients
 from learner.model.optimizer import trainable
 from learner.packing.batch import PrefixGroup
@@ -27,9 +27,16 @@ from learner.packing.minibatches import (
     balanced_shares,
     merge_small_groups,
     minibatches,
+    num_episodes,
     share_of_loss,
 )
-from learner.packing.token_batches import Scores, episode_sums, spread_over_tokens, token_batch
+from learner.packing.token_batches import (
+    Scores,
+    episode_sums,
+    sampler_logprobs,
+    spread_over_tokens,
+    token_batch,
+)
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -68,9 +75,9 @@ class Updater:
         gradient is not finite; that update is not applied, the earlier ones are."""
         parts = minibatches(prefix_groups, self._settings.optimizer.minibatches)
         mine = [self._own_share(part) for part in parts]
-        # The weights of a batch's tokens add up to 1; so must those of each of its updates.
-        total = share_of_loss(prefix_groups)
-        scales = [total / share_of_loss(part) if len(parts) > 1 else 1.0 for part in parts]
+        # What a batch's denominators count, each of its updates counts for itself.
+        size = num_episodes if self._settings.loss.aggregate == "constant" else share_of_loss
+        scales = [size(prefix_groups) / size(part) if len(parts) > 1 else 1.0 for part in parts]
         scores = self._scores(mine)
         return [self._update(*work) for work in zip(mine, scores, scales, strict=True)]
 
@@ -104,7 +111,7 @@ class Updater:
         losses = [torch.zeros(())]
         self._optimizer.zero_grad()
         with gathered_weights(self._model):
-            complete = self._with_episode_ratios(prefix_groups, scores)
+            complete = self._with_episode_values(prefix_groups, scores)
             for prefix_group, own_scores in zip(prefix_groups, complete, strict=True):
                 loss_of = self._loss_of(prefix_group, own_scores, scale, losses=losses, found=found)
                 self._backend.backward(self._model, prefix_group, loss_of)
@@ -143,24 +150,43 @@ class Updater:
 
         return loss_of
 
-    def _with_episode_ratios(
+    def _with_episode_values(
         self, prefix_groups: Sequence[PrefixGroup], scores: Sequence[Scores]
     ) -> Sequence[Scores]:
-        """The scores with the episodes' ratios at the start of this update, if the loss needs them.
-        An episode may be in several prefix groups, and these in several processes."""
-        if not needs_episode_ratios(self._settings.loss):
+        """The scores with the values of whole episodes at the start of this update that the loss
+        needs."""
+        ratios = needs_episode_ratios(self._settings.loss)
+        mismatch = needs_episode_mismatch(self._settings.loss)
+        if not ratios and not mismatch:
             return scores
-        log_ratios = []
+        log_ratios, mismatches = [], []
         for prefix_group, before in zip(prefix_groups, scores, strict=True):
-            now = self._backend.score(self._model, prefix_group)
+            now = old = before.old
+            if now is None or ratios:
+                now = self._backend.score(self._model, prefix_group)
             # With a single update, the old log-probabilities are the current ones.
-            log_ratios.append(now - (now if before.old is None else before.old))
-        sums = merge(map(episode_sums, prefix_groups, log_ratios))
-        means = means_of(merge(self._processes.gather(sums)))
-        return [
-            before._replace(episode_log_ratios=spread_over_tokens(prefix_group, means).to(values))
-            for prefix_group, before, values in zip(prefix_groups, scores, log_ratios, strict=True)
-        ]
+            old = now if old is None else old
+            log_ratios.append(now - old)
+            mismatches.append(old - sampler_logprobs(prefix_group).to(old))
+        if ratios:
+            means = means_of(self._episode_sums(prefix_groups, log_ratios))
+            scores = [
+                before._replace(episode_log_ratios=spread_over_tokens(one, means).to(values))
+                for one, before, values in zip(prefix_groups, scores, log_ratios, strict=True)
+            ]
+        if mismatch:
+            sums = self._episode_sums(prefix_groups, mismatches)
+            totals = {episode: total for episode, (total, _) in sums.items()}
+            scores = [
+                before._replace(episode_mismatch=spread_over_tokens(one, totals).to(values))
+                for one, before, values in zip(prefix_groups, scores, mismatches, strict=True)
+            ]
+        return scores
+
+    def _episode_sums(self, prefix_groups: Sequence[PrefixGroup], values: Sequence[Tensor]) -> Sums:
+        """The sum and count of each episode's values. An episode may be in several prefix groups,
+        and these in several processes."""
+        return merge(self._processes.gather(merge(map(episode_sums, prefix_groups, values))))
 
     def _clip_gradient(self) -> float:
         """Clip the gradient by its norm; returns the norm before clipping."""

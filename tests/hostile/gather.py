@@ -21,7 +21,7 @@ from scenarios.api import User
 from scenarios.format import AwmRecord, AwmSample, AwmTable, AwmVerifier, Scenario, Task, read
 
 FOLDER = Path(__file__).parent
-THEMES = ("files", "network", "processes", "excess", "inside")
+THEMES = ("files", "network", "processes", "descriptors", "threads", "excess", "inside")
 CLOCK = "2026-02-10T09:00:00Z"
 
 

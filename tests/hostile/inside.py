@@ -72,18 +72,64 @@ def replace_the_audit_hook():
 
 
 def disable_the_audit_hook():
-    """ended: the code disabled the audit hook"""
-    import sys
+    """ended: the code"""
+    import builtins
+    import contextlib
+    import os
+    import posixpath
 
-    frame = sys._getframe()
-    while frame is not None:
+    names = []
+    try:
+        open("/etc/hostname").close()
+    except PermissionError as refusal:
+        trace = refusal.__traceback__
+        while trace is not None:
+            names.append(trace.tb_frame)
+            trace = trace.tb_next
+    for frame in names[1:]:  # the hook's own
+        frame.f_globals["__builtins__"] = {}
         for value in list(frame.f_locals.values()):
-            if type(value).__name__ == "AuditHook":
-                value.checks.clear()
-            elif hasattr(value, "_audit_hook"):
-                value._audit_hook.checks.clear()
-        frame = frame.f_back
-    return open("/etc/hostname").read()
+            for change in ("clear", "update"):
+                with contextlib.suppress(Exception):
+                    getattr(value, change)()
+            for name in ("__defaults__", "__kwdefaults__", "checks", "__code__"):
+                with contextlib.suppress(Exception):
+                    setattr(value, name, None)
+            for cell in getattr(value, "__closure__", None) or ():
+                cell.cell_contents = None
+    posixpath.realpath = os.readlink = os.fspath = lambda *_: "/dev/null"
+    os.path.realpath = posixpath.realpath
+    builtins.isinstance = lambda *_: True
+    with contextlib.suppress(PermissionError):
+        return open("/etc/hostname").read()
+    return "refused"
+
+
+def remove_the_record_of_a_refusal():
+    """ended: the code did something forbidden and removed its description"""
+    try:
+        open("/etc/passwd").close()
+    except PermissionError as refusal:
+        trace = refusal.__traceback__
+        while trace is not None:
+            for value in trace.tb_frame.f_locals.values():
+                if type(value) is list:
+                    value.clear()
+            trace = trace.tb_next
+    return "nothing happened"
+
+
+def load_a_library_of_its_own():
+    """ended: the code tried to load the library"""
+    import importlib.machinery
+    import importlib.util
+    import os
+
+    with open("mine.so", "wb") as file:
+        file.write(b"\x7fELF")
+    path = os.path.abspath("mine.so")
+    loader = importlib.machinery.ExtensionFileLoader("mine", path)
+    importlib.util.module_from_spec(importlib.util.spec_from_loader("mine", loader))
 
 
 def listen_to_audit_events():

@@ -12,3 +12,9 @@ def json_of(rehearse: Rehearse, *arguments: object) -> Any:
     status, out, err = rehearse(*arguments, "--json", "-")
     assert status == 0, err
     return json.loads(out)
+
+
+def without_trust_line(err: str) -> str:
+    """Standard error without the line that names the packages that run in this process."""
+    lines = err.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("trusted like rehearse itself"))

@@ -18,7 +18,7 @@ from harness.policies.base import Agent, Assignment
 from harness.policies.oracle import OraclePolicy
 from harness.settings.run import Settings, resolve_table
 from learner.config.settings import TrainSettings
-from learner.core.samples import Group
+from learner.core.samples import NO_GROUPS, Group, GroupSize
 from learner.data.grouping import Grouping
 from learner.loop.loop import Loop, LoopCallbacks
 from learner.loop.metrics import Value
@@ -101,7 +101,7 @@ class RecordingLearner:
         self.threads: set[int] = set()
         self._before = before
 
-    def step(self, groups: Sequence[Group]) -> StepReport:
+    def step(self, groups: Sequence[Group], also: GroupSize = NO_GROUPS) -> StepReport:
         self.threads.add(threading.get_ident())
         self._before(len(self.batches))
         self.batches.append([group.group for group in groups])

@@ -62,6 +62,7 @@ class FakeWorker:
         self.forgotten: list[int] = []  # worlds
         self.num_states = 0  # states that were sent with calls
         self.num_bytes = 0  # the memory that it reports
+        self.threads = 1  # that the kernel counts
         self.computes = True  # whether it uses CPU while it executes
         self.exit_reason = ""
         self.at_end: Callable[[], object] = lambda: None  # called when it has closed its socket
@@ -87,6 +88,9 @@ class FakeWorker:
 
     def rss(self) -> int:
         return self.num_bytes
+
+    def num_threads(self) -> int:
+        return self.threads
 
     async def serve(self) -> None:
         """Answer until the pool closes the socket, the script raises Dies, or it is killed."""

@@ -4,7 +4,9 @@
         server.plan(Status(429, headers={"Retry-After": "0"}), Completes("hello"))
         ... send two requests to server.url; server.requests has both
 
-Each request gets the next behaviour of the plan, and `default` once the plan is done.
+Each request gets the next behaviour of the plan, and `default` once the plan is done. A request
+for the list of models gets `models` and is counted in `num_listings` only; `models` None: the
+server has no such list.
 """
 
 import asyncio
@@ -157,12 +159,15 @@ class ModelServer(anyio.AsyncContextManagerMixin):
     ) -> None:
         self.default: Behaviour = default or Completes("ok")
         self.requests: list[ReceivedRequest] = []
+        self.models: tuple[str, ...] | None = ("*",)  # any model, as gateways list it
+        self.num_listings = 0
         self.url = ""
         self.in_flight = 0
         self.most_in_flight = 0
         self._tls = tls  # None: plain HTTP
         self._port = port
         self._changed = asyncio.Condition()
+        self._stopped = asyncio.Event()
         self._plan: deque[Behaviour] = deque()
         self._num_connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -170,6 +175,10 @@ class ModelServer(anyio.AsyncContextManagerMixin):
     def plan(self, *behaviours: Behaviour) -> None:
         """Add behaviours for the next requests."""
         self._plan.extend(behaviours)
+
+    def stop(self) -> None:
+        """Accept no further connection, and cut those that are open; from its own event loop."""
+        self._stopped.set()
 
     async def in_flight_reaches(self, number: int) -> None:
         """Wait until `number` requests are being answered at the same time."""
@@ -181,14 +190,20 @@ class ModelServer(anyio.AsyncContextManagerMixin):
         server = await asyncio.start_server(self._accept, "127.0.0.1", self._port, ssl=self._tls)
         port = server.sockets[0].getsockname()[1]
         self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}/v1"
+        closing = asyncio.ensure_future(self._close_when_stopped(server))
         try:
             yield self
         finally:
+            closing.cancel()
             server.close()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await server.wait_closed()
+
+    async def _close_when_stopped(self, server: asyncio.Server) -> None:
+        await self._stopped.wait()
+        server.close()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._serve(reader, writer, self._num_connections))
@@ -201,6 +216,9 @@ class ModelServer(anyio.AsyncContextManagerMixin):
     ) -> None:
         try:
             while (request := await _read(reader, number)) is not None:
+                if request.path.endswith("/models"):
+                    writer.write(self._listing())
+                    continue
                 self.requests.append(request)
                 behaviour = self._plan.popleft() if self._plan else self.default
                 self.in_flight += 1
@@ -212,12 +230,19 @@ class ModelServer(anyio.AsyncContextManagerMixin):
                 finally:
                     self.in_flight -= 1
                 await writer.drain()
-                if not stays:
+                if self._stopped.is_set() or not stays:
                     return
         except ConnectionError:
             pass
         finally:
             writer.close()
+
+    def _listing(self) -> bytes:
+        self.num_listings += 1
+        if self.models is None:
+            return response(404, b'{"detail": "Not Found"}')
+        listing = {"object": "list", "data": [{"id": name} for name in self.models]}
+        return response(200, json.dumps(listing).encode())
 
 
 async def _read(reader: asyncio.StreamReader, number: int) -> ReceivedRequest | None:
@@ -228,4 +253,4 @@ async def _read(reader: asyncio.StreamReader, number: int) -> ReceivedRequest | 
     first, *lines = head.split("\r\n")[:-2]
     headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
     body = await reader.readexactly(int(headers["content-length"]))
-    return ReceivedRequest(first.split(" ")[1], headers, json.loads(body), number)
+    return ReceivedRequest(first.split(" ")[1], headers, json.loads(body or b"{}"), number)

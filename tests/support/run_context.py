@@ -12,6 +12,7 @@ from envpool.inprocess.pool import LocalPool
 from envpool.store.pool_protocol import Pool
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Event, Record, StepTaken
 from harness.core.messages import AgentCall, Reply, Usage, Window
+from harness.dialects.base import Dialect
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.native import Native
 from harness.history.base import HistoryPolicy
@@ -158,13 +159,14 @@ def make_run_context(
     format: FormatSettings | None = None,
     pool: Pool | None = None,
     history: HistoryPolicy | None = None,
+    dialect: Dialect | None = None,
     now: Callable[[], float] = lambda: 1000.0,
 ) -> RunContext:
     windows = HistoryManager()
     return RunContext(
         pool=pool or LocalPool(),
         policy=policy,
-        dialect=Native(),
+        dialect=dialect or Native(),
         history=history or parse_history("full"),
         format=format or FormatSettings(),
         limits=limits or Limits(),

@@ -36,6 +36,7 @@ class Job(msgspec.Struct, frozen=True):
     output: str  # a file for standard output and standard error
     environment: dict[str, str] = {}  # added to the warm process's own
     is_whole: bool = False  # the environment replaces the warm process's own
+    folder: str = ""  # the working directory; empty: the warm process's own
 
 
 class Child:
@@ -86,14 +87,14 @@ class WarmProcess:
             self._statuses[answer["ended"]] = answer["status"]
         return Child(answer["pid"], self._statuses, self._receive)
 
-    def start_command(self, *arguments: object, output: Path) -> Child:
-        """Fork a child that runs `rehearse` with these arguments and this process's environment.
-        `output` gets its standard output and error, and is empty when this returns."""
+    def start_command(self, *arguments: object, output: Path, folder: str = "") -> Child:
+        """Fork a child that runs `rehearse` with these arguments and this process's environment, in
+        a working directory. `output` gets its standard output and error, and is empty when this
+        returns."""
         output.write_bytes(b"")
         words = tuple(map(str, arguments))
-        return self.start(
-            Job("harness.cli", "main", words, str(output), dict(os.environ), is_whole=True)
-        )
+        environment = dict(os.environ)
+        return self.start(Job("harness.cli", "main", words, str(output), environment, True, folder))
 
     def read(self) -> dict[str, int]:
         """The next answer. Raises RuntimeError when the warm process has ended."""
@@ -205,6 +206,8 @@ def run(job: Job) -> None:
     if job.is_whole:
         os.environ.clear()
     os.environ.update(job.environment)
+    if job.folder:
+        os.chdir(job.folder)
     sys.argv = [job.module, *job.arguments]
     getattr(importlib.import_module(job.module), job.function)()
 

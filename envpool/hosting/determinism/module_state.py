@@ -15,24 +15,22 @@ of SQLAlchemy, FastAPI, Starlette and Pydantic that make up the application. A g
 closed after each call: what was not committed is gone.
 The iteration order of a set from which elements were removed may differ from that in a separate
 process; it is the same in whichever worker the world continues.
-Refused: an open file, a generator, a thread or anything else that pickle cannot serialize, where
-functions may reach it. Not found: state in other libraries, and names that the text hides (see
+Refused: an open file, a generator, a thread or anything else that pickle cannot serialize or that
+pickled state may not name (see envpool.hosting.determinism.state_pickle), where functions may reach
+it. Not found: state in other libraries, and names that the text hides (see
 envpool.hosting.determinism.mutation_analysis).
 """
 
-import io
-import pickle
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 from envpool.core.errors import ToolsetError
 from envpool.hosting.determinism.state_discovery import discover_state
+from envpool.hosting.determinism.state_pickle import dump_state, load_state
 from envpool.hosting.determinism.state_slots import Content, EnvironmentSlot, StateSlot
 
 MAX_STATE = 2**20  # bytes
-_PROTOCOL = 5
 
 
 class ModuleState:
@@ -44,6 +42,7 @@ class ModuleState:
 
     def __init__(self, module: ModuleType) -> None:
         found = discover_state(module)
+        self._module = module
         self._name = str(module.__file__ or module.__name__)
         self._slots: tuple[StateSlot, ...] = tuple(found.slots)
         self._environments = [slot for slot in self._slots if isinstance(slot, EnvironmentSlot)]
@@ -95,9 +94,13 @@ class ModuleState:
         current, self._current = self._current, None  # until `capture` finds it unchanged
         if not self._slots or state == current:
             return
-        contents = _Unpickler(io.BytesIO(state), self._persistent).load()
-        for slot, content in zip(self._slots, contents, strict=True):
-            slot.put(content)
+        try:
+            contents = load_state(state, self._module, self._persistent)
+            for slot, content in zip(self._slots, contents, strict=True):
+                slot.put(content)
+        except Exception as exc:
+            why = f"a world's module state cannot be read: {_exception_text(exc)}"
+            raise ToolsetError(f"{self._name}: {why}") from exc
         self._restored = state
 
     def _pickle(self, contents: list[Content]) -> bytes:
@@ -110,9 +113,7 @@ class ModuleState:
             ) from exc
 
     def _dump(self, contents: Iterable[Content]) -> bytes:
-        stream = io.BytesIO()
-        _Pickler(stream, self._positions.get).dump(list(contents))
-        return stream.getvalue()
+        return dump_state(contents, self._module, self._positions.get)
 
     def _first_unpicklable(self, contents: list[Content]) -> tuple[str, Exception] | None:
         """The name of the first slot whose content cannot be pickled, and the exception."""
@@ -122,32 +123,6 @@ class ModuleState:
             except Exception as exc:
                 return slot.name, exc
         return None
-
-
-class _Pickler(pickle.Pickler):
-    """Pickles state; persistent objects are written as their position."""
-
-    def __init__(self, stream: io.BytesIO, position: Callable[[int], int | None]) -> None:
-        super().__init__(stream, protocol=_PROTOCOL)
-        self._position = position
-
-    def persistent_id(self, value: Any) -> int | None:
-        return self._position(id(value))
-
-    def reducer_override(self, value: Any) -> Any:
-        kind = type(value)
-        if kind.__module__ == "_thread" and kind.__name__ in ("lock", "RLock"):
-            return (threading.Lock if kind.__name__ == "lock" else kind), ()  # nothing waits for it
-        return NotImplemented
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, persistent: list[Any]) -> None:
-        super().__init__(stream)
-        self._persistent = persistent
-
-    def persistent_load(self, position: Any) -> Any:
-        return self._persistent[position]
 
 
 def _exception_text(exc: Exception) -> str:

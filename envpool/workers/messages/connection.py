@@ -44,6 +44,9 @@ class WorkerProcess(Protocol):
     def rss(self) -> int:
         """Its resident memory, in bytes."""
 
+    def num_threads(self) -> int:
+        """Its threads as the kernel counts them; 0 or less when it has ended."""
+
 
 class ConnectionListener(Protocol):
     """Handles the events of connections."""
@@ -67,6 +70,8 @@ class WorkerConnection(asyncio.Protocol):
         self.ready = False  # the worker has sent Ready
         self.suspect = False  # its current request takes long
         self.draining = False  # it ends once it has answered its requests
+        self.paused = False  # it has more threads than it may have: see envpool.kernel.thread_count
+        self.unproven: list[tuple[SentJob, Reply]] = []  # its answers since it is paused
         self.dead = False
         self.disconnected = False  # nothing can be sent any more
         self.ticks = 0  # spent on the current request, or on starting (see Supervisor.tick)
@@ -93,7 +98,7 @@ class WorkerConnection(asyncio.Protocol):
         self._read_socket = process.socket.dup()
 
     def __repr__(self) -> str:
-        word = "dead" if self.dead else "suspect" if self.suspect else "ready"
+        word = "dead" if self.dead else "suspect" if self.suspect or self.paused else "ready"
         return (
             f"<WorkerConnection {self.process.pid} [{len(self.sent)} sent, "
             f"{len(self.queue)} wait, scenario {self.scenario_digest[:8] or 'none'}, "
@@ -103,7 +108,7 @@ class WorkerConnection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether it takes requests."""
-        return self.ready and not (self.suspect or self.dead or self.disconnected)
+        return self.ready and not (self.suspect or self.paused or self.dead or self.disconnected)
 
     @property
     def is_blank(self) -> bool:
@@ -112,8 +117,9 @@ class WorkerConnection(asyncio.Protocol):
 
     @property
     def takes_calls(self) -> bool:
-        """Whether it takes calls on worlds of its scenario."""
-        return self.usable and self.hosting and not self.draining
+        """Whether it takes calls on worlds of its scenario, now or when it is no longer paused."""
+        ends = self.suspect or self.draining or self.dead or self.disconnected
+        return self.hosting and not ends
 
     @property
     def load(self) -> int:
@@ -125,6 +131,15 @@ class WorkerConnection(asyncio.Protocol):
         """Whether a new request has to wait before it is sent."""
         return len(self.sent) >= self._window or bool(self.queue)
 
+    @property
+    def is_executing(self) -> bool:
+        """Whether it has not answered all that was sent to it."""
+        return bool(self.sent)
+
+    def num_threads(self) -> int:
+        """The threads of the worker; see `WorkerProcess`."""
+        return self.process.num_threads()
+
     def put(self, job: Job) -> None:
         """Append a job to those that wait. The first decides whose code this worker executes."""
         assert self.scenario_digest in ("", job.scenario_digest), "one worker, one scenario"
@@ -134,7 +149,9 @@ class WorkerConnection(asyncio.Protocol):
 
     def pump(self) -> None:
         """Send waiting jobs while the window is open."""
-        while self.queue and len(self.sent) < self._window:
+        while self.queue and len(self.sent) < self._window and not self.paused:
+            if self.sent and (self.sent[-1].job.alone or self.queue[0].alone):
+                return
             job = self.queue.popleft()
             if job.future.done():
                 continue  # its task has left

@@ -30,12 +30,13 @@ _REPLIES: dict[type, tuple[type[Reply], ...]] = {
 class Job:
     """A request whose reply a task awaits. The pool itself may reply with a Failed."""
 
-    __slots__ = ("_request", "future", "ran_in", "scenario_digest")
+    __slots__ = ("_request", "alone", "future", "ran_in", "scenario_digest")
 
     slow_factor = 10  # times longer than a call it may take before it counts as slow
 
     def __init__(self, scenario_digest: str, request: Load | Verify | Replay | None) -> None:
         self.scenario_digest = scenario_digest
+        self.alone = False  # its worker receives nothing else until it is answered
         self.future: asyncio.Future[Reply | Exception] = asyncio.get_running_loop().create_future()
         self.ran_in = 0  # the id of the process that received it last; 0: none did
         self._request = request  # None: a CallJob

@@ -173,14 +173,15 @@ async def test_a_world_is_leased_inspected_and_released(scenario: Scenario) -> N
         assert 0 <= fresh.pop("idle_s") < 60
         assert (status, fresh) == (200, {"id": world["id"], **new, "calls": 0, "digest": start})
         await http.call(path)
-        _, listed = await http.ask("GET", "/worlds")
-        assert [(each["id"], each["calls"]) for each in listed] == [(world["id"], 1)]
-        assert listed[0]["digest"] != start
+        _, called = await http.ask("GET", path)
+        assert (called["id"], called["calls"]) == (world["id"], 1)
+        assert called["digest"] != start
+        assert await http.ask("GET", "/worlds") == (200, {"worlds": 1})
         assert await http.ask("DELETE", path) == (204, None)
         gone = {"error": "there is no such world: it was released, or it was idle too long"}
         assert await http.ask("GET", path) == (404, gone)
         assert await http.ask("POST", path + "/mcp", {}) == (404, gone)
-        assert await http.ask("GET", "/worlds") == (200, [])
+        assert await http.ask("GET", "/worlds") == (200, {"worlds": 0})
         health = {"status": "ok", "worlds": 0, "leases": 1, "calls": 1}
         assert await http.ask("GET", "/health") == (200, health)
 
@@ -261,6 +262,59 @@ async def test_a_token_is_required(scenario: Scenario) -> None:
         assert (await http.ask("GET", "/health"))[0] == 200
     async with http_client(scenario, settings, token="sesame") as (http, _):
         assert (await http.ask("GET", "/worlds"))[0] == 200
+
+
+async def test_a_token_owns_its_worlds(scenario: Scenario, tmp_path: Path) -> None:
+    """With several tokens, each lists its own worlds only, and the worlds of another do not exist
+    for it; a fork belongs to the owner of its parent."""
+    (tmp_path / "tokens").write_text("# of the teams\nred\n\nblue \n")
+    settings = ServeSettings(port=0, token="sesame", token_file=str(tmp_path / "tokens"))
+    async with direct_client(scenario, settings) as (http, leases):
+
+        async def ask(token: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+            return await http.ask(method, path, body, Authorization=f"Bearer {token}")
+
+        assert (await ask("green", "GET", "/worlds"))[0] == 401
+        owned = {}
+        for token in ("sesame", "red", "blue"):
+            _, world = await ask(token, "POST", "/worlds", {"scenario": "ledger"})
+            _, fork = await ask(token, "POST", f"/worlds/{world['id']}/fork", b"")
+            owned[token] = [world["id"], fork["id"]]
+        for token, ids in owned.items():
+            _, listed = await ask(token, "GET", "/worlds")
+            assert [each["id"] for each in listed] == ids
+        (path, _), other = owned["red"], f"/worlds/{owned['blue'][0]}"
+        assert (await ask("red", "GET", f"/worlds/{path}"))[0] == 200
+        for method, what in (
+            ("GET", ""),
+            ("DELETE", ""),
+            ("POST", "/mcp"),
+            ("POST", "/reset"),
+            ("POST", "/fork"),
+        ):
+            status, content = await ask("red", method, other + what, b"{}")
+            assert (status, content["error"][:23]) == (404, "there is no such world:")
+        assert leases.num_live == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (None, "cannot read the tokens: No such file or directory"),
+        ("# none\n", "there is no token in this file"),
+        ("red\nbl\tue", "token 2 is not printable ASCII"),
+    ],
+)
+async def test_a_bad_token_file(
+    scenario: Scenario, tmp_path: Path, text: str | None, fault: str
+) -> None:
+    """A server does not start with a file in which it finds no valid tokens."""
+    file = tmp_path / "tokens"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(PoolError, match=f"^{file}: {fault}$"):
+        async with served([scenario], ServeSettings(port=0, token_file=str(file))):
+            pass
 
 
 @pytest.mark.parametrize(
@@ -441,8 +495,8 @@ async def test_one_call_of_a_world_at_a_time(scenario: Scenario) -> None:
             await pool.wait_until_running(2)
             assert pool.num_running == 2
             pool.release.set()
-        counts = {world["id"]: world["calls"] for world in (await http.ask("GET", "/worlds"))[1]}
-        assert counts == {first.split("/")[-1]: 2, second.split("/")[-1]: 1}
+        counts = {path: (await http.ask("GET", path))[1]["calls"] for path in (first, second)}
+        assert counts == {first: 2, second: 1}
 
 
 async def test_calls_in_flight_have_a_limit(scenario: Scenario) -> None:

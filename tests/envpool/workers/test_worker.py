@@ -204,7 +204,7 @@ async def test_the_sandbox_can_be_off(scenario: Scenario) -> None:
 
 async def test_a_sandbox_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the required level is not available no worker starts, and the error has the reason."""
-    monkeypatch.setattr(fork_client, "why_no_bubblewrap", lambda: "bwrap is not installed")
+    monkeypatch.setattr(fork_client, "why_no_bubblewrap", lambda _: "bwrap is not installed")
     with pytest.raises(PoolError) as caught:
         async with ForkServerClient(ForkServerSettings("bubblewrap")):
             pass

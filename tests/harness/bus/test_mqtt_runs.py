@@ -6,12 +6,12 @@ import anyio.abc
 import anyio.lowlevel
 import pytest
 import structlog
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from harness.bus.mqtt_link import MqttLink
 from harness.bus.mqtt_runs import runs_on, status_of
-from harness.bus.mqtt_wire import (
-    topic,
-)
+from harness.bus.mqtt_wire import START, Status, encode, topic
 from harness.core.errors import BusError
 from harness.core.events import Record
 from tests.support.broker import Mosquitto
@@ -62,10 +62,65 @@ async def test_foreign_messages_are_ignored(broker: Mosquitto) -> None:
     assert {"mqtt_message_without_mark", "mqtt_unreadable_request"} <= events
 
 
-async def write_foreign_message(broker: Mosquitto, name: str, payload: bytes) -> None:
-    """Publish a message without the library's mark."""
-    async with aiomqtt.Client("127.0.0.1", broker.port) as client:
-        await client.publish(name, payload, qos=1)
+_STATUS = encode(Status("r", "live", "a", START))
+MALFORMED = [
+    b"\xc1junk",
+    b"",
+    b"\x80",
+    _STATUS[:-3],
+    _STATUS.replace(b"\xa1r", b"\xa1\xff"),  # a run whose name is not UTF-8
+    _STATUS.replace(b"live", b"dead"),
+    _STATUS.replace(b"\xa5heads\x96\x00", b"\xa5heads\x96\xff"),  # a negative position
+    encode({"run": "r", "state": "live", "log": "a", "heads": [2**64 - 1] * 6}),
+]
+
+
+async def test_a_malformed_message_does_not_end_a_follower(broker: Mosquitto) -> None:
+    """A status, a page and records that cannot be read are ignored with one line for each kind; the
+    follower gets every record, and the run and the list of runs go on."""
+    log, settings = Log(), settings_for(broker)
+    got: list[Record] = []
+    facts = episode("e", 4)
+    with structlog.testing.capture_logs() as logs:
+        async with (
+            MqttLink(settings, "r", log="a", read_log=log.read) as link,
+            following(settings) as follower,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(take, follower, got)
+            link.put(log.commit(facts[:3]))
+            inbox = topic("r", "catchup", follower.name, "answer")
+            requests = topic("r", "catchup", "x", "request")
+            marks = (
+                "a 0 1 0 0 0 0 0 0",
+                "a 0 1",
+                f"a {'9' * 5000} 1 0 0 0 0 0 0",
+                "a -1 1 0 0 0 0 0 0",
+            )
+            for payload in MALFORMED:
+                for name in (topic("r", "status", "a"), topic("r", "status"), inbox, requests):
+                    await write_foreign_message(broker, name, payload)
+                for mark in marks:
+                    await write_foreign_message(broker, topic("r", "step", "e"), payload, mark)
+            await write_foreign_message(broker, topic("x", "status"), MALFORMED[4], retain=True)
+            assert [status.run for status in await runs_on(settings)] == ["r"]
+            link.put(log.commit(facts[3:]))
+            await link.close()
+    assert got == facts
+    unreadable = [line for line in logs if line["event"] == "mqtt_unreadable_message"]
+    assert len(unreadable) == 3  # the status, the page, the step
+    assert any(line["event"] == "mqtt_unreadable_status" for line in logs)
+
+
+async def write_foreign_message(
+    broker: Mosquitto, name: str, payload: bytes, mark: str = "", *, retain: bool = False
+) -> None:
+    """Publish a message, by default without the library's mark."""
+    properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
+    if mark:
+        properties.UserProperty = ("mark", mark)
+    async with aiomqtt.Client("127.0.0.1", broker.port, protocol=aiomqtt.ProtocolVersion.V5) as it:
+        await it.publish(name, payload, qos=1, properties=properties, retain=retain)
 
 
 async def test_a_follower_leaves_nothing_behind(broker: Mosquitto) -> None:

@@ -133,7 +133,7 @@ def test_headers_of_one_name_are_joined() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "character in Content-Length"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n", "character in Content-Length"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "Duplicate"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "the body is longer than"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "the answer is longer than"),
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n", "content-encoding 'br'"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "'gzip, chunked'"),
         (

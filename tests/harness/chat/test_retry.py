@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.chat.retry import Backoff, Failure, Pause, requested_wait, wait_before_retry
+from harness.chat.retry import Backoff, Failure, requested_wait, wait_before_retry
 
 BACKOFF = Backoff(max_attempts=4, first_s=1.0, max_wait_s=5.0, max_requested_wait_s=30.0)
 NOW = 1_700_000_000.0
@@ -107,35 +107,3 @@ def test_any_retry_after_can_be_read(text: str) -> None:
     """Any header can be read; a wait is finite and not negative."""
     seconds = requested_wait({"retry-after": text}, NOW)
     assert seconds is None or 0.0 <= seconds < float("inf")
-
-
-def test_a_pause_spreads_the_requests_after_it() -> None:
-    """A request during a pause waits until its end plus a random share of its length."""
-    pause, rng = Pause(), Random(1)
-    assert pause.remaining(100.0, rng) == 0.0
-    pause.extend(100.0, 4.0)
-    waits = [pause.remaining(101.0, rng) for _ in range(1000)]
-    assert 3.0 <= min(waits) < 3.1
-    assert 6.9 < max(waits) <= 7.0
-    assert pause.may_be_active
-    assert pause.remaining(104.0, rng) == 0.0
-    assert not pause.may_be_active
-
-
-def test_a_pause_is_never_shortened() -> None:
-    """A later, shorter rate limit does not change the pause."""
-    pause, rng = Pause(), Random(1)
-    pause.extend(100.0, 10.0)
-    pause.extend(101.0, 1.0)
-    assert pause.remaining(103.0, rng) >= 7.0
-
-
-def test_the_length_of_pauses_is_summed() -> None:
-    """Overlapping pauses count once, a pause after a gap counts in full."""
-    pause = Pause()
-    assert pause.extend(100.0, 4.0)
-    assert pause.extend(102.0, 4.0)
-    assert not pause.extend(103.0, 1.0)
-    assert pause.total_s == 6.0
-    assert pause.extend(200.0, 1.5)
-    assert pause.total_s == 7.5

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.rollout import progress_display
-from tests.support.cli import Rehearse
+from tests.support.cli import Rehearse, without_trust_line
 from tests.support.ledger_world import write_package
 
 
@@ -26,7 +26,7 @@ def test_progress_is_shown(
     """`replay` and `judge` count episodes on standard error, up to the last one."""
     monkeypatch.setattr(progress_display, "LINE_EVERY", 0.0)
     status, _, err = rehearse(verb, run)
-    lines = err.splitlines()
+    lines = without_trust_line(err).splitlines()
     assert status == 0
     assert lines[-1].split(":")[0] == f"{len(lines)} of {len(lines)} {what}"
 

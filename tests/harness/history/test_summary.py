@@ -108,6 +108,14 @@ async def test_the_agent_summarises_the_older_turns() -> None:
     assert _end(events) == (Ending.ANSWERED, None, 3)
 
 
+async def test_a_cut_summary_is_a_truncation() -> None:
+    """A summary that was cut at its limit of tokens ends the episode as a truncation."""
+    cut = msgspec.structs.replace(NOTE, finish="length")
+    events, _ = await _episode(LOOK, LOOK, cut, DONE)
+    why = "the reply was cut off at its limit of tokens, after 40 tokens"
+    assert _end(events) == (Ending.TOKEN_LIMIT, why, 2)
+
+
 async def test_a_summary_is_summarised_in_turn() -> None:
     """The second summary is made of the first and the turn after it."""
     events, windows = await _episode(LOOK, LOOK, NOTE, LOOK, Reply("Two fines."), DONE)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.types import StoredState
+from envpool.core.types import StoredState, ToolResult
 from harness.core.errors import LogError
 from harness.core.events import Ending, EpisodeEnded, Event, Label, Record, StepTaken
 from harness.core.messages import AgentCall, Answer, Reply
@@ -31,6 +31,7 @@ from harness.log.schema import (
     write_atomically,
 )
 from harness.log.writer import CAPACITY, open_log
+from scenarios.api import RowChange
 from tests.support.episode_logs import WORLD, ended, judged, started, step, story, whole
 from tests.support.log_victim import EPISODES
 
@@ -524,3 +525,25 @@ def test_durable_episodes_survive_kill_9(tmp_path: Path) -> None:
         for trajectory in reader.trajectories():
             assert trajectory == assemble(whole(trajectory.episode, attempt=trajectory.attempt))
         assert list(reader.scenarios()) == [WORLD.scenario_digest]
+
+
+def test_a_damaged_row_is_a_decode_error() -> None:
+    """A row whose columns have other types, whose kind is not its event's, or whose event has text
+    that is not UTF-8, endless nesting or keys that are not SQL's, is damaged and no other error."""
+    row = row_of(1, whole("e")[1])
+    position, episode, attempt, seq, kind, at, data, state = row
+    hole = RowChange("orders", ({"id": 7},), None, {"id": 7})
+    odd = StepTaken(Reply(""), Answer(""), (ToolResult("", changes=(hole,)),))
+    damaged = [
+        (position, b"e", attempt, seq, kind, at, data, state),
+        (position, episode, attempt, seq, kind, "now", data, state),
+        (position, episode, attempt, seq, kind, at, 7, state),
+        (position, episode, attempt, seq, "ended", at, data, state),
+        (position, episode, attempt, seq, kind, at, data.replace(b"void", b"\xff\xfeid"), state),
+        (position, episode, attempt, seq, kind, at, b"\x91" * 5_000 + data, state),
+        row_of(1, story("e", [odd])[0]),
+    ]
+    assert record_of(row) == whole("e")[1]
+    for other in damaged:
+        with pytest.raises(msgspec.DecodeError):
+            record_of(other)  # type: ignore[arg-type]

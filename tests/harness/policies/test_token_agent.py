@@ -104,6 +104,16 @@ async def test_a_reply_has_its_tokens() -> None:
     )
 
 
+async def test_a_cut_reply_with_a_call_stays_cut() -> None:
+    """The finish reason of a reply that was cut is `length` also where a whole call came before."""
+    window = Window(HEAD, (GET_ORDER,))
+    finishes = []
+    for finish in ("stop", "length"):
+        reply = await agent_of(Scripted(CALL, finish=finish)).reply(window)
+        finishes.append((len(reply.calls), reply.finish, reply.was_cut))
+    assert finishes == [(1, "tool_calls", False), (1, "length", True)]
+
+
 async def test_a_reply_that_was_cut_off() -> None:
     """Without an end token the finish reason is `length`, and the next prompt ends the turn."""
     backend = Scripted("One", "Two", finish="length")

@@ -119,7 +119,7 @@ def test_speed_is_measured_by_the_times_of_the_records() -> None:
         ),
         (
             StepTaken(Reply(), Answer("It is\n\nso.\x1b[31m")),
-            "step answer: It is so.\N{REPLACEMENT CHARACTER}[31m",
+            "step answer: It is so.\\x1b[31m",
         ),
         (StepTaken(Reply(), FormatError("x" * 80)), f"step format error: {'x' * 59}…"),
         (EpisodeEnded(Ending.ANSWERED, "done", 3, None), "ended answered after 3 steps"),

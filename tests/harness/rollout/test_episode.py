@@ -15,8 +15,9 @@ from envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
 from envpool.inprocess.pool import LocalEnv, LocalPool
 from harness.core.errors import ContextLengthError, PolicyError
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
-from harness.core.messages import Act, Answer, FormatError, Reply
+from harness.core.messages import Act, Answer, FormatError, Reply, Usage
 from harness.dialects.format_rules import FormatSettings
+from harness.dialects.registry import dialect_of
 from harness.history.windows import parse_history
 from harness.rollout.episode import Episode, failure_message, run_episode
 from harness.settings.limits import Limits
@@ -143,6 +144,62 @@ async def test_endings(
         "All is done." if ending is Ending.ANSWERED else "",
     )
     assert ended.state is not None
+
+
+CALL_TEXT = '<tool_call>\n{"name": "list_overdue", "arguments": {}}\n</tool_call>'
+CUT_REPLIES = {
+    "answer": ("native", Reply("The fine is")),
+    "call": ("native", msgspec.structs.replace(LOOK, text="Look.")),
+    "text call": ("hermes", Reply(f"{CALL_TEXT}\n<tool_call>\n{{")),
+    "awm": ("awm", Reply("<think>x</think> All is done.")),
+    "thought": ("hermes", Reply("<think>I must")),
+    "nothing": ("native", Reply("")),
+}
+
+
+@pytest.mark.parametrize("rules", ["basic", "awm", "off"])
+@pytest.mark.parametrize("stop", [True, False])
+@pytest.mark.parametrize("name", CUT_REPLIES)
+async def test_a_cut_reply_is_a_truncation(name: str, rules: Any, stop: bool) -> None:
+    """A reply that was cut at its limit of tokens ends the episode with `token_limit`, in every
+    dialect and under all format rules: it is not an answer, no call in it is made, and its step has
+    no reward of its own."""
+    dialect, reply = CUT_REPLIES[name]
+    cut = msgspec.structs.replace(reply, finish="length", usage=Usage(completion_tokens=512))
+    sink = MemorySink()
+    ended = await play(
+        cut,
+        sink=sink,
+        dialect=dialect_of(dialect),
+        format=FormatSettings(rules=rules, stop=stop),
+    )
+    why = "the reply was cut off at its limit of tokens, after 512 tokens"
+    assert (ended.ending, ended.error, ended.answer) == (Ending.TOKEN_LIMIT, why, "")
+    (step,) = sink.events("e000000")[1:-1]
+    assert isinstance(step, StepTaken)
+    assert (step.reply, step.decision) == (cut, FormatError(why))
+    assert (step.results, step.reward) == ((), None)
+
+
+@pytest.mark.parametrize("rules", ["basic", "off", "awm"])
+async def test_a_reply_with_too_many_calls_is_malformed(rules: Any) -> None:
+    """No call of such a reply is made, under any rules; the agent reads why. As many calls as are
+    allowed are made."""
+    sink, limits = MemorySink(), Limits(max_calls=2)
+    ended = await play(
+        *(calls("list_overdue", "list_overdue", "list_overdue"), DONE),
+        limits=limits,
+        format=FormatSettings(rules=rules, stop=False, think=False),
+        sink=sink,
+    )
+    fault = "The reply has 3 calls; make at most 2 in one reply."
+    step = sink.events("e000000")[1]
+    assert isinstance(step, StepTaken)
+    assert (step.decision, step.results) == (FormatError(fault), ())
+    assert step.reward == (None if rules == "off" else -1.0)
+    assert ended.num_steps >= 2
+    ended = await play(calls("list_overdue", "list_overdue"), DONE, limits=limits)
+    assert (ended.ending, ended.num_steps) == (Ending.ANSWERED, 2)
 
 
 async def test_each_reply_has_its_own_deadline() -> None:

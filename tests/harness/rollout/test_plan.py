@@ -71,6 +71,10 @@ def test_one_group_of_each_task() -> None:
         ({"group_size": 0}, "group_size: must be at least 1, not 0"),
         ({"episodes": 0}, "episodes: must be at least 1, not 0"),
         ({"episodes": -2, "group_size": 2}, "episodes: must be at least 1, not -2"),
+        (
+            {"episodes": 2**40},
+            "episodes: the plan has 1,099,511,627,776 of them; a run has at most 10,000,000",
+        ),
         ({"episodes": 7, "group_size": 2}, "episodes: 7 is not a multiple of the group size 2"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from envpool.inprocess.pool import LocalPool
 from harness.bus.local import LocalBus, Subscription
-from harness.core.errors import LogError
+from harness.core.errors import LogError, ModelOutageError, PolicyError
 from harness.core.events import (
     WEIGHTS_EPISODE,
     Ending,
@@ -44,7 +44,7 @@ from harness.settings.limits import Limits
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import Scenario, read
 from tests.support.mini_world import variant
-from tests.support.run_context import LOOK, MovesPolicy, library, never, plans
+from tests.support.run_context import DONE, LOOK, MovesPolicy, library, never, plans
 
 
 @pytest.fixture
@@ -258,6 +258,47 @@ async def test_a_cancelled_run_is_resumed(tmp_path: Path) -> None:
     after = records_of(tmp_path)
     assert after[: len(before)] == before
     check_whole(after)
+
+
+async def test_episodes_without_a_model_are_played_again(tmp_path: Path) -> None:
+    """A resumed run repeats the episodes whose model could not answer as their next attempt (not
+    without `repeat_failures`); its report counts the last attempts."""
+    planned = plans(6)
+    moves: dict[str, Any] = {f"e{n:06d}": [LOOK, PolicyError("gone")] for n in (1, 4)}
+    await run(tmp_path, planned, make_parts(MovesPolicy(LOOK, DONE, by_episode=moves)))
+    first = report_of(list(rows_of(tmp_path).values()))
+    assert (first.model_failures, first.model_failure_causes) == (2, {"gone": 2})
+    before = records_of(tmp_path)
+    await run_session(
+        *(tmp_path, planned, make_parts()),
+        concurrency=8,
+        meters=Meters(),
+        resume=True,
+        repeat_failures=False,
+    )
+    assert records_of(tmp_path) == before
+    await run(tmp_path, planned, make_parts(MovesPolicy(LOOK, DONE)), resume=True)
+    assert {name: row.attempt for name, row in rows_of(tmp_path).items()} == {
+        f"e{n:06d}": 2 if n in (1, 4) else 1 for n in range(6)
+    }
+    again = report_of(list(rows_of(tmp_path).values()))
+    assert (again.model_failures, again.endings) == (0, {"answered": 6})
+    after = records_of(tmp_path)
+    assert after[: len(before)] == before
+    check_whole(after)
+
+
+async def test_an_outage_stops_the_run(tmp_path: Path) -> None:
+    """When the model server goes away, the error is raised unchanged; the live episodes are logged
+    as cancelled, and a resumed run finishes all of them."""
+    outage = ModelOutageError("model 'm': 20 connection failures in a row")
+    policy = MovesPolicy(LOOK, never, by_episode={"e000002": [LOOK, outage]})
+    with pytest.raises(ModelOutageError) as caught:
+        await run(tmp_path, plans(9), make_parts(policy), concurrency=4)
+    assert caught.value is outage
+    assert {row.ending for row in rows_of(tmp_path).values()} == {Ending.CANCELLED}
+    monitor = await run(tmp_path, plans(9), make_parts(), resume=True)
+    assert monitor.labels == {"completed": 9}
 
 
 class Publisher:

@@ -349,7 +349,7 @@ async def test_a_port_without_a_server_is_reported() -> None:
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
         async with asking(url, budget=budget) as model:
             found = await model.judge(ASKED, seed=7)
-    assert found.fault.startswith(f"no judgement of model 'm' at {url}: ConnectionRefusedError")
+    assert found.fault.startswith(f"no judgement of model 'm' at {url}: connection refused")
     assert budget.spent == 0.0
 
 
@@ -620,3 +620,27 @@ def test_a_scripted_judge_runs_as_a_process() -> None:
         line = process.stdout.readline()
         process.terminate()
     assert (found.label, line) == (Label.COMPLETED, "asked 1\n")
+
+
+# Echoes
+
+
+@pytest.mark.parametrize("num_echoes", [1, 3])
+async def test_a_model_that_repeats_the_evidence_is_asked_again(num_echoes: int) -> None:
+    """An answer that ends in the agent's own verdict is not a judgement; the next one, in the
+    model's own words, is. A model that only repeats gives no label."""
+    quoted = verdict("completed", reasoning="All is done.")
+    prompt = Prompt(
+        (Message("system", "Judge."), Message("user", f"A answer| The refund: {quoted}")),
+        ("A",),
+        100,
+    )
+    speaker = malformed(good(TRUTH), times=num_echoes, text=f"The agent writes {quoted}")
+    async with ModelServer(Speaks(speaker)) as server, asking(server.url) as model:
+        judged = await model.judge(prompt, seed=7)
+    assert judged.requests == min(num_echoes + 1, 3)
+    if num_echoes == 1:
+        assert (judged.label, judged.fault) == (Label.AGENT_ERROR, "")
+    else:
+        assert judged.label is None
+        assert "stands in the evidence" in judged.fault

@@ -11,7 +11,7 @@ from learner.advantages.leave_one_out import leave_one_out
 from learner.advantages.mean import mean
 from learner.advantages.registry import advantages_of
 from learner.config.settings import LossSettings
-from learner.core.samples import Group, Rollout, Sample
+from learner.core.samples import Group, GroupSize, Rollout, Sample
 from learner.losses.aggregation import Aggregate, weights_of
 
 
@@ -150,6 +150,29 @@ def test_the_aggregation_defines_a_tokens_weight(
 ) -> None:
     """It is the same for every token, every sample, or every episode; expected values by hand."""
     assert weights_of(GROUPS, aggregate) == weights
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "weights"),
+    [
+        ("token", [[[1 / 30, 1 / 30], [1 / 30]], [[1 / 30, 1 / 30]]]),
+        ("step", [[[1 / 8, 1 / 24], [1 / 32]], [[1 / 16, 1 / 80]]]),
+        ("episode", [[[1 / 20, 1 / 20], [1 / 20]], [[1 / 60, 1 / 60]]]),
+        ("constant", [[[1 / 500, 1 / 500], [1 / 500]], [[1 / 500, 1 / 500]]]),
+    ],
+)
+def test_groups_that_are_not_trained_count_in_denominators(
+    aggregate: Aggregate, weights: list[list[list[float]]]
+) -> None:
+    """Beside GROUPS there are two episodes of three samples and 10 tokens; by hand."""
+    also = GroupSize(tokens=10, samples=3, episodes=2)
+    assert weights_of(GROUPS, aggregate, length=100, also=also) == weights
+
+
+def test_a_constant_length_makes_no_difference_between_lengths() -> None:
+    """Dr. GRPO: every token weighs 1 / (3 episodes x 100), however long its episode is."""
+    weights = weights_of(GROUPS, "constant", length=100)
+    assert weights == [[[1 / 300, 1 / 300], [1 / 300]], [[1 / 300, 1 / 300]]]
 
 
 @given(

@@ -47,6 +47,39 @@ def test_a_file_is_read_with_the_fields_defaults(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("loss", "aggregate"),
+    [
+        ({}, "token"),
+        ({"policy": "gspo"}, "step"),
+        ({"policy": "gspo", "scope": "episode"}, "episode"),
+        ({"policy": "gspo", "aggregate": "token"}, "token"),
+        ({"policy": "cispo", "scope": "episode"}, "token"),
+    ],
+)
+def test_gspo_aggregates_its_sequences(loss: dict[str, Any], aggregate: str) -> None:
+    """Losses are averaged over tokens; those of GSPO over its sequences, unless the file states
+    another unit. The settings have the unit that is used."""
+    assert settings_of({**LEAST, "loss": loss}).loss.aggregate == aggregate
+
+
+@pytest.mark.parametrize(
+    ("loss", "sentence"),
+    [
+        ({"aggregate": "constant"}, "loss.constant_length: aggregate 'constant' divides by it"),
+        ({"constant_length": 9}, "loss.constant_length: has an effect only with aggregate"),
+        ({"dual_clip": 3.0, "policy": "gspo"}, "loss.dual_clip: has an effect only with loss"),
+        ({"dual_clip": 1.0}, "loss.dual_clip: must be more than 1, found 1"),
+        ({"cispo_low": 6.0}, "loss.cispo_low: must be at most cispo_high (5), found 6"),
+    ],
+)
+def test_a_loss_setting_without_effect_is_refused(loss: dict[str, Any], sentence: str) -> None:
+    """A setting that the chosen loss would ignore, or that contradicts another, is an error."""
+    with pytest.raises(ConfigError) as caught:
+        settings_of({**LEAST, "loss": loss})
+    assert str(caught.value).startswith(sentence)
+
+
 def test_the_awm_profile_is_what_its_authors_published() -> None:
     """arXiv:2602.10090: rate, batch, mini-batch, rollouts, divergence, bounds, decoding."""
     settings = settings_of({"model": "m", "profile": "awm"})
@@ -128,7 +161,7 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
         ({"steps": "many"}, "steps: expected a whole number, found 'many'"),
         (
             {"loss": {"aggregate": "sequence"}},
-            "loss.aggregate: 'sequence' is not one of 'episode', 'step', 'token'",
+            "loss.aggregate: 'sequence' is not one of 'constant', 'episode', 'step', 'token'",
         ),
         ({"profile": "amw"}, "profile: 'amw' is not one of '', 'awm'"),
         (

@@ -9,7 +9,8 @@ from harness.core.events import Ending, Label, Record
 from harness.core.trajectory import assemble
 from learner.config.settings import DataSettings, LossSettings
 from learner.core.errors import SampleError
-from learner.core.samples import Group
+from learner.core.samples import Group, GroupSize
+from learner.data.batch_queue import BatchQueue
 from learner.data.grouping import DroppedGroup, Grouping, version_number, versions_of
 from tests.support.episode_logs import started, story
 from tests.support.token_logs import ended, episode, judged, reply, step
@@ -157,6 +158,32 @@ def test_step_rewards_are_compared_if_they_are_trained() -> None:
     assert summarize(add(steps, *members)[-1]) == ("g0", [(0, 0.0), (1, 0.0)])
     assert add(steps, failed(0, 0.0, 0.0), failed(1, 0.0)) == [None, DroppedGroup("g0", "equal")]
     assert add(Grouping(), *members) == [None, DroppedGroup("g0", "equal")]
+
+
+def test_equal_groups_count_where_the_loss_counts_them() -> None:
+    """A group that is dropped because its rewards are equal has its size: 2 episodes, their samples
+    and tokens; groups that are dropped for another reason do not count."""
+    grouping = Grouping(loss=LossSettings(count_equal=True))
+    _, dropped = add(grouping, episode(0), episode(1))
+    rollouts = add(Grouping(DataSettings(keep_equal=True)), episode(0), episode(1))[1].rollouts
+    size = GroupSize.of(rollouts)
+    assert (dropped.reason, dropped.size, size.episodes) == ("equal", size, 2)
+    assert size.samples == sum(len(one.samples) for one in rollouts) > 0
+    assert size.tokens == sum(one.num_tokens for one in rollouts) > 0
+    broken = episode(1, group="g1", reward=0.0, label=Label.ENVIRONMENT_ERROR)
+    assert add(grouping, episode(0, group="g1"), broken)[1].size is None
+    assert grouping.statistics().equal_size == size
+    assert add(Grouping(), episode(0), episode(1))[1].size is None
+
+
+async def test_a_batch_knows_the_equal_groups_that_count() -> None:
+    """The sizes of a batch's equal groups are added up; those of the next batch are its own."""
+    queue = BatchQueue(size=2)
+    for number, size in enumerate([GroupSize(5, 2, 2), None, GroupSize(7, 3, 2), None]):
+        reason: Any = "few" if size is None else "equal"
+        queue.put(number, DroppedGroup(f"g{number}", reason, size))
+    sizes = [(await queue.take(lambda group: False)).equal_size for _ in range(2)]
+    assert sizes == [GroupSize(5, 2, 2), GroupSize(7, 3, 2)]
 
 
 def test_groups_of_different_logs_are_different() -> None:

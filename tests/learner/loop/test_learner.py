@@ -20,7 +20,7 @@ from learner.config.loader import settings_of
 from learner.config.runs import rhythm_of, runs_of
 from learner.config.settings import TrainSettings
 from learner.core.errors import CheckpointError, ConfigError, TrainingError
-from learner.core.samples import Group, Rollout, Sample
+from learner.core.samples import Group, GroupSize, Rollout, Sample
 from learner.data.batch_queue import TakenBatch
 from learner.data.grouping import Reason
 from learner.data.remedies import remedy
@@ -143,12 +143,33 @@ def test_disagreement_is_a_warning() -> None:
 
 
 def test_another_model_is_refused() -> None:
-    """Log-probabilities of another model stop a live run; a run on logs may have sampled with
-    another model."""
+    """Log-probabilities of another model stop a run, live or on logs, and the message states what
+    to do; those of other windows are expected where misaligned episodes are allowed."""
     mismatch = {"mismatch_k3": 4.0, "mismatch_max": 9.0}
     with pytest.raises(TrainingError, match="log-probabilities of sampler and trainer differ by"):
         learner_of(FakeTrainer(report(**mismatch))).step([group(1, 0)])
-    learner_of(FakeTrainer(report(**mismatch)), is_live=False).step([group(1, 0)])
+    with pytest.raises(TrainingError, match="Were the logs sampled by the model that is trained"):
+        learner_of(FakeTrainer(report(**mismatch)), is_live=False).step([group(1, 0)])
+    with capture_logs() as logs:
+        data = {"misaligned": True}
+        learner_of(FakeTrainer(report(**mismatch)), data=data, is_live=False).step([group(1, 0)])
+    assert [entry["event"] for entry in logs] == ["sampler_and_trainer_disagree"]
+
+
+def test_small_disagreement_with_logs_is_a_warning() -> None:
+    """The first batch of logs is compared like that of a live run."""
+    with capture_logs() as logs:
+        found = report(mismatch_k3=1e-6, mismatch_max=2e-3)
+        learner_of(FakeTrainer(found), is_live=False).step([group(1, 0)])
+    assert [entry["event"] for entry in logs] == ["sampler_and_trainer_disagree"]
+
+
+def test_groups_that_are_not_trained_may_count() -> None:
+    """Equal groups that are dropped make all weights smaller: 8 trained tokens of 24."""
+    trainer = FakeTrainer(report())
+    learner_of(trainer).step([group(1.0, 0.0)], GroupSize(16, 8, 4))
+    suffixes = [one for prefix in trainer.batches[0].prefix_groups for one in prefix.suffixes]
+    assert sum(float(suffix.weights.sum()) for suffix in suffixes) == pytest.approx(8 / 24)
 
 
 def test_progress_is_saved_in_checkpoints_and_restored() -> None:

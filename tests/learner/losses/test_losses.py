@@ -44,6 +44,7 @@ def batch(
     entropy: Tensor | None = None,
     reference: Tensor | None = None,
     episode_log_ratios: Tensor | None = None,
+    episode_mismatch: Tensor | None = None,
 ) -> TokenBatch:
     """Tokens of one step by default, with the model's log-probabilities as old and sampler."""
     current = logprobs.detach()
@@ -59,6 +60,7 @@ def batch(
         entropy=torch.zeros_like(current) if entropy is None else entropy,
         reference=reference,
         episode_log_ratios=episode_log_ratios,
+        episode_mismatch=episode_mismatch,
     )
 
 
@@ -106,6 +108,30 @@ def test_cispo_bounds_the_weight_and_keeps_every_gradient() -> None:
     assert_equal(losses, -weights * ADVANTAGES * moved())
     assert_equal(gradient(losses.sum(), tokens.logprobs), -weights * ADVANTAGES)
     assert means_of(to_numbers(measures)) == pytest.approx({"clipped_high": 2 / 6})
+
+
+def test_the_dual_clip_bounds_the_ratio_of_bad_tokens() -> None:
+    """Where the advantage is negative, a ratio above 1.4 costs as much as 1.4 and has no gradient;
+    nothing else changes (arXiv:1912.09729)."""
+    tokens = batch(moved(), ADVANTAGES, old=OLD)
+    losses, measures = Clip(low=0.2, high=0.28, dual=1.4)(tokens)
+    assert_equal(losses, vector(-1.0, 2.4, -1.28, 0.8, 1.4, -1.4))
+    assert_equal(gradient(losses.sum(), tokens.logprobs), vector(-1.0, 2.4, 0.0, 0.0, 0.0, -1.4))
+    shares = means_of(to_numbers(measures))
+    assert shares == pytest.approx(
+        {"clipped_low": 1 / 6, "clipped_high": 1 / 6, "clipped_dual": 1 / 6}
+    )
+
+
+def test_cispo_has_a_lower_bound_where_it_is_set() -> None:
+    """Weights are at least 0.9: two tokens of ratio 0.7 keep more weight, the others theirs."""
+    tokens = batch(moved(), ADVANTAGES, old=OLD)
+    losses, measures = Cispo(low=0.9, high=1.3)(tokens)
+    weights = vector(1.0, 1.2, 1.3, 0.9, 1.3, 0.9)
+    assert_equal(losses, -weights * ADVANTAGES * moved())
+    assert_equal(gradient(losses.sum(), tokens.logprobs), -weights * ADVANTAGES)
+    shares = means_of(to_numbers(measures))
+    assert shares == pytest.approx({"clipped_high": 2 / 6, "clipped_low": 2 / 6})
 
 
 def test_total_variation_bounds_probabilities_not_ratios() -> None:
@@ -383,6 +409,19 @@ def test_the_mismatch_can_be_corrected_by_step() -> None:
     losses, _ = loss_of(LossSettings(mismatch="step"))(tokens)
     weights = vector(*(exp(0.1 * number) for number in (3, 3, 3, 2, 2, 1)))
     assert_equal(losses, weights * Clip(low=0.2, high=0.28)(tokens)[0])
+
+
+def test_the_mismatch_can_be_corrected_by_episode() -> None:
+    """All tokens of an episode are weighed by exp of its sum, up to the cap, whatever micro-batch
+    they are in; without the sums the loss is refused."""
+    sums = vector(0.3, 0.3, 0.3, -0.2, -0.2, 2.0)
+    settings = LossSettings(mismatch="episode", mismatch_cap=2.0)
+    plain = loss_of(LossSettings(mismatch="off"))(batch(moved(), ADVANTAGES, old=OLD))[0]
+    tokens = batch(moved(), ADVANTAGES, old=OLD, episode_mismatch=sums)
+    weights = vector(*[exp(0.3)] * 3, *[exp(-0.2)] * 2, 2.0)
+    assert_equal(loss_of(settings)(tokens)[0], plain * weights)
+    with pytest.raises(ValueError, match="mismatch 'episode' needs the episodes' sums"):
+        loss_of(settings)(batch(moved(), ADVANTAGES, old=OLD))
 
 
 def test_cloned_tokens_are_not_corrected() -> None:

@@ -356,3 +356,15 @@ def test_the_reconstruction_finds_faults() -> None:
         rebuilt(twice)
     early = Batch((type(prefix_group)(prefix_group.prefix[:-1], prefix_group.suffixes),), 2, 2, 11)
     assert rebuilt(early) != expected_samples(groups)
+
+
+@pytest.mark.parametrize(("trained", "span"), [([0, 1], "0 to 1"), ([1, 3], "1 to 3")])
+def test_a_suffix_that_trains_a_token_it_cannot_predict_is_refused(
+    trained: list[int], span: str
+) -> None:
+    """The token at index 0 has no token of the suffix before it, and index 3 does not exist."""
+    values = np.zeros(2, np.float32)
+    numbers = np.zeros(2, np.int64)
+    tokens = np.arange(3, dtype=np.int32)
+    with pytest.raises(ValueError, match=f"trains the tokens at {span}: expected indices from 1"):
+        Suffix(tokens, np.array(trained), values, values, values, numbers, numbers)

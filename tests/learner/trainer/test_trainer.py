@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -198,6 +199,30 @@ def test_an_episode_may_be_in_several_prefix_groups(folder: Path, prefix: int) -
     together = weights(lambda batch: batch)
     assert largest_difference(weights(in_parts), together) < 10 * TOLERANCE
     assert largest_difference(weights(as_separate_episodes), together) > 100 * TOLERANCE
+
+
+def test_the_mismatch_of_an_episode_is_that_of_all_its_tokens(folder: Path) -> None:
+    """With mismatch "episode" the weights after the updates do not depend on micro-batches, nor on
+    the prefix groups that an episode is in; they differ from those with mismatch "step"."""
+
+    def weights(change: Callable[[Batch], Batch], **changes: Any) -> dict[str, Tensor]:
+        settings = settings_of(
+            folder,
+            loss={"mismatch": changes.get("mismatch", "episode"), "mismatch_cap": 1e6},
+            optimizer={"minibatches": changes.get("minibatches", 1)},
+            compute={"max_tokens": changes.get("max_tokens", 1000)},
+        )
+        trainer = open_trainer(settings)
+        for step in range(STEPS):
+            trainer.step(change(random_batch(step, prefix=520)))
+        return weights_after(trainer.model)
+
+    for updates in (1, 2):
+        together = weights(lambda batch: batch, minibatches=updates)
+        apart = weights(in_parts, minibatches=updates, max_tokens=1)
+        assert largest_difference(apart, together) < 10 * TOLERANCE
+        by_step = weights(lambda batch: batch, minibatches=updates, mismatch="step")
+        assert largest_difference(by_step, together) > 10 * TOLERANCE
 
 
 def test_the_reference_is_another_model(folder: Path, tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""One request before a run, so that a wrong URL, key or model costs a sentence and not a run.
+
+The server's list of models decides where it contains the model, and costs nothing. Many servers
+have no such list, or answer to names that it does not contain; they get one chat request of one
+token. What passes by itself (a rate limit, a server that loads its model) is left to the retries of
+the run.
+"""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from harness.chat.retry import Failure, is_retried
+from harness.chat.transport import Endpoint, Transport, TransportError
+from harness.chat.wire import read_error
+from harness.core.errors import ModelServerError
+
+MAX_WAIT_S = 20.0  # for the list of models
+_MAX_NAMES = 8  # shown of those that the server serves
+_UNKNOWN = re.compile(
+    r"model.{0,200}(not (be )?found|does not exist|unknown|not exist)", re.I | re.S
+)
+_UNKNOWN_CODES = frozenset({"model_not_found", "unknown_model", "NotFoundError"})
+
+
+@runtime_checkable
+class Preflight(Protocol):
+    """A policy or judge whose models can be checked before a run."""
+
+    async def preflight(self) -> None:
+        """Check that the models can be asked. Raises ModelServerError."""
+
+
+class ModelsEndpoint(Endpoint, frozen=True):
+    """The endpoint that lists the models of a server."""
+
+    @property
+    def url(self) -> str:
+        """The URL of the list."""
+        return self.base_url + "/models"
+
+
+def models_endpoint(endpoint: Endpoint) -> ModelsEndpoint:
+    """The list of models beside an endpoint of completions."""
+    fields = msgspec.structs.asdict(endpoint)
+    wait = min(endpoint.timeout_s, MAX_WAIT_S)
+    return ModelsEndpoint(**(fields | {"method": "GET", "concurrency": 1, "timeout_s": wait}))
+
+
+async def require_model(
+    name: str, url: str, models: Transport, completions: Transport, probe: bytes
+) -> None:
+    """Check that the server at `url` answers, accepts the key and has the model `name`.
+
+    `models` reaches its list of models, and `completions` takes the request `probe`; both are open.
+    Raises ModelServerError with the cause and what to do.
+    """
+    listed: tuple[str, ...] = ()
+    outcome = await _sent(models, b"")
+    if isinstance(outcome, bytes):
+        listed = names_in(outcome)
+        if any(_matches(name, one) for one in listed):
+            return
+    if isinstance(outcome, bytes) or not outcome.is_connection:
+        outcome = await _sent(completions, probe)
+    if isinstance(outcome, Failure) and (cause := cause_of(outcome, listed)) is not None:
+        raise ModelServerError(f"model {name!r} at {url}: {cause}")
+
+
+def names_in(body: bytes) -> tuple[str, ...]:
+    """The names in a list of models; empty where the answer is not such a list.
+
+    Example: b'{"data": [{"id": "small"}, {"id": "large"}]}' -> ("small", "large")
+    """
+    try:
+        return tuple(model.id for model in msgspec.json.decode(body, type=_Models).data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ()
+
+
+def cause_of(failure: Failure, listed: Sequence[str] = ()) -> str | None:
+    """Why a run cannot begin after this failure, and what to do; None: it can.
+
+    Example: Failure("status", "no such key", 401) -> "the server refuses the API key (status 401:
+        no such key); set the right one, as in OPENAI_API_KEY"
+    """
+    if failure.is_connection:
+        return f"no server answers ({failure.message}); start it, or correct the URL"
+    if failure.kind != "status" or is_retried(failure):
+        return None
+    found = f"status {failure.status}: {failure.message}"
+    if failure.status == 401:
+        return f"the server refuses the API key ({found}); set the right one, as in OPENAI_API_KEY"
+    if failure.code in _UNKNOWN_CODES or _UNKNOWN.search(failure.message):
+        names = ", ".join(listed[:_MAX_NAMES]) + (", …" if len(listed) > _MAX_NAMES else "")
+        served = f"; it serves {names}" if names else ""
+        return f"the server does not have this model ({found}){served}"
+    if failure.status == 404:
+        return f"there is no chat endpoint ({found}); the URL usually ends in /v1"
+    if failure.status in (402, 403, 429):  # 429: an exhausted quota, which no retry helps
+        return f"the server refuses the account ({found})"
+    return None
+
+
+async def _sent(transport: Transport, body: bytes) -> bytes | Failure:
+    """The answer to one request of status 200, or its failure."""
+    try:
+        response = await transport.post(body)
+    except TransportError as exc:
+        return Failure(exc.kind, str(exc), was_sent=exc.was_sent)
+    if response.status == 200:
+        return response.body
+    return read_error(response.status, response.headers, response.body)
+
+
+def _matches(name: str, listed: str) -> bool:
+    """Whether a listed name is this model's; gateways list patterns such as `openai/*`, too."""
+    return name == listed or ("*" in listed and fnmatchcase(name, listed))
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]

@@ -1,0 +1,34 @@
+"""Episodes that failed for want of a model: how many, and why."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from harness.core.events import Ending
+from harness.log.schema import EpisodeRow
+
+LARGEST_SHARE = 0.1  # of the episodes of a run that still shows something about its model
+_MAX_CAUSE = 100  # characters
+_SERVER = re.compile(r"^model '.*?' at \S+: ", re.DOTALL)
+_ATTEMPTS = re.compile(r" \(after [\d,]+ attempts?\)$")
+
+
+def lacks_model(failures: int, episodes: int) -> bool:
+    """Whether more than a tenth of the episodes failed because the model could not answer."""
+    return failures > LARGEST_SHARE * episodes
+
+
+def failure_causes(rows: Iterable[EpisodeRow]) -> dict[str, int]:
+    """The number of such episodes by cause, the most frequent first."""
+    causes = Counter(cause_of(row.error or "") for row in rows if row.ending is Ending.POLICY_ERROR)
+    return dict(sorted(causes.items(), key=lambda item: (-item[1], item[0])))
+
+
+def cause_of(error: str) -> str:
+    """The error of an episode without the model's name, its URL and the number of attempts.
+
+    Example: "model 'm' at http://127.0.0.1:9/v1: connection refused (after 8 attempts)" ->
+        "connection refused"
+    """
+    text = _ATTEMPTS.sub("", _SERVER.sub("", " ".join(error.split())))
+    return text if len(text) <= _MAX_CAUSE else text[:_MAX_CAUSE] + "…"

@@ -1,0 +1,46 @@
+"""The line that names the packages whose code runs in this process, with the user's rights.
+
+It is written to standard error before their code runs, and names each package once in the life of a
+command. Packages that this process has made itself, with this project's own generator, are not
+named.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+
+from harness.core.terminal_text import plural, printable
+from scenarios.format import Scenario
+
+_SHOWN = 5  # packages that are named; the others are counted
+_known: set[str] = set()  # digests of packages that were named, or made here
+
+
+def forget_named() -> None:
+    """Begin a new command."""
+    _known.clear()
+
+
+def set_own(digests: Iterable[str]) -> None:
+    """Do not name these packages: this process has made them."""
+    _known.update(digests)
+
+
+def name_trusted(scenarios: Sequence[Scenario]) -> None:
+    """Write the line about the packages that were not named yet."""
+    new = [scenario for scenario in scenarios if scenario.digest not in _known]
+    if new:
+        _known.update(scenario.digest for scenario in new)
+        sys.stderr.write(trust_line([scenario.name for scenario in new]) + "\n")
+
+
+def trust_line(names: Sequence[str]) -> str:
+    """The line.
+
+    Example: ["my_world"] -> "trusted like rehearse itself, in this process: my_world (--isolate …"
+    """
+    shown = ", ".join(printable(name, one_line=True) for name in names[:_SHOWN])
+    more = f" and {plural(len(names) - _SHOWN, 'package')} more" if len(names) > _SHOWN else ""
+    return (
+        f"trusted like rehearse itself, in this process: {shown}{more} (--isolate runs its code in "
+        "sandboxed workers, --sandbox required all code that is not bundled)"
+    )

@@ -1,0 +1,144 @@
+"""The request before a run: which cause it names, and what it lets pass."""
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from harness.chat.preflight import cause_of, names_in
+from harness.chat.retry import Failure
+from harness.core.errors import ModelServerError
+from harness.policies.openai import OpenAIPolicy, OpenAISettings
+from tests.support.model_server import Body, Completes, ModelServer, Status
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+async def preflight(url: str, **settings: Any) -> None:
+    await OpenAIPolicy(OpenAISettings("m", base_url=url, api_key="sk-1", **settings)).preflight()
+
+
+async def cause(server: ModelServer, **settings: Any) -> str:
+    with pytest.raises(ModelServerError) as caught:
+        await preflight(server.url, **settings)
+    before = f"model 'm' at {server.url}: "
+    assert str(caught.value).startswith(before)
+    return str(caught.value).removeprefix(before)
+
+
+@pytest.mark.parametrize("listed", [("a", "m"), ("*",), ("m*",)])
+async def test_a_model_in_the_list_costs_nothing(
+    listed: tuple[str, ...], server: ModelServer
+) -> None:
+    """Where the server lists the model, or a pattern that it fits, nothing is asked of it."""
+    server.models = listed
+    await preflight(server.url)
+    assert (server.num_listings, server.requests) == (1, [])
+
+
+@pytest.mark.parametrize("listed", [None, (), ("other",)])
+async def test_without_the_model_in_a_list_one_token_is_asked_for(
+    listed: tuple[str, ...] | None, server: ModelServer
+) -> None:
+    """A server without a list, or that answers to names outside of it, gets one small request."""
+    server.models = listed
+    server.default = Completes("H", finish="length")
+    await preflight(server.url, max_tokens=500, extra={"service_tier": "flex"})
+    [asked] = server.requests
+    assert asked.body == {
+        "model": "m",
+        "max_tokens": 1,
+        "service_tier": "flex",
+        "messages": [{"role": "user", "content": "Hello"}],
+    }
+
+
+async def test_a_server_that_is_not_there(server: ModelServer) -> None:
+    """A refused connection is named, with what to do."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
+        with pytest.raises(ModelServerError) as caught:
+            await preflight(url)
+    assert str(caught.value) == (
+        f"model 'm' at {url}: no server answers (connection refused); start it, or correct the URL"
+    )
+
+
+async def test_a_refused_key(server: ModelServer) -> None:
+    """A refused key is named, and never shown."""
+    server.models = None
+    server.default = Status(401, "Incorrect API key provided: sk-1")
+    assert await cause(server) == (
+        "the server refuses the API key (status 401: Incorrect API key provided: ***); set the"
+        " right one, as in OPENAI_API_KEY"
+    )
+
+
+async def test_an_unknown_model(server: ModelServer) -> None:
+    """A model that the server does not have is named, with those that it has."""
+    server.models = ("small", "large")
+    server.default = Status(404, "The model `m` does not exist.", "model_not_found")
+    assert await cause(server) == (
+        "the server does not have this model (status 404: The model `m` does not exist.); it"
+        " serves small, large"
+    )
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        Status(429),
+        Status(503, "loading the model"),
+        Status(500),
+        Status(400, "max_tokens must be at least 16"),
+        Body(b"whatever"),
+    ],
+)
+async def test_what_may_pass_is_left_to_the_run(behaviour: Any, server: ModelServer) -> None:
+    """A rate limit, a server that starts, and a refusal of the small request stop no run."""
+    server.models = None
+    server.default = behaviour
+    await preflight(server.url)
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (Failure("status", "Not Found", 404), "there is no chat endpoint (status 404: Not Found)"),
+        (Failure("status", "no money", 402), "the server refuses the account (status 402"),
+        (Failure("status", "q", 429, "insufficient_quota"), "the server refuses the account"),
+        (Failure("status", "Model 'x' not found", 400), "the server does not have this model"),
+        (
+            Failure("timeout", "no answer within 5 s", was_sent=False),
+            "no server answers (no answer",
+        ),
+    ],
+)
+def test_causes(failure: Failure, text: str) -> None:
+    """Each cause that lasts has its own sentence."""
+    assert (cause_of(failure) or "").startswith(text)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"data": [{"id": 1}]}', b"\xff", b"[" * 9999]
+)
+def test_any_answer_to_the_list_is_read(body: bytes) -> None:
+    """What is not a list of models has no names."""
+    assert names_in(body) == ()
+
+
+def test_names_are_read() -> None:
+    """The names are those of the field `id`."""
+    assert names_in(json.dumps({"data": [{"id": "a", "x": 1}, {"id": "b"}]}).encode()) == ("a", "b")

@@ -1,0 +1,79 @@
+"""The headline of a run, and when its model was missing."""
+
+import pytest
+
+from harness.core.events import Ending, Label
+from harness.log.schema import EpisodeRow
+from harness.reports.model_failures import cause_of
+from harness.reports.summary import headline, report_of
+
+REFUSED = "model 'm' at http://127.0.0.1:9/v1: connection refused (after 8 attempts)"
+BUSY = "model 'a: b' at http://x/v1: status 503: busy (after 1 attempt)"
+
+
+def row(number: int, label: Label | None = None, error: str | None = None) -> EpisodeRow:
+    ending = Ending.ANSWERED if error is None else Ending.POLICY_ERROR
+    reward = None if label is None else float(label is Label.COMPLETED)
+    return EpisodeRow(
+        *(f"e{number}", 1, "s", "t", "g", 0, "p", "d", 0.0, 2, ending, error),
+        label=label,
+        reward=reward,
+        judge="code",
+    )
+
+
+def rows(passed: int, failed: int, errors: list[str], unjudged: int = 0) -> list[EpisodeRow]:
+    labels = [Label.COMPLETED] * passed + [Label.AGENT_ERROR] * failed + [None] * unjudged
+    judged = [row(number, label) for number, label in enumerate(labels)]
+    return judged + [row(1000 + number, error=error) for number, error in enumerate(errors)]
+
+
+@pytest.mark.parametrize(
+    ("found", "text", "lacks_model"),
+    [
+        (rows(3, 1, []), "4 episodes, 8 steps, pass rate 0.750, mean reward 0.750", False),
+        (
+            rows(1, 1, [], unjudged=2),
+            "4 episodes, 8 steps, pass rate 0.500, mean reward 0.500, 2 unjudged",
+            False,
+        ),
+        (
+            rows(4, 0, [REFUSED] * 116),
+            "4 judged of 120; 116 model failures: connection refused",
+            True,
+        ),
+        (
+            rows(9, 9, [REFUSED, BUSY]),
+            "18 judged of 20; 2 model failures: connection refused (1), status 503: busy (1);"
+            " pass rate 0.500, mean reward 0.500 of the judged",
+            False,
+        ),
+        (rows(17, 0, [BUSY] * 3), "17 judged of 20; 3 model failures: status 503: busy", True),
+        (rows(0, 0, [BUSY]), "0 judged of 1; 1 model failure: status 503: busy", True),
+        (
+            rows(1, 0, [BUSY], unjudged=3),
+            "1 judged of 5; 1 model failure: status 503: busy, 3 unjudged",
+            True,
+        ),
+    ],
+)
+def test_headlines(found: list[EpisodeRow], text: str, lacks_model: bool) -> None:
+    """Where the model failed in more than a tenth of the episodes, there is no pass rate."""
+    report = report_of(found)
+    assert (headline(report), report.lacks_model) == (text, lacks_model)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (REFUSED, "connection refused"),
+        (BUSY, "status 503: busy"),
+        ("no reply within 300 s", "no reply within 300 s"),
+        ("ValueError: a\nb (agent.py, line 3)", "ValueError: a b (agent.py, line 3)"),
+        ("x" * 200, "x" * 100 + "…"),
+        ("", ""),
+    ],
+)
+def test_causes(error: str, cause: str) -> None:
+    """A cause has neither model nor URL nor the number of attempts, and fits a line."""
+    assert cause_of(error) == cause

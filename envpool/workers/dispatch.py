@@ -43,7 +43,7 @@ _MAX_DEATHS = 2  # of workers that were to host one scenario
 _DONE = "it has done its work"
 _SURPLUS = "it was no longer needed"
 _EVICTED = "its memory was needed for other scenarios"
-_ON_PURPOSE = {_DONE, _SURPLUS, _EVICTED}  # ends that are no news
+_ON_PURPOSE = {_DONE, _SURPLUS, _EVICTED}  # ends that are not worth a line in the log
 _ENDED = "its worker ended before its threads were counted"
 _log = structlog.get_logger(__name__)
 

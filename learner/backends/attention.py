@@ -15,6 +15,8 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from learner.backends.attention_form import as_wide_as, form_of
+from learner.backends.masked_attention import attend_masked
 from learner.backends.suffix_attention import attend_by_suffix, attend_merged
 from learner.core.errors import ModelError
 
@@ -27,21 +29,24 @@ class RowContext:
     prefix's keys and values.
 
     With `records`, the row's own keys and values are recorded by layer. They belong to the row's
-    graph, also under gradient checkpointing: the second forward of a layer records nothing. `used`
-    is set by the attention function: a model with an attention of its own would let suffixes see
-    each other without any error.
+    graph, also under gradient checkpointing: the second forward of a layer records nothing. `calls`
+    counts the attentions that were computed here: a layer that mixes tokens in another way would
+    let suffixes see each other without any error.
     """
 
-    __slots__ = ("lengths", "prefix", "recorded", "records", "used")
+    __slots__ = ("calls", "lengths", "longest", "prefix", "recorded", "records")
 
     def __init__(
         self, lengths: Sequence[int], *, prefix: KeysValues | None = None, records: bool = False
     ) -> None:
         self.lengths = tuple(lengths)
         self.prefix = prefix or {}
+        # Tokens that the last token of the longest suffix can look back on, itself included.
+        shared = next((key.shape[2] for key, _ in self.prefix.values()), 0)
+        self.longest = shared + max(self.lengths)
         self.records = records
         self.recorded: dict[int, tuple[Tensor, Tensor]] = {}
-        self.used = False
+        self.calls = 0
 
 
 def attend(
@@ -51,31 +56,33 @@ def attend(
     value_1GND: Tensor,
     attention_mask: Tensor | None,
     *,
-    row: RowContext,
-    scaling: float,
-    dropout: float = 0.0,
-    sliding_window: int | None = None,
-    **_: Any,
+    row: RowContext | None = None,
+    **arguments: Any,
 ) -> tuple[Tensor, None]:
     """The function that transformers calls: the row's attention `[1, N, H, D]`, and no weights.
 
-    Raises ModelError for a model with attention dropout or a sliding window.
+    Raises ModelError for attention that is not computed here, see `form_of`.
     """
-    if dropout or sliding_window or attention_mask is not None:
-        raise ModelError("models with attention dropout or a sliding window cannot be trained")
-    row.used = True
+    if row is None:
+        raise ModelError(f"{type(module).__name__} is not given the arguments of the model's call")
+    form = form_of(module, query_1HND, attention_mask, arguments)
     layer: int = module.layer_idx  # type: ignore[assignment]
+    row.calls += 1
+    width = value_1GND.shape[3]
+    value_1GND = as_wide_as(key_1GND, value_1GND)
     # Under autocast the normalised queries and keys arrive as float32, the values as bfloat16.
     query_1HND, key_1GND = query_1HND.to(value_1GND.dtype), key_1GND.to(value_1GND.dtype)
     if row.records and layer not in row.recorded:
         row.recorded[layer] = (key_1GND, value_1GND)
     prefix = row.prefix.get(layer)
     own = (query_1HND, key_1GND, value_1GND)
-    if query_1HND.device.type == "cpu":
-        out_1HND = attend_merged(own, prefix, row.lengths, scaling)
+    if not form.is_plain(row.longest):
+        out_1HND = attend_masked(own, prefix, row.lengths, form)
+    elif query_1HND.device.type == "cpu":
+        out_1HND = attend_merged(own, prefix, row.lengths, form.scaling)
     else:
-        out_1HND = attend_by_suffix(own, prefix, row.lengths, scaling)
-    return out_1HND.transpose(1, 2).contiguous(), None
+        out_1HND = attend_by_suffix(own, prefix, row.lengths, form.scaling)
+    return out_1HND[..., :width].transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(NAME, attend)

@@ -21,9 +21,10 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from transformers import AttentionInterface
 
 from learner.backends.attention import use_attention
+from learner.backends.attention_form import as_wide_as, form_of
 from learner.backends.base import LossOf
 from learner.backends.forward import ScoredTokens, device_of, joint_pass
-from learner.core.errors import ConfigError
+from learner.core.errors import ConfigError, ModelError
 from learner.packing.batch import PrefixGroup, microbatches
 
 NAME = "rehearsal_flex"
@@ -89,7 +90,7 @@ def prefix_group_mask(prefix: int, lengths: Sequence[int], device: torch.device)
 
 
 def attend(
-    _module: nn.Module,
+    module: nn.Module,
     query_1HTD: Tensor,
     key_1GTD: Tensor,
     value_1GTD: Tensor,
@@ -97,14 +98,27 @@ def attend(
     *,
     block_mask: BlockMask,
     kernel: Kernel,
-    scaling: float,
-    **_: Any,
+    longest: int,
+    calls: list[int],
+    **arguments: Any,
 ) -> tuple[Tensor, None]:
-    """The function that transformers calls: attention `[1, T, H, D]` under the mask, no weights."""
+    """The function that transformers calls: attention `[1, T, H, D]` under the mask, no weights.
+
+    Raises ModelError for soft caps, sinks and a window that is shorter than the row.
+    """
+    form = form_of(module, query_1HTD, attention_mask, arguments)
+    if not form.is_plain(longest):
+        raise ModelError(
+            "backend 'flex' does not compute soft caps, sinks or sliding windows:"
+            " set compute.backend = 'twopass'"
+        )
+    calls.append(1)
+    width = value_1GTD.shape[3]
+    value_1GTD = as_wide_as(key_1GTD, value_1GTD)
     # Under autocast the normalised queries and keys arrive as float32, the values as bfloat16.
     query_1HTD, key_1GTD = query_1HTD.to(value_1GTD.dtype), key_1GTD.to(value_1GTD.dtype)
-    out_1HTD = kernel(query_1HTD, key_1GTD, value_1GTD, block_mask, scaling)
-    return out_1HTD.transpose(1, 2).contiguous(), None
+    out_1HTD = kernel(query_1HTD, key_1GTD, value_1GTD, block_mask, form.scaling)
+    return out_1HTD[..., :width].transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(NAME, attend)

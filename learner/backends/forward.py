@@ -2,7 +2,9 @@
 
 Code that wraps the model (FSDP2's hooks gather the weights before `forward` and free them after)
 sees an ordinary call: `model()`. Inside the call this module's functions run: the decoder over the
-row, and the head at the positions that predict a trained token.
+row, and the head at the positions that predict a trained token. The head is the model's own forward
+with the decoder's output given, so that what a family does to its logits (scaling, soft caps) is
+done by its own code.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +18,13 @@ from torch import Tensor, nn
 
 from learner.backends.attention import KeysValues, RowContext
 from learner.backends.heads import token_scores
+from learner.backends.rope_limit import check_length
 from learner.core.errors import ModelError
 from learner.core.samples import Ids
 from learner.packing.batch import Suffix
 
 _T = TypeVar("_T")
+Forward = Callable[..., Any]  # of a model
 
 
 class PackedSuffixes(NamedTuple):
@@ -61,13 +65,14 @@ def pack(suffixes: Sequence[Suffix], *, start: int, device: torch.device) -> Pac
 
 def prefix_pass(model: nn.Module, prefix: Ids) -> tuple[Tensor, KeysValues]:
     """The last hidden states `[1, P, D]` of a prefix, and its keys and values by layer."""
+    check_length(model, len(prefix))
     row = RowContext([len(prefix)], records=True)
     device = device_of(model)
     tokens = torch.from_numpy(prefix).to(device, torch.int64)
     positions = torch.arange(len(prefix), device=device)
-    hidden = call_as_forward(model, lambda: hidden_states(model, tokens, positions, row=row))
-    _check_used(model, row)
-    return hidden, row.recorded
+    done = call_as_forward(model, lambda _: _decoded(model, tokens, positions, row=row))
+    _check_calls(model, row.calls)
+    return done.last_hidden_state, row.recorded
 
 
 def suffix_pass(
@@ -76,32 +81,48 @@ def suffix_pass(
     """One pass over the suffixes of a micro-batch. Their positions start at `start`, and each one
     sees the prefix with these keys and values."""
     packed = pack(suffixes, start=start, device=device_of(model))
+    check_length(model, start + max(packed.lengths))
     row = RowContext(packed.lengths, prefix=prefix)
-    scored = call_as_forward(model, lambda: _scored(model, packed, row=row))
-    _check_used(model, row)
+    scored = call_as_forward(model, lambda own: _scored(model, own, packed, row=row))
+    _check_calls(model, row.calls)
     return scored
 
 
-def _check_used(model: nn.Module, row: RowContext) -> None:
-    if not row.used:
+def _check_calls(model: nn.Module, calls: int) -> None:
+    """Every layer must have computed its attention here once, and so over the shared prefix."""
+    num_layers = len(layer_list(model))
+    if calls != num_layers:
         raise ModelError(
-            f"{type(model).__name__} does not use transformers' AttentionInterface for its"
-            " attention: set compute.backend = 'naive'"
+            f"{type(model).__name__}: its {num_layers} layers computed attention {calls} times by"
+            " transformers' AttentionInterface. Layers with an attention of their own or a"
+            " recurrent state cannot share a prefix: set compute.backend = 'naive'"
         )
 
 
-def _scored(model: nn.Module, packed: PackedSuffixes, **how: Any) -> ScoredTokens:
-    hidden_1TD = hidden_states(model, packed.tokens, packed.positions, **how)
-    head: nn.Linear = model.get_output_embeddings()  # type: ignore[operator]
-    hidden_ND = hidden_1TD[0, packed.trained - 1]
-    return ScoredTokens(*token_scores(head, hidden_ND, packed.tokens[packed.trained]))
+def _scored(model: nn.Module, own: Forward, packed: PackedSuffixes, **how: Any) -> ScoredTokens:
+    decoded = _decoded(model, packed.tokens, packed.positions, **how)
+    hidden_ND = decoded.last_hidden_state[0, packed.trained - 1]
+    targets_N = packed.tokens[packed.trained]
+    table: Any = model.get_output_embeddings()  # type: ignore[operator]
+
+    def head(hidden_MD: Tensor) -> Tensor:
+        return _logits(model, own, type(decoded)(last_hidden_state=hidden_MD[None]))
+
+    return ScoredTokens(*token_scores(head, hidden_ND, targets_N, vocab=table.weight.shape[0]))
+
+
+def _logits(model: nn.Module, own: Forward, decoded: Any) -> Tensor:
+    """The logits `[M, V]` that the model's own forward makes of a decoder's output."""
+    with _replaced_forward(_decoder(model), lambda *_, **__: decoded):
+        logits_MV: Tensor = own(input_ids=None, use_cache=False).logits[0]
+    return logits_MV
 
 
 def joint_pass(
     model: nn.Module, prefix: Ids, suffixes: Sequence[Suffix], **how: Any
 ) -> ScoredTokens:
     """One pass over prefix and suffixes as one row; `how` is passed on to the attention function
-    and has its mask."""
+    and has its mask; `longest` tokens are seen by the last token of the longest suffix."""
     device = device_of(model)
     packed = pack(suffixes, start=len(prefix), device=device)
     before = torch.from_numpy(prefix).to(device, torch.int64)
@@ -112,15 +133,36 @@ def joint_pass(
         packed.trained + len(prefix),
         packed.lengths,
     )
-    return call_as_forward(model, lambda: _scored(model, whole, **how))
+    calls: list[int] = []
+    how |= {"calls": calls, "longest": len(prefix) + max(packed.lengths)}
+    check_length(model, how["longest"])
+    scored = call_as_forward(model, lambda own: _scored(model, own, whole, **how))
+    _check_calls(model, len(calls))
+    return scored
 
 
-def hidden_states(model: nn.Module, tokens_T: Tensor, positions_T: Tensor, **how: Any) -> Tensor:
-    """The decoder's last hidden states `[1, T, D]`; `how` goes to the attention function."""
+def _decoded(model: nn.Module, tokens_T: Tensor, positions_T: Tensor, **how: Any) -> Any:
+    """The decoder's output, with its last hidden states `[1, T, D]`; `how` goes to the attention
+    function."""
+    return _decoder(model)(
+        input_ids=tokens_T[None], position_ids=positions_T[None], use_cache=False, **how
+    )
+
+
+def _decoder(model: nn.Module) -> nn.Module:
     decoder: nn.Module = model.get_decoder()  # type: ignore[operator]
-    done = decoder(input_ids=tokens_T[None], position_ids=positions_T[None], use_cache=False, **how)
-    hidden: Tensor = done.last_hidden_state
-    return hidden
+    return decoder
+
+
+def layer_list(model: nn.Module) -> nn.ModuleList:
+    """The decoder's layers: the longest list among its parts, whatever its name (`layers`, `h`).
+
+    Raises ModelError for an architecture without a list of layers.
+    """
+    parts = [part for part in _decoder(model).children() if isinstance(part, nn.ModuleList)]
+    if not parts:
+        raise ModelError(f"{type(model).__name__} has no decoder layers, so it cannot be trained")
+    return max(parts, key=len)
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -128,22 +170,24 @@ def device_of(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
-def call_as_forward(model: nn.Module, forward: Callable[[], _T]) -> _T:
-    """Call the model with `forward` in place of its own forward; returns the result."""
-    with _as_forward(model, forward):
+def call_as_forward(model: nn.Module, forward: Callable[[Forward], _T]) -> _T:
+    """Call the model with `forward` in place of its own forward, which `forward` is given; returns
+    the result."""
+    own = model.forward
+    with _replaced_forward(model, lambda: forward(own)):
         done: _T = model()
     return done
 
 
 @contextmanager
-def _as_forward(model: nn.Module, forward: Callable[[], Any]) -> Iterator[None]:
+def _replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     # Python finds an attribute of the object before that of its class.
-    before = model.__dict__.get("forward")
-    model.__dict__["forward"] = forward
+    before = module.__dict__.get("forward")
+    module.__dict__["forward"] = forward
     try:
         yield
     finally:
         if before is None:
-            del model.__dict__["forward"]
+            del module.__dict__["forward"]
         else:
-            model.__dict__["forward"] = before
+            module.__dict__["forward"] = before

@@ -9,19 +9,24 @@ in the backward.
 Shapes: N trained tokens, D the hidden size, V the vocabulary.
 """
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 MAX_LOGITS = 1 << 26  # in one chunk: 256 MiB in float32
 
 
+Head = Callable[[Tensor], Tensor]  # from hidden states [N, D] to logits [N, V]
+
+
 def token_scores(
-    head: nn.Linear, hidden_ND: Tensor, targets_N: Tensor, *, max_logits: int = MAX_LOGITS
+    head: Head, hidden_ND: Tensor, targets_N: Tensor, *, vocab: int, max_logits: int = MAX_LOGITS
 ) -> tuple[Tensor, Tensor]:
     """Log-probabilities `[N]` of the targets, and entropies `[N]` of the distributions that predict
     them, at temperature 1, in float32 or better; the entropies without gradient."""
-    rows = max(1, max_logits // head.out_features)
+    rows = max(1, max_logits // vocab)
     if len(targets_N) <= rows:
         return _scores(head, hidden_ND, targets_N)
     chunks = [
@@ -32,7 +37,7 @@ def token_scores(
     return torch.cat(logprobs), torch.cat(entropies)
 
 
-def _scores(head: nn.Linear, hidden_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
+def _scores(head: Head, hidden_ND: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor]:
     logits_NV = head(hidden_ND)
     logits_NV = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
     total_N = logits_NV.logsumexp(-1)

@@ -45,7 +45,7 @@ def attend_by_suffix(
     shared = prefix or (own[1][:, :, :0], own[2][:, :, :0])
     outs = [
         checkpoint(_attend_one_suffix, *suffix, *shared, scaling, use_reentrant=False)
-        for suffix in _suffix_parts(own, lengths)
+        for suffix in suffix_parts(own, lengths)
     ]
     return torch.cat(outs, 2)
 
@@ -78,7 +78,7 @@ def attend_merged(
     return out
 
 
-def _suffix_parts(parts: Sequence[Tensor], lengths: Sequence[int]) -> Iterator[tuple[Tensor, ...]]:
+def suffix_parts(parts: Sequence[Tensor], lengths: Sequence[int]) -> Iterator[tuple[Tensor, ...]]:
     """For every suffix, its slice of each part; the row's tokens are in dimension 2."""
     return zip(*(torch.split(part, list(lengths), dim=2) for part in parts), strict=True)
 
@@ -101,7 +101,7 @@ class _MergedAttention(torch.autograd.Function):
         lengths: tuple[int, ...],
         scaling: float,
     ) -> Tensor:
-        suffixes = _suffix_parts((query, key, value), lengths)
+        suffixes = suffix_parts((query, key, value), lengths)
         done = [_forward(*suffix, 0.0, True, scale=scaling) for suffix in suffixes]
         out = torch.cat([out for out, _ in done], 2)  # [1, H, N, D]
         lse = torch.cat([lse for _, lse in done], 2)  # [1, H, N]
@@ -119,7 +119,7 @@ class _MergedAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, prefix_key, prefix_value, out, lse = ctx.saved_tensors
-        suffixes = _suffix_parts((grad, query, key, value, out, lse), ctx.lengths)
+        suffixes = suffix_parts((grad, query, key, value, out, lse), ctx.lengths)
         done = [_backward(*suffix, 0.0, True, scale=ctx.scaling) for suffix in suffixes]
         d_query, d_key, d_value = (torch.cat(parts, 2) for parts in zip(*done, strict=True))
         if prefix_key is None:

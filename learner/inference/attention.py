@@ -4,6 +4,9 @@ transformers passes the model's queries, keys and values to the function that is
 the name in `config._attn_implementation`. So every architecture that gets its attention that way
 can be sampled from, with its own forward.
 
+Sliding windows, soft caps and sinks are computed as in `learner.backends.attention_form`. The keys
+and values of tokens outside of a window stay in their slots.
+
 Shapes: R requests, T new tokens in total, S slots, H heads, G heads of keys and values, D their
 size, C the capacity of a slot in tokens, L tokens that are attended to.
 """
@@ -16,6 +19,15 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from learner.backends.attention_form import (
+    AttentionForm,
+    as_wide_as,
+    attend_explicitly,
+    capped,
+    form_of,
+    softmax_beside_sinks,
+)
+from learner.backends.masked_attention import sees
 from learner.core.errors import ModelError
 
 NAME = "rehearsal_slots"
@@ -87,7 +99,7 @@ class Prefill:
     """Concatenated new tokens of several requests: `lengths[i]` of them are appended to slot
     `slots[i]`, after its `starts[i]` tokens."""
 
-    __slots__ = ("lengths", "masks", "slots", "starts", "store")
+    __slots__ = ("calls", "device", "lengths", "masks", "slots", "starts", "store")
 
     def __init__(
         self,
@@ -101,15 +113,20 @@ class Prefill:
         self.slots = slots
         self.starts = starts
         self.lengths = list(lengths)
-        self.masks = [
-            None if start == 0 else _causal_mask(start, length, device)
-            for start, length in zip(starts, lengths, strict=True)
-        ]
+        self.device = device
+        self.masks: dict[tuple[int, int | None], Tensor] = {}  # by request and window
+        self.calls = 0  # attentions that were computed
 
     def attend(
-        self, layer: int, query_1HTD: Tensor, key_1GTD: Tensor, value_1GTD: Tensor, scaling: float
+        self,
+        layer: int,
+        query_1HTD: Tensor,
+        key_1GTD: Tensor,
+        value_1GTD: Tensor,
+        form: AttentionForm,
     ) -> Tensor:
         """The attention of the new tokens `[1, H, T, D]`; their keys and values are stored."""
+        self.calls += 1
         keys, values = self.store.of_layer(layer, key_1GTD)
         parts = [torch.split(x, self.lengths, dim=2) for x in (query_1HTD, key_1GTD, value_1GTD)]
         groups = query_1HTD.shape[1] // key_1GTD.shape[1]
@@ -119,54 +136,88 @@ class Prefill:
             end = start + self.lengths[index]
             keys[slot, :, start:end] = key[0]
             values[slot, :, start:end] = value[0]
-            mask = self.masks[index]
-            outs.append(
-                scaled_dot_product_attention(
-                    query,
-                    keys[slot : slot + 1, :, :end].repeat_interleave(groups, 1),
-                    values[slot : slot + 1, :, :end].repeat_interleave(groups, 1),
-                    attn_mask=mask,
-                    is_causal=mask is None,
-                    scale=scaling,
+            key = keys[slot : slot + 1, :, :end].repeat_interleave(groups, 1)
+            value = values[slot : slot + 1, :, :end].repeat_interleave(groups, 1)
+            if start == 0 and form.is_plain(end):
+                out = scaled_dot_product_attention(
+                    query, key, value, is_causal=True, scale=form.scaling
                 )
-            )
+            else:
+                seen = self._mask(index, None if form.is_plain(end) else form.window)
+                out = attend_explicitly(query, key, value, form, seen)
+            outs.append(out)
         return torch.cat(outs, 2)
+
+    def _mask(self, index: int, window: int | None) -> Tensor:
+        """The earlier tokens that each new token of a request sees: `[T, L]` bool."""
+        if (index, window) not in self.masks:
+            start, length = self.starts[index], self.lengths[index]
+            self.masks[index, window] = sees(start, start + length, 0, window, self.device)
+        return self.masks[index, window]
 
 
 class Decode:
     """One new token for each of slots 0 to R - 1, after the slot's tokens."""
 
-    __slots__ = ("length", "mask", "positions", "rows", "store")
+    __slots__ = ("calls", "length", "masks", "positions", "rows", "store")
 
     def __init__(self, store: Slots, lengths_R: Tensor, longest: int) -> None:
         """`lengths_R` has the number of tokens of each slot, int64; `longest` is the largest."""
-        device = lengths_R.device
         self.store = store
         self.positions = lengths_R
-        self.rows = torch.arange(len(lengths_R), device=device)
+        self.rows = torch.arange(len(lengths_R), device=lengths_R.device)
         self.length = longest + 1
-        unseen = torch.arange(self.length, device=device) > lengths_R[:, None]
-        mask = torch.zeros(unseen.shape, device=device)
-        self.mask = mask.masked_fill_(unseen, float("-inf"))[:, None, None]  # [R, 1, 1, L]
+        self.masks: dict[int | None, Tensor] = {}  # by window
+        self.calls = 0  # attentions that were computed
 
     def attend(
-        self, layer: int, query_RH1D: Tensor, key_RG1D: Tensor, value_RG1D: Tensor, scaling: float
+        self,
+        layer: int,
+        query_RH1D: Tensor,
+        key_RG1D: Tensor,
+        value_RG1D: Tensor,
+        form: AttentionForm,
     ) -> Tensor:
         """The attention of the new tokens `[R, H, 1, D]`; their keys and values are stored."""
+        self.calls += 1
         keys, values = self.store.of_layer(layer, key_RG1D)
         keys[self.rows, :, self.positions] = key_RG1D[:, :, 0]
         values[self.rows, :, self.positions] = value_RG1D[:, :, 0]
         num, heads, _, size = query_RH1D.shape
+        keys, values = keys[:num, :, : self.length], values[:num, :, : self.length]
         # The heads that share keys become rows of one product, so that keys are read once.
         query = query_RH1D.view(num, keys.shape[1], -1, size)
-        out = scaled_dot_product_attention(
-            query,
-            keys[:num, :, : self.length],
-            values[:num, :, : self.length],
-            attn_mask=self.mask.to(query.dtype),
-            scale=scaling,
-        )
+        if form.is_plain(self.length):
+            mask = self._mask(None).to(query.dtype)
+            out = scaled_dot_product_attention(
+                query, keys, values, attn_mask=mask, scale=form.scaling
+            )
+        else:
+            out = self._attend_explicitly(query, keys, values, form)
         return out.reshape(num, heads, 1, size)
+
+    def _attend_explicitly(
+        self, query_RGND: Tensor, keys: Tensor, values: Tensor, form: AttentionForm
+    ) -> Tensor:
+        seen = self._mask(None if form.is_plain(self.length) else form.window)
+        scores = (query_RGND @ keys.transpose(-1, -2)).float() * form.scaling
+        scores = capped(scores, form.softcap) + seen
+        if form.sinks is None:
+            return scores.softmax(-1).to(values.dtype) @ values
+        sinks_GN1 = form.sinks.view(query_RGND.shape[1], -1, 1)
+        return softmax_beside_sinks(scores, sinks_GN1).to(values.dtype) @ values
+
+    def _mask(self, window: int | None) -> Tensor:
+        """What is added to the scores of each slot's tokens `[R, 1, 1, L]`: 0, or -inf for those
+        that the slot's new token does not see."""
+        if window not in self.masks:
+            tokens = torch.arange(self.length, device=self.positions.device)
+            unseen = tokens > self.positions[:, None]
+            if window is not None:
+                unseen |= tokens <= self.positions[:, None] - window
+            mask = torch.zeros(unseen.shape, device=unseen.device)
+            self.masks[window] = mask.masked_fill_(unseen, float("-inf"))[:, None, None]
+        return self.masks[window]
 
 
 def attend(
@@ -176,29 +227,23 @@ def attend(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    plan: Prefill | Decode,
-    scaling: float,
-    dropout: float = 0.0,
-    sliding_window: int | None = None,
-    **_: Any,
+    plan: Prefill | Decode | None = None,
+    **arguments: Any,
 ) -> tuple[Tensor, None]:
     """The function that transformers calls: the attention, with heads as the second-last dimension,
     and no weights.
 
-    Raises ModelError for a model with a sliding window.
+    Raises ModelError for attention that is not computed here, see `form_of`.
     """
-    if sliding_window or attention_mask is not None:
-        raise ModelError("models with a sliding window cannot be sampled in process")
+    if plan is None:
+        raise ModelError(f"{type(module).__name__} is not given the arguments of the model's call")
+    form = form_of(module, query, attention_mask, arguments)
     layer: int = module.layer_idx  # type: ignore[assignment]
+    width = value.shape[3]
+    value = as_wide_as(key, value)
     # Under autocast the normalised queries and keys arrive as float32, the values as bfloat16.
-    out = plan.attend(layer, query.to(value.dtype), key.to(value.dtype), value, scaling)
-    return out.transpose(1, 2).contiguous(), None
+    out = plan.attend(layer, query.to(value.dtype), key.to(value.dtype), value, form)
+    return out[..., :width].transpose(1, 2).contiguous(), None
 
 
 AttentionInterface.register(NAME, attend)
-
-
-def _causal_mask(start: int, length: int, device: torch.device) -> Tensor:
-    """The mask by which each of the last `length` of `start + length` tokens sees itself and the
-    tokens before it: `[length, start + length]` bool."""
-    return torch.ones(length, start + length, dtype=torch.bool, device=device).tril(start)

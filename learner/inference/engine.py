@@ -12,6 +12,7 @@ For one thread at a time. Shapes: R live requests, T new tokens, V the vocabular
 
 from collections import deque
 from collections.abc import Sequence
+from operator import add
 from typing import Any
 
 import torch
@@ -20,6 +21,9 @@ from transformers import PreTrainedModel
 
 from harness.policies.token_agent import Generated
 from learner.backends.attention import use_attention
+from learner.backends.forward import layer_list
+from learner.backends.rope_limit import check_length
+from learner.core.errors import ModelError
 from learner.inference.attention import NAME, Decode, Prefill, Slots
 from learner.inference.kv_cache import (
     PrefixTable,
@@ -101,6 +105,7 @@ class Engine:
     ) -> None:
         model.eval()  # type: ignore[no-untyped-call]
         self._model: Any = model
+        self._num_layers = len(layer_list(model))
         self._end_ids = end_ids
         self._max_live = max_live
         self._max_prefill = max_prefill
@@ -227,6 +232,7 @@ class Engine:
         each part `[R, V]`."""
         device = self._model.device
         lengths = [len(part) for part in parts]
+        check_length(self._model, max(map(add, starts, lengths)))
         plan = Prefill(self._slots, slots, starts, lengths, device)
         ids = [token for part in parts for token in part]
         positions = [
@@ -240,6 +246,7 @@ class Engine:
             use_cache=False,
             plan=plan,
         )
+        self._check_calls(plan)
         logits_RV: Tensor = out.logits[0]
         return logits_RV
 
@@ -249,6 +256,7 @@ class Engine:
         lengths = [request.length for request in self._live]
         positions = device_numbers(lengths, device)
         self._slots.reserve(len(lengths), max(lengths) + 1)
+        check_length(self._model, max(lengths) + 1)
         plan = Decode(self._slots, positions, max(lengths))
         newest = device_numbers([request.tokens[-1] for request in self._live], device)
         out = self._model(
@@ -257,7 +265,17 @@ class Engine:
             use_cache=False,
             plan=plan,
         )
+        self._check_calls(plan)
         self._draw(self._live, out.logits[:, -1])
+
+    def _check_calls(self, plan: Prefill | Decode) -> None:
+        """Every layer must have computed its attention over the requests' slots, once."""
+        if plan.calls != self._num_layers:
+            raise ModelError(
+                f"{type(self._model).__name__}: its {self._num_layers} layers computed attention"
+                f" {plan.calls} times by transformers' AttentionInterface. Layers with an attention"
+                " of their own or a recurrent state cannot be sampled in process: use policy 'vllm'"
+            )
 
     def _draw(self, requests: Sequence[Request], logits_RV: Tensor) -> None:
         tokens_R, logprobs_R = sample_tokens(

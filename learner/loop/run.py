@@ -1,8 +1,9 @@
 """A training run in its folder (learner.core.training_folder). Its parts are opened here, and
 closed in reverse order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -20,6 +21,7 @@ from harness.rollout.process import run
 from harness.settings.run import Settings
 from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.tokenization.template_check import check_template
+from harness.vllm.policy import VllmPolicy
 from learner.config.runs import Runs, rhythm_of
 from learner.config.settings import TrainSettings
 from learner.core.training_folder import CHECKPOINTS, EVALUATIONS, ROLLOUTS, VERSIONS
@@ -42,6 +44,7 @@ from learner.loop.run_folder import (
 )
 from learner.loop.trainable_policies import TrainablePolicy
 from learner.model.distributed import join_processes
+from learner.selftest.start import check_server, check_start
 from learner.trainer.trainer import open_trainer
 from learner.trainer.weight_publisher import Publisher, TakesWeights
 
@@ -65,16 +68,19 @@ def train(
     """Train in a folder, and write the report. None: this process is not process 0, and has
     followed it.
 
-    A run that fails before it has results leaves no folder. Raises LearnerError, HarnessError,
-    ScenarioError and PoolError.
+    A start and a resume begin with a self-test (learner.selftest): the model's family under the
+    settings' backend and sampler. A run that fails before it has results leaves no folder. Raises
+    LearnerError, HarnessError, ScenarioError and PoolError.
     """
     with join_processes(settings.compute) as processes:
         if processes.rank:
+            check_start(settings, runs)
             open_trainer(settings, processes=processes).follow()
             return None
         is_new = not folder.exists()
         starts = start_or_resume(folder, settings, resume=resume)
         try:
+            check_start(settings, runs)
             trainer = open_trainer(settings, processes=processes)
             try:
                 is_live = not settings.data.logs
@@ -121,14 +127,16 @@ class _Training(msgspec.Struct, frozen=True):
                 callbacks = msgspec.structs.replace(callbacks, evaluate=evaluator.evaluate)
             if self.settings.data.logs:
                 publisher = self._publisher(policies)
+                check = partial(self._check_servers, policies, publisher)
                 loop = self._loop(self._log_source(progress), publisher, callbacks, progress)
-                await run_with_rollouts(loop)
+                await run_with_rollouts(loop, begun=check)
             else:
                 rollouts = self.runs.rollouts
                 policies.append(
                     await stack.enter_async_context(self.dependencies.policy_of(rollouts))
                 )
                 publisher = self._publisher(policies)
+                check = partial(self._check_servers, policies, publisher)
                 live = await self._open_rollouts(stack, policies[-1], publisher, progress)
                 callbacks = msgspec.structs.replace(
                     callbacks,
@@ -136,7 +144,7 @@ class _Training(msgspec.Struct, frozen=True):
                     throttled_s=live.admission.throttled_s,
                 )
                 loop = self._loop(live.feed, publisher, callbacks, progress)
-                await run_with_rollouts(loop, live)
+                await run_with_rollouts(loop, live, begun=check)
         report = report_of(loop.progress, published=publisher.path_of(publisher.version))
         write_report(self.folder, report)
         return report
@@ -201,6 +209,15 @@ class _Training(msgspec.Struct, frozen=True):
             keep=self.settings.save.keep_published,
         )
 
+    async def _check_servers(
+        self, policies: Sequence[TrainablePolicy], publisher: Publisher
+    ) -> None:
+        """Test the model servers of the run, see `check_server`."""
+        for policy in policies:
+            if isinstance(policy, VllmPolicy):
+                folder = publisher.path_of(publisher.version)
+                await check_server(policy, folder, self.settings.compute)
+
     def _log_source(self, progress: TrainProgress) -> LogSource:
         data, grouping = self.settings.data, self._grouping()
         groups = groups_of_logs(map(Path, data.logs), grouping, epochs=data.epochs)
@@ -244,13 +261,21 @@ class _Training(msgspec.Struct, frozen=True):
         )
 
 
-async def run_with_rollouts(loop: Loop, rollouts: Rollouts | None = None) -> None:
-    """Run the loop and, at the same time, the rollouts that it learns from.
+async def run_with_rollouts(
+    loop: Loop,
+    rollouts: Rollouts | None = None,
+    *,
+    begun: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Run the loop and, at the same time, the rollouts that it learns from. `begun` is called when
+    the policies have the weights with which the run starts or resumes.
 
     When either fails or is cancelled, the other one ends as well: the loop writes a checkpoint, and
     the rollouts log the live episodes as cancelled.
     """
     await loop.begin()
+    if begun is not None:
+        await begun()
 
     async def learn() -> None:
         await loop.run()

@@ -31,8 +31,9 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
 from learner.backends.base import Backend
+from learner.backends.forward import layer_list
 from learner.config.settings import ComputeSettings
-from learner.model.pretrained import device_of, layers_of
+from learner.model.pretrained import device_of
 from learner.packing.batch import PrefixGroup, Suffix
 
 _T = TypeVar("_T")
@@ -101,7 +102,7 @@ def shard(model: PreTrainedModel, processes: Processes, compute: ComputeSettings
     mesh = init_device_mesh(model.device.type, (processes.size,))
     low = torch.bfloat16 if compute.dtype == "bfloat16" else None
     of_layers = MixedPrecisionPolicy(low, torch.float32, cast_forward_inputs=False)
-    for layer in layers_of(model):
+    for layer in layer_list(model):
         fully_shard(layer, mesh=mesh, mp_policy=of_layers, reshard_after_forward=False)
     fully_shard(
         model,

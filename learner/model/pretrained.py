@@ -6,6 +6,7 @@ in bfloat16; sums, norms and the residual stream in float32; head and loss alway
 Dropout is off, because log-probabilities must equal those of the sampler.
 """
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,10 +18,11 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
 from harness.core.policy_card import PolicyCard, write_card
+from learner.backends.forward import layer_list
 from learner.config.settings import ComputeSettings
 from learner.core.atomic_dirs import reason, write_atomic_folder
 from learner.core.errors import ConfigError, ModelError
@@ -28,6 +30,7 @@ from learner.core.errors import ConfigError, ModelError
 # A published folder gets copies of all files of the start folder, except weights and files that
 # publishing writes itself.
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
+_NOISE = re.compile("dropout|pdrop|layerdrop|jitter_noise")  # in the names of config.json
 _TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -38,25 +41,62 @@ def open_model(folder: Path, compute: ComputeSettings) -> PreTrainedModel:
     for a device that does not exist here.
     """
     device = device_of(compute)
-    _check_files(folder)
+    model = _open(folder, torch.float32)
+    layer_list(model)
+    return prepare(model, compute, device)
+
+
+def open_plain(folder: Path, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
+    """Open the model in a Hugging Face directory for plain forwards. Raises ModelError."""
+    model = _open(folder, dtype)
+    model.to(device)  # type: ignore[arg-type]
+    model.eval()  # type: ignore[no-untyped-call]
+    return model
+
+
+def _open(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    config = open_config(folder)
     try:
-        with _quiet():
-            config = AutoConfig.from_pretrained(folder, local_files_only=True)  # nosec B615 # no hub
-            if getattr(config, "attention_dropout", 0):
-                config.attention_dropout = 0.0
+        with quiet():
             opened: Any = AutoModelForCausalLM.from_pretrained(  # nosec B615 # no hub
                 folder,
                 config=config,
-                dtype=torch.float32,
+                dtype=dtype,
                 local_files_only=True,
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
     except (OSError, ValueError, RuntimeError, SafetensorError, StrictDataclassError) as exc:
         raise ModelError(f"{folder}: the model cannot be opened: {reason(exc)}") from exc
+    model: PreTrainedModel
     model, info = opened
     _check_weights(folder, **info)
-    return _prepare(model, folder, compute, device)
+    return model
+
+
+def open_config(folder: Path) -> PreTrainedConfig:
+    """The config of the model in a Hugging Face directory, without noise. Raises ModelError."""
+    _check_files(folder)
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(folder, local_files_only=True)  # nosec B615 # no hub
+    except (OSError, ValueError, RuntimeError, StrictDataclassError) as exc:
+        raise ModelError(f"{folder}: the model cannot be opened: {reason(exc)}") from exc
+    return without_noise(config)
+
+
+def without_noise(config: PreTrainedConfig) -> PreTrainedConfig:
+    """The config with every dropout and every noise of a router set to 0, in place: the
+    probabilities that are trained must equal those of the sampler, and each pass those of the next.
+
+    Example: attention_dropout 0.1, resid_pdrop 0.1, router_jitter_noise 0.01 -> 0.0, 0.0, 0.0
+    """
+    for name, value in vars(config).items():
+        if isinstance(value, PreTrainedConfig):
+            without_noise(value)
+        elif _NOISE.search(name) and isinstance(value, int | float) and value:
+            setattr(config, name, 0.0)
+    return config
 
 
 def device_of(compute: ComputeSettings) -> torch.device:
@@ -90,7 +130,7 @@ def publish(
     already.
     """
     with write_atomic_folder(folder) as partial:
-        with _quiet():
+        with quiet():
             model.save_pretrained(partial, state_dict=_weights_to_store(model, weights, dtype))
         _set_dtype(partial / "config.json", dtype)
         for path in start.iterdir():
@@ -100,34 +140,26 @@ def publish(
         write_card(partial, card)
 
 
-def layers_of(model: PreTrainedModel) -> nn.ModuleList:
-    """The decoder's layers. Raises ModelError for an architecture without a list of layers."""
-    layers = getattr(decoder_of(model), "layers", None)
-    if not isinstance(layers, nn.ModuleList):
-        raise ModelError(f"{type(model).__name__} has no decoder layers, so it cannot be trained")
-    return layers
-
-
 def decoder_of(model: PreTrainedModel) -> nn.Module:
     """The model without its head."""
     decoder: nn.Module = model.get_decoder()  # type: ignore[no-untyped-call]
     return decoder
 
 
-def _prepare(
-    model: Any, folder: Path, compute: ComputeSettings, device: torch.device
+def prepare(
+    model: PreTrainedModel, compute: ComputeSettings, device: torch.device
 ) -> PreTrainedModel:
-    opened: PreTrainedModel = model
-    layers_of(opened)
-    opened.to(device)  # type: ignore[arg-type]
+    """The float32 model on its device, ready for training. Raises ModelError for a model without
+    the gradient checkpointing that the settings want."""
+    model.to(device)  # type: ignore[arg-type]
     if compute.gradient_checkpointing:
-        if not opened.supports_gradient_checkpointing:
-            raise ModelError(f"{folder}: {type(opened).__name__} has no gradient checkpointing")
-        opened.activation_checkpointing_enable({"use_reentrant": False})
-    opened.train()  # in evaluation mode layers are not checkpointed
+        if not model.supports_gradient_checkpointing:
+            raise ModelError(f"{type(model).__name__} has no gradient checkpointing")
+        model.activation_checkpointing_enable({"use_reentrant": False})
+    model.train()  # in evaluation mode layers are not checkpointed
     if compute.dtype == "bfloat16":
-        _autocast(opened)
-    return opened
+        _autocast(model)
+    return model
 
 
 def _autocast(model: PreTrainedModel) -> None:
@@ -166,7 +198,7 @@ def _check_weights(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """In this block transformers draws no progress bars and prints no warnings; this module makes
     the same checks itself."""
     before = logging.get_verbosity()

@@ -144,7 +144,12 @@ class TinyLM(nn.Module):
     def get_output_embeddings(self) -> nn.Module:
         return self.head
 
-    def forward(self, input_ids: Tensor, logits_to_keep: Tensor, **kwargs: Any) -> SimpleNamespace:
-        positions = torch.arange(input_ids.shape[1])[None]
+    def forward(
+        self,
+        input_ids: Tensor | None,
+        logits_to_keep: Tensor | slice = slice(None),
+        **kwargs: Any,
+    ) -> SimpleNamespace:
+        positions = None if input_ids is None else torch.arange(input_ids.shape[1])[None]
         hidden = self.decoder(input_ids, positions, **kwargs).last_hidden_state
         return SimpleNamespace(logits=self.head(hidden[:, logits_to_keep]))

@@ -39,6 +39,7 @@ from harness.vllm.server import VllmServer, VllmServerSettings
 from judge.verdicts.code_judges import ScenarioJudges
 from learner.advantages.registry import advantages_of
 from learner.config.settings import ComputeSettings, DataSettings, OptimizerSettings, TrainSettings
+from learner.core.errors import ModelError
 from learner.core.samples import Group, Sample
 from learner.data.alignment import Alignment
 from learner.data.group_feed import groups_of_logs
@@ -47,6 +48,8 @@ from learner.losses.aggregation import weights_of
 from learner.model.logprob_agreement import MAX_DIFFERENCE, logprob_difference, teacher_forced
 from learner.model.pretrained import open_model
 from learner.packing.prefix_groups import batch_of
+from learner.selftest.family_test import BOUND
+from learner.selftest.start import check_server
 from learner.trainer.trainer import open_trainer
 from tests.support.run_context import library
 from tests.support.tiny_model import write_model
@@ -80,10 +83,12 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def serve_policy(model: Path, log: Path, **how: Any) -> AsyncIterator[VllmPolicy]:
+async def serve_policy(
+    model: Path, log: Path, *, dtype: str = "float32", **how: Any
+) -> AsyncIterator[VllmPolicy]:
     """A policy with its own vLLM server."""
     settings = VllmServerSettings(
-        str(model), python=PYTHON, dtype="float32", cpu=True, kv_cache_gib=1, max_num_seqs=32
+        str(model), python=PYTHON, dtype=dtype, cpu=True, kv_cache_gib=1, max_num_seqs=32
     )
     began = time.perf_counter()
     async with VllmServer(settings, log) as server:
@@ -168,25 +173,42 @@ async def test_sampler_and_trainer_agree_before_and_after_a_step(
 ) -> None:
     """Rolled out, trained, published, reloaded and rolled out again: log-probabilities of vLLM and
     of the trainer's model are equal within 1e-4 both times, and replies have the version of their
-    weights. Under the old weights the second rollouts differ by far."""
+    weights. Under the old weights the second rollouts differ by far. The self-test of the server
+    passes for the weights that it has, and refuses the new ones before they are loaded."""
     async with serve_policy(model, tmp_path / "vllm.log") as policy:
         first = await roll_out(policy, tmp_path / "first")
         start = open_model(model, COMPUTE)
         apart = logprob_difference(start, samples_of(first))
         new = tmp_path / "v1"
         changed = train_step(model, first, new)
+        tested = await check_server(policy, model, COMPUTE)
+        with pytest.raises(ModelError, match="does not give the log-probabilities of these"):
+            await check_server(policy, new, COMPUTE)
         began = time.perf_counter()
         await policy.take("v1", new)
         _log.info("taken", seconds=round(time.perf_counter() - began, 2))
         second = await roll_out(policy, tmp_path / "second")
     later = logprob_difference(open_model(new, COMPUTE), samples_of(second))
     stale = logprob_difference(start, samples_of(second))
-    _log.info("agreement", before=apart, after=later, under_the_old_weights=stale)
+    _log.info("agreement", before=apart, after=later, under_the_old_weights=stale, tested=tested)
     assert (versions_of(first), versions_of(second)) == ({"v0"}, {"v1"})
     assert changed > 1e-3
     assert apart <= MAX_DIFFERENCE
+    assert tested <= BOUND
     assert later <= MAX_DIFFERENCE
     assert stale > 100 * MAX_DIFFERENCE
+
+
+async def test_a_server_in_bfloat16_passes_the_self_test(tmp_path: Path) -> None:
+    """The self-test allows a server the rounding of bfloat16, and refuses other weights as well."""
+    model = write_model(tmp_path / "start", hidden=64, context=8192)
+    other = write_model(tmp_path / "other", hidden=64, context=8192, seed=1)
+    async with serve_policy(model, tmp_path / "vllm.log", dtype="bfloat16") as policy:
+        tested = await check_server(policy, model, COMPUTE)
+        with pytest.raises(ModelError, match="does not give the log-probabilities of these"):
+            await check_server(policy, other, COMPUTE)
+    _log.info("self_test", difference=tested)
+    assert tested > 1e-5
 
 
 @pytest.mark.parametrize("pause", ["wait", "keep"])

@@ -1,9 +1,7 @@
 """Threads that outlive their call: the pool counts them from outside after each answer."""
 
-import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import anyio
@@ -21,23 +19,33 @@ pytestmark = pytest.mark.anyio
 BOOKING = {"account_id": 1, "amount": 5}
 
 
+STARTS_A_THREAD = """\
+import threading
+print(1, flush=True)
+input()
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+print(2, flush=True)
+input()
+"""
+
+
 def test_it_counts_as_the_kernel_does() -> None:
     """A thread is counted from outside while it lives, and an ended process has none."""
-    count, go = ThreadCount(os.getpid()), threading.Event()
-    before = count()
-    thread = threading.Thread(target=go.wait)
-    thread.start()
-    assert count() == before + 1
-    go.set()
-    thread.join()
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", STARTS_A_THREAD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        count = ThreadCount(process.pid)
+        for number in (1, 2):
+            assert int(process.stdout.readline()) == number
+            assert count() == number
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+    assert count() <= 0
     count.close()
     assert count() == 0
-    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE)
-    with process:
-        other = ThreadCount(process.pid)
-        assert other() == 1
-    assert other() <= 0
-    other.close()
     assert ThreadCount(process.pid)() == 0
 
 

@@ -236,7 +236,9 @@ def a_label_is_predicted_elsewhere(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         forward_passes,
         "token_scores",
-        lambda head, hidden, targets: right(head, torch.cat((hidden[-1:], hidden[1:])), targets),
+        lambda head, hidden, targets, vocab: right(
+            head, torch.cat((hidden[-1:], hidden[1:])), targets, vocab=vocab
+        ),
     )
 
 
@@ -296,23 +298,36 @@ def test_a_model_with_its_own_attention_is_refused() -> None:
     model = qwen()
     for layer in model.model.layers:
         layer.self_attn.forward = lambda hidden_states, **_: (hidden_states, None)
-    with pytest.raises(ModelError, match="Qwen3ForCausalLM does not use transformers' Attention"):
+    with pytest.raises(ModelError, match="its 2 layers computed attention 0 times"):
         TwoPass(16).score(model, PREFIX_GROUP)
     with pytest.raises(ModelError, match=r"set compute\.backend = 'naive'"):
         Packed(16).score(model, PREFIX_GROUP)
 
 
+def test_dropout_is_refused() -> None:
+    """The attention function does not compute dropout, and refuses it."""
+    with pytest.raises(ModelError, match="dropout"):
+        TwoPass(16).score(qwen(attention_dropout=0.1).train(), PREFIX_GROUP)
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("arguments", "message"),
     [
-        {"attention_dropout": 0.1},
-        {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0},
+        ({"position_bias": torch.ones(1)}, "its attention with 'position_bias', which is not"),
+        ({"is_causal": False}, "is not causal"),
+        ({"attention_mask": torch.ones(1)}, "an attention mask of its own"),
+        ({"row": None}, "is not given the arguments of the model's call"),
     ],
 )
-def test_unsupported_attention_is_refused(changes: dict[str, Any]) -> None:
-    """The attention function does not compute dropout or sliding windows, and refuses them."""
-    with pytest.raises(ModelError, match="dropout or a sliding window"):
-        TwoPass(16).score(qwen(**changes).train(), PREFIX_GROUP)
+def test_unknown_attention_is_refused(arguments: dict[str, Any], message: str) -> None:
+    """An argument that the attention function does not compute is refused, and never ignored."""
+    module = nn.Module()
+    module.layer_idx = 0
+    tokens = torch.ones(1, 1, 2, 4)
+    usual: dict[str, Any] = {"attention_mask": None, "row": RowContext([2]), "scaling": 1.0}
+    attention.attend(module, tokens, tokens, tokens, **usual, dropout=0.0, position_ids=tokens)
+    with pytest.raises(ModelError, match=message):
+        attention.attend(module, tokens, tokens, tokens, **{**usual, **arguments})
 
 
 # Work and memory --------------------------------------------------------------------------------
@@ -326,7 +341,7 @@ def passes_of(model: TinyLM, compute: Callable[[], object]) -> list[tuple[int, i
             lambda _module, inputs, _out: seen.append([inputs[0].numel(), 0])
         ),
         model.head.register_forward_hook(
-            lambda _module, inputs, _out: seen[-1].__setitem__(1, inputs[0].shape[0])
+            lambda _module, inputs, _out: seen[-1].__setitem__(1, inputs[0].shape[-2])
         ),
     ]
     compute()

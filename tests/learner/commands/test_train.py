@@ -15,17 +15,23 @@ import numpy as np
 import pytest
 import tomli_w
 from safetensors.numpy import load_file, save_file
+from transformers import StableLmConfig, StableLmForCausalLM
 
 from harness.core.policy_card import read_card
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME
+from learner.config.runs import Runs
+from learner.config.settings import TrainSettings
 from learner.core.errors import ConfigError
 from learner.inference.local_policy import LocalPolicy
+from learner.loop import run
 from learner.loop.metrics import read_metrics
+from learner.selftest import family_test
+from learner.selftest.family_test import FamilyReport
 from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import running_broker
 from tests.support.cli import Rehearse, json_of
-from tests.support.tiny_model import write_model, write_model_for
+from tests.support.tiny_model import write_model, write_model_for, write_tokenizer
 
 Made = Callable[..., Path]
 
@@ -170,6 +176,52 @@ def test_a_run_is_resumed(rehearse: Rehearse, config: Made, tmp_path: Path) -> N
     report = json_of(rehearse, "train", config(steps=3), "-o", out, "--resume")
     assert (report["steps"], report["groups"]) == (3, 6)
     assert [one["step"] for one in read_metrics(out)] == [0, 1, 2, 3]
+
+
+def test_every_start_and_resume_tests_the_model(
+    rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start and a resume begin with the self-test; if it fails, nothing is trained: a start
+    leaves no folder, and a resume leaves the run as it was."""
+    out, tests = tmp_path / "run", []
+    right = run.check_start
+
+    def check_start(settings: TrainSettings, runs: Runs) -> FamilyReport:
+        tests.append(right(settings, runs))
+        return tests[-1]
+
+    monkeypatch.setattr(run, "check_start", check_start)
+    assert rehearse("train", config(steps=1), "-o", out)[0] == 0
+    assert rehearse("train", config(), "-o", out, "--resume")[0] == 0
+    assert [(one.family, one.sampler is not None) for one in tests] == [
+        ("Qwen3ForCausalLM", True)
+    ] * 2
+    monkeypatch.setattr(family_test, "BOUND", 0.0)
+    for flags in ((), ("--resume",)):
+        folder = out if flags else tmp_path / "other"
+        status, _, err = rehearse("train", config(steps=3), "-o", folder, *flags)
+        assert (status, "does not give the model's own numbers" in err) == (2, True)
+        assert folder.exists() == bool(flags)
+    assert [one["step"] for one in read_metrics(out)] == [0, 1, 2]
+
+
+def test_a_family_that_the_backend_does_not_know_is_refused(
+    rehearse: Rehearse, config: Made, tmp_path: Path
+) -> None:
+    """A StableLM, whose attention is not given the back end's arguments, is refused by a sentence
+    that names the family and the back end to use instead."""
+    folder = tmp_path / "stable"
+    tokenizer = write_tokenizer(folder)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+    vocab = tokenizer.get_vocab_size()
+    StableLmForCausalLM(StableLmConfig(vocab_size=vocab, **sizes, **heads)).save_pretrained(folder)
+    status, _, err = rehearse("train", config(model=str(folder)), "-o", tmp_path / "run")
+    words = " ".join(err.split())
+    assert status == 2
+    assert "StableLmForCausalLM: backend 'twopass' fails: StableLmAttention is not given" in words
+    assert "Set compute.backend = 'naive'" in words
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_evaluation_with_other_settings_is_run_again(

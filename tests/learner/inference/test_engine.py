@@ -18,6 +18,8 @@ from learner.inference.kv_cache import PrefixTable, SequenceCache, as_tokens, sh
 from learner.inference.sampling import RandomDraws, sample_tokens
 from learner.model.logprob_agreement import logprob_difference
 from learner.model.pretrained import open_model
+from learner.selftest.copies import copy_of
+from tests.support.families import config_of
 from tests.support.tiny_model import write_model
 
 NUM_IDS = 300  # prompts have only the model's first ids
@@ -297,3 +299,25 @@ def test_the_table_grows() -> None:
     assert table.longest(as_tokens([*long, 5, 6])) == (rows[-1], 1000)
     cache = SequenceCache(table, 10)
     assert (len(cache), rows[0] in cache, cache.num_bytes) == (0, False, 0)
+
+
+@pytest.mark.parametrize("family", ["Gemma 2", "Mistral", "gpt-oss"])
+def test_windows_soft_caps_and_sinks(family: str) -> None:
+    """Requests of different lengths that join at different times, whose windows of 7 tokens end in
+    the prompt, in a cached beginning or in the reply, get the model's own log-probabilities."""
+    model = copy_of(config_of(family))
+    engine = Engine(model, end_ids=NONE, max_live=3, max_prefill=9)
+    prompts = [[number % 97 + 8 for number in ids(seed, 4 + 9 * seed)] for seed in range(5)]
+    prompts += [prompts[4][:30] + prompts[1], prompts[4]]
+    requests = [Request(prompt, max_tokens=3 + n, seed=n) for n, prompt in enumerate(prompts)]
+    run(engine, requests)
+    assert engine.statistics()["cached_tokens"] > 30
+    assert largest_difference(model, requests) < 1e-5
+
+
+def test_a_layer_without_our_attention_is_refused() -> None:
+    """A model with layers that keep another state than keys and values is refused at the first
+    token, by a sentence that names policy `vllm`."""
+    engine = Engine(copy_of(config_of("LFM2")), end_ids=NONE)
+    with pytest.raises(ModelError, match=r"4 layers computed attention 2 times .* policy 'vllm'"):
+        run(engine, [Request([8, 9, 10], max_tokens=2)])

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GPT2Config, MixtralConfig
 
 from harness.core.policy_card import PolicyCard, read_card
 from learner.config.settings import ComputeSettings
 from learner.core.errors import CheckpointError, ConfigError, ModelError
-from learner.model.pretrained import open_model
+from learner.model.pretrained import open_model, without_noise
 from learner.trainer.trainer import Trainer, open_trainer
 from tests.support.forked import in_child
 from tests.support.tiny_model import write_model
@@ -184,3 +184,13 @@ def test_an_unavailable_device_is_named(folder: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ConfigError, match=r"compute\.device: 'cuda' needs a GPU, but torch finds"):
         open_model(folder, ComputeSettings(device="cuda"))
     assert open_model(folder, ComputeSettings()).device == torch.device("cpu")
+
+
+def test_dropout_and_noise_are_off() -> None:
+    """Every dropout and every noise of a router in config.json is 0 in an opened model;
+    all else is as it was."""
+    fields = {"resid_pdrop": 0.1, "embd_pdrop": 0.2, "attn_pdrop": 0.3, "layer_norm_epsilon": 0.5}
+    config = without_noise(GPT2Config(**fields))
+    assert (config.resid_pdrop, config.embd_pdrop, config.attn_pdrop) == (0, 0, 0)
+    assert config.layer_norm_epsilon == 0.5
+    assert without_noise(MixtralConfig(router_jitter_noise=0.1)).router_jitter_noise == 0

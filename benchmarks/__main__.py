@@ -28,6 +28,7 @@ QUICK = {
     "rate_limits": ("--runs", "1"),
     "served": ("--runs", "1", "--seconds", "2"),
     "awm_hosting": ("--runs", "1"),
+    "many_scenarios": ("--scenarios", "20"),
     "judging": ("--runs", "2", "--logged", "1024"),
     "gate_defects": ("--worlds", "1"),
     "generating": ("--worlds", "100", "--sample", "20"),

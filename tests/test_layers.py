@@ -36,7 +36,7 @@ FOLDERS = {
     ),
     "envpool": (
         *("core", "store", "inprocess", "offloaded", "hosting/dbapi", "hosting/determinism"),
-        *("hosting", "kernel", "workers", "mcp", "server", "client", "."),
+        *("hosting", "kernel", "workers/messages", "workers", "mcp", "server", "client", "."),
     ),
     "harness": (
         *("core", "dialects", "history", "log", "tokenization", "chat", "bus", "settings"),

@@ -72,3 +72,7 @@ class Verified(msgspec.Struct, frozen=True, tag=True):
     printed: str = ""  # at most 64 KiB
     fault: str = ""  # why there is no verdict; empty: there is one
     violation: str = ""  # as in CallOutcome
+    # Set by the pool: the process that ran the verifier (0: none, or it is not known), and its
+    # sandbox level (see envpool.workers.sandbox).
+    pid: int = 0
+    sandbox: str = ""

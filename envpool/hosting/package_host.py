@@ -3,7 +3,7 @@
 Worlds share the module state of its code: a package has to store its state in its database.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from envpool.core.errors import ToolsetError
@@ -12,20 +12,17 @@ from envpool.hosting.determinism.clock import frozen_clock, seed_random
 from envpool.hosting.determinism.threads import Threads
 from envpool.hosting.live_world import LiveWorld
 from envpool.inprocess.toolset import Tool, load
-from envpool.inprocess.verifiers import VerifierFault, Verifiers
 from envpool.inprocess.world import HostedScenario
-from envpool.store.overlay import PAGE, Overlay
+from envpool.store.overlay import PAGE
 from envpool.store.template import Template, make_vfs, template_of
-from scenarios.checks import Finding
-from scenarios.errors import PackageError
 from scenarios.format import Scenario
 
 
 class PackageHost:
     """A hosted package. `close()` closes its connections.
 
-    `sources` has the texts of tools.py and verify.py by name; no file is read. `image` is the
-    seeded database when another worker built it; empty: it is built here.
+    `source` is the text of tools.py; no file is read. `image` is the seeded database when another
+    worker built it; empty: it is built here.
     Raises SeedError and ToolsetError.
     """
 
@@ -34,11 +31,10 @@ class PackageHost:
     seed_faults: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def __init__(self, scenario: Scenario, sources: Mapping[str, str], image: bytes = b"") -> None:
+    def __init__(self, scenario: Scenario, source: str, image: bytes = b"") -> None:
         self._scenario = scenario
-        self._sources = sources
+        self._source = source
         self._threads = Threads()
-        self._verifiers: Verifiers | None = None  # None: not loaded yet
         self._world = HostedScenario(
             scenario,
             tools=self._load(),
@@ -65,29 +61,6 @@ class PackageHost:
             self._threads.check()  # the worker itself reports threads that still run
         return result
 
-    def verify(self, task_id: str, overlay: Overlay, answer: str) -> tuple[Finding, ...]:
-        """The findings of a task's verifier on a world and an answer.
-
-        Raises VerifierFault, PackageError for a verify.py that cannot be loaded, and
-        UnknownScenario for an unknown task.
-        """
-        task = self._scenario.task(task_id)
-        before, after = self._world.states(self._world.stored(overlay))
-        with frozen_clock(self._scenario.clock):
-            seed_random(self._scenario.digest, -1)
-            try:
-                if self._verifiers is None:
-                    self._verifiers = Verifiers(self._scenario, self._source("verify.py"))
-                return self._verifiers.run(task, before, after, answer)
-            except (VerifierFault, PackageError):
-                raise
-            except BaseException as exc:  # SystemExit and the like, which its code can raise
-                raise VerifierFault(
-                    f"the verifier of task {task_id!r} raised {_builtin_name(exc)}"
-                ) from exc
-            finally:
-                self._threads.check()
-
     def close(self) -> None:
         """Close the connections; worlds become unusable."""
         self._world.close()
@@ -98,7 +71,7 @@ class PackageHost:
         with frozen_clock(scenario.clock):
             seed_random(scenario.digest, -1)
             try:
-                tools = load(scenario, self._source("tools.py"))
+                tools = load(scenario, self._source)
             except Exception:
                 raise
             except BaseException as exc:
@@ -109,12 +82,6 @@ class PackageHost:
         for tool in tools.values():
             tool.function = _guard(tool.function)
         return tools
-
-    def _source(self, name: str) -> str:
-        source = self._sources.get(name)
-        if source is None:
-            raise ToolsetError(f"{self._scenario.path / name}: its source text is missing")
-        return source
 
 
 def _template(scenario: Scenario, image: bytes) -> Template:

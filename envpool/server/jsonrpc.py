@@ -86,7 +86,8 @@ class CallExtension(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fields that our own client adds to `tools/call`.
 
     Any client may send `id` alone: a call whose id was answered lately is answered again from
-    memory. With `world` and `version` (see envpool.workers.wire.Call) the result has an outcome.
+    memory. With `world` and `version` (see Call in envpool.workers.messages.wire) the result has an
+    outcome.
     """
 
     id: str

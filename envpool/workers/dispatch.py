@@ -1,22 +1,27 @@
 """Which worker gets which request, and what happens to it when the worker does not answer.
 
-A world stays with the worker that has its state; a worker that runs out of work takes requests that
-wait for others. One worker hosts a scenario until it has more to do than it can.
+A worker works for one scenario until it ends (envpool.workers.lineage). It starts blank: confined,
+with no hosted code executed. The first call of a scenario that no worker hosts loads it into a
+blank; each verdict takes a blank of its own. A scenario whose calls queue gets more workers. Only
+so many workers execute at a time (envpool.workers.turns); idle ones stay loaded while there is
+memory, and the least recently used ends first.
 
 No request waits behind a slow call of another task. When the request in flight at a worker takes
-longer than `slow_after`, the requests behind it go to other workers with their states, and a fresh
-worker replaces the suspect. A suspect that finishes its request in time returns to work; past the
-deadline it is killed, and the task that awaits the request learns why.
+longer than `slow_after`, the requests behind it go to other workers with their states. A suspect
+that finishes its request in time returns to work; past the deadline it is killed, and the task that
+awaits the request learns why.
 
 Invariants:
+- A worker never gets requests of two scenarios, and a verifier gets a worker that has executed
+  nothing (asserted by WorkerConnection.put; the worker itself refuses too).
 - Each job is settled at most once, by one worker's answer: where a job was moved to another worker,
   the answer of the first is dropped.
 - A job that was in flight at a worker that died is not tried again; one behind it is.
-- There are at most `workers` usable workers and `spare` suspects.
+- At most `workers` workers execute at a time, and `spare` suspects beside them.
+- A call never fails because its worker was ended to free memory: its scenario is loaded again.
 """
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
@@ -25,16 +30,21 @@ import structlog
 from envpool.core.errors import PoolError, WorldError
 from envpool.core.offload import CallOutcome, Loaded, Verified
 from envpool.kernel.thread_count import THREADS
-from envpool.workers.connection import WorkerConnection
-from envpool.workers.jobs import CallJob, Job, SentJob
+from envpool.workers.lineage import Lineage
+from envpool.workers.messages.connection import WorkerConnection
+from envpool.workers.messages.jobs import CallJob, Job, SentJob
+from envpool.workers.messages.wire import Failed, Load, Ready, Refused, Replayed, Reply, Stale
 from envpool.workers.supervisor import Rules, Supervisor
-from envpool.workers.wire import Failed, Load, Ready, Refused, Replayed, Reply, Stale
+from envpool.workers.turns import Turns
 
 _SPREAD_AT = 24  # requests that wait for a worker until a second one hosts their scenario
 _STEAL_BELOW = 2  # requests of a worker below which it takes those of others
 _MAX_DEATHS = 2  # of workers that were to host one scenario
+_DONE = "it has done its work"
+_SURPLUS = "it was no longer needed"
+_EVICTED = "its memory was needed for other scenarios"
+_ON_PURPOSE = {_DONE, _SURPLUS, _EVICTED}  # ends that are not worth a line in the log
 _ENDED = "its worker ended before its threads were counted"
-_ANY = ""  # the key of waiting jobs that any worker can take
 _log = structlog.get_logger(__name__)
 
 
@@ -62,24 +72,24 @@ class WorkerOwner(Protocol):
 
 
 class Dispatcher:
-    """Gives jobs to workers. It implements envpool.workers.connection.ConnectionListener."""
+    """Gives jobs to workers. It implements ConnectionListener."""
 
     def __init__(self, rules: Rules, owner: WorkerOwner) -> None:
         self.supervisor = Supervisor(rules, owner.start_worker)
         self.num_replaced = 0  # workers
         self.num_moved = 0  # jobs that were sent to another worker
         self.num_dropped = 0  # answers that no task awaited
+        self.num_evicted = 0  # workers that ended to free memory
         self._owner = owner
-        self._waiting: dict[str, deque[Job]] = {}  # scenario digest -> jobs without a worker
-        self._deaths: dict[str, int] = {}  # scenario digest -> workers that died of hosting it
-        self._num_assigned = 0
+        self._turns = Turns(rules.workers, rules.spare)
+        self._lineages: dict[str, Lineage] = {}  # by scenario digest
+        self._num_uses = 0
 
     def __repr__(self) -> str:
-        waiting = sum(map(len, self._waiting.values()))
-        return f"<Dispatcher [{waiting} jobs wait for a worker] {self.supervisor.workers}>"
+        return f"<Dispatcher {self._turns} {self.supervisor.workers}>"
 
     def open(self) -> None:
-        """Start the workers."""
+        """Start the first workers."""
         self.supervisor.is_open = True
         self.supervisor.start_missing()
 
@@ -92,9 +102,9 @@ class Dispatcher:
         for worker in workers:
             worker.end()
         workers.clear()
-        for job in jobs:
-            job.fail(WorldError("the pool was closed"))
-        self._fail_waiting(WorldError("the pool was closed"))
+        closed = WorldError("the pool was closed")
+        _fail(jobs, closed)
+        self._fail_waiting(closed)
 
     def tick(self) -> None:
         """React to workers with problems; called at even intervals."""
@@ -115,90 +125,118 @@ class Dispatcher:
                     self._suspect(worker)
                 case "full":
                     self._replace(worker, None, "its memory was full")
+        if self.supervisor.checks_memory:
+            self._evict()
+
+    def drop(self, scenario_digest: str) -> None:
+        """End the workers of a scenario."""
+        lineage = self._lineages.pop(scenario_digest, Lineage())
+        for worker in list(lineage.workers):
+            self._end(worker, None, "its scenario was dropped")
 
     # Jobs
 
     def put(self, job: Job) -> None:
         """Give a job to a worker, now or as soon as one can take it."""
-        worker = job.last_worker
-        if worker is None or not worker.usable or job.scenario_digest not in worker.scenarios:
-            worker = self._least_loaded(job)
-            if worker is None:
-                self._wait(job)
-                return
-            self._num_assigned += 1
-            worker.assigned_at = self._num_assigned
-        elif worker.full:
-            worker = self._idle_host(job.scenario_digest) or worker
+        if not self.supervisor.is_open:
+            job.fail(PoolError(self.supervisor.fault or "the pool is not open"))
+        elif job.needs_blank:
+            self._put_fresh(job)
+        else:
+            self._put_call(job, self._lineages.setdefault(job.scenario_digest, Lineage()))
+
+    def _put_fresh(self, job: Job) -> None:
+        if self.supervisor.has_given_up:
+            job.fail(PoolError(self.supervisor.fault))
+            return
+        self._turns.ask_fresh(job)
+        self._give_turns()
+
+    def _put_call(self, job: Job, lineage: Lineage) -> None:
+        worker: WorkerConnection | None = job.last_worker
+        if worker is None or not worker.takes_calls:
+            worker = lineage.least_loaded()
+        if worker is None:
+            lineage.waiting.append(job)
+            self._ensure_hosted(job.scenario_digest)
+            return
+        if worker.full:
+            worker = lineage.idle() or worker
+        self._note_use(worker)
         worker.put(job)
-        if len(worker.queue) > _SPREAD_AT:
+        if worker.has_turn and len(worker.queue) == 1:
+            worker.pump()
+        elif not worker.has_turn:
+            self._turns.ask(worker)
+            self._give_turns()
+        if len(worker.queue) > _SPREAD_AT and self._turns.num_free > 0:
             self._spread(job.scenario_digest)
 
-    def _fail_waiting(self, exc: Exception, scenario_digest: str | None = None) -> None:
-        """Fail the jobs that wait for a worker: those of one scenario, or all (None)."""
-        for name in [scenario_digest] if scenario_digest is not None else list(self._waiting):
-            for job in self._waiting.pop(name, ()):
-                job.fail(exc)
+    def _note_use(self, worker: WorkerConnection) -> None:
+        self._num_uses += 1
+        worker.used_at = self._num_uses
 
-    def _least_loaded(self, job: Job) -> WorkerConnection | None:
-        """The usable worker with the least to do, among those that can take the job."""
-        workers = self.supervisor.usable()
-        if job.load is not None:
-            return min(workers, key=lambda each: (each.num_scenarios, each.load), default=None)
-        workers = [worker for worker in workers if job.scenario_digest in worker.scenarios]
-        return min(workers, key=lambda each: (each.load, each.assigned_at), default=None)
-
-    def _idle_host(self, scenario_digest: str) -> WorkerConnection | None:
-        """An idle worker that hosts the scenario."""
-        idle = (worker for worker in self.supervisor.workers if worker.usable and not worker.load)
-        return next((worker for worker in idle if scenario_digest in worker.scenarios), None)
-
-    def _wait(self, job: Job) -> None:
-        if self.supervisor.has_given_up or not self.supervisor.is_open:
-            job.fail(PoolError(self.supervisor.fault or "the pool is not open"))
-            return
-        name = job.scenario_digest if job.load is None else _ANY
-        self._waiting.setdefault(name, deque()).append(job)
-        if job.load is None:
-            self._ensure_hosted(job.scenario_digest)
+    def _give_turns(self) -> None:
+        """Let those execute that wait for a turn, while turns are free."""
+        while True:
+            blank = self.supervisor.blank() if self._turns.has_waiting else None
+            asked = self._turns.next(has_blank=blank is not None)
+            if asked is None:
+                return
+            if isinstance(asked, Job):
+                assert blank is not None
+                worker = blank
+                worker.put(asked)
+                if asked.load is not None:
+                    lineage = self._lineages.setdefault(asked.scenario_digest, Lineage())
+                    lineage.workers.append(worker)
+                self.supervisor.start_missing()
+            else:
+                worker = asked
+            self._turns.begin(worker)
+            worker.pump()
+            if not worker.sent:  # the tasks of its jobs have left
+                self._turns.end(worker)
 
     def _ensure_hosted(self, scenario_digest: str) -> None:
-        """Make a worker host the scenario, unless one is loading it."""
-        workers = self.supervisor.workers
-        if not any(scenario_digest in each.loading for each in workers if not each.suspect):
-            self._load(scenario_digest, self.supervisor.usable())
+        """Load the scenario into a worker for the jobs that wait, unless one loads it."""
+        lineage = self._lineages[scenario_digest]
+        if lineage.loading is not None or not lineage.waiting:
+            return
+        if self.supervisor.has_given_up:
+            _fail(_taken(lineage), PoolError(self.supervisor.fault))
+        else:
+            self._load(scenario_digest)
 
     def _spread(self, scenario_digest: str) -> None:
-        """Make one more worker host the scenario, if one is idle."""
-        if not any(scenario_digest in worker.loading for worker in self.supervisor.workers):
-            idle = [worker for worker in self.supervisor.usable() if not worker.load]
-            self._load(
-                scenario_digest, [each for each in idle if scenario_digest not in each.scenarios]
-            )
+        """Make one more worker host the scenario."""
+        lineage = self._lineages[scenario_digest]
+        is_allowed = len(lineage.workers) < self.supervisor.rules.workers
+        if lineage.loading is None and is_allowed and not self.supervisor.has_given_up:
+            self._load(scenario_digest)
 
-    def _load(self, scenario_digest: str, workers: list[WorkerConnection]) -> None:
+    def _load(self, scenario_digest: str) -> None:
         request = self._owner.load_request(scenario_digest)
-        if workers and request is not None:
-            worker = min(workers, key=lambda each: (each.num_scenarios, each.load))
-            worker.loading.add(scenario_digest)
-            worker.put(Job(scenario_digest, request))
-
-    def _assign_waiting(self, worker: WorkerConnection) -> None:
-        """Assign waiting jobs to a worker that is now usable or hosts one more scenario."""
-        for name in list(self._waiting):
-            if name == _ANY or name in worker.scenarios:
-                for job in self._waiting.pop(name):
-                    self.put(job)
-            else:
-                self._ensure_hosted(name)
+        if request is not None:
+            job = self._lineages[scenario_digest].loading = Job(scenario_digest, request)
+            self._put_fresh(job)
 
     def _steal(self, thief: WorkerConnection) -> None:
-        """Take over the job that waits longest for the busiest worker."""
-        while len(thief.sent) < _STEAL_BELOW and not thief.full:
-            busiest = max(self.supervisor.workers, key=lambda worker: len(worker.queue))
-            if not busiest.queue or busiest.queue[0].scenario_digest not in thief.scenarios:
+        """Take over jobs of the scenario that wait for its busiest worker."""
+        lineage = self._lineages[thief.scenario_digest]
+        while len(lineage.workers) > 1 and len(thief.sent) < _STEAL_BELOW and not thief.queue:
+            busiest = lineage.busiest()
+            if not busiest.queue:
                 return
             thief.put(busiest.queue.popleft())
+            thief.pump()
+
+    def _fail_waiting(self, exc: Exception) -> None:
+        """Fail the jobs that wait for a worker that has executed nothing."""
+        _fail(self._turns.take_fresh(), exc)
+        for lineage in self._lineages.values():
+            lineage.loading = None
+            _fail(_taken(lineage), exc)
 
     # Events of connections
 
@@ -238,15 +276,14 @@ class Dispatcher:
             if len(answers) > 1:
                 for job in jobs:
                     job.alone = True
-                self._move(worker, jobs)
+                self._move(jobs)
             return
         for sent, reply in answers:
             if worker.dead:
                 self.report_death(sent.job if sent.is_awaited else None, _ENDED)
             else:
                 self._answered(worker, sent, reply)
-        if worker.usable:
-            self._assign_waiting(worker)
+        self._give_turns()
 
     def _answered(self, worker: WorkerConnection, sent: SentJob, reply: Reply) -> None:
         awaited, job = sent.is_awaited, sent.job
@@ -263,15 +300,16 @@ class Dispatcher:
             )
             return
         if isinstance(reply, Failed):
-            worker.loading.discard(job.scenario_digest)
             self._replace(worker, None, reply.why)
-            if awaited:
-                self.report_death(job, reply.why)
+            self.report_death(job if awaited else None, reply.why)
             return
         if awaited and not isinstance(reply, Stale):
             job.settle(reply)
         if violation := _violation(reply):
             self._replace(worker, None, violation)
+        elif isinstance(reply, Verified | Refused):
+            self.supervisor.reset_failures()
+            self._end(worker, None, _DONE)
         else:
             self._give_more(worker)
 
@@ -289,43 +327,42 @@ class Dispatcher:
 
     def report_death(self, job: Job | None, why: str) -> None:
         """Settle the job that was in flight at a worker that ended (None: no task awaits it)."""
-        _log.info("worker_gone", why=why)
+        if why not in _ON_PURPOSE:
+            _log.info("worker_gone", why=why)
         if job is None:
             return
         job.settle(Failed(0, why))
-        if job.load is None:
+        lineage = self._lineages.get(job.scenario_digest)
+        if job.load is None or lineage is None:
             return
-        deaths = self._deaths[job.scenario_digest] = self._deaths.get(job.scenario_digest, 0) + 1
-        if deaths >= _MAX_DEATHS:
-            self._fail_waiting(
-                WorldError(f"its scenario can no longer be hosted: {why}"), job.scenario_digest
-            )
-        elif job.scenario_digest in self._waiting:
-            self._ensure_hosted(job.scenario_digest)
+        lineage.deaths += 1
+        if lineage.loading is job:
+            lineage.loading = None
+        if lineage.deaths >= _MAX_DEATHS:
+            why = f"its scenario can no longer be hosted: {why}"
+            _fail(_taken(lineage), WorldError(why))
+        self._ensure_hosted(job.scenario_digest)
 
     def _load_answered(self, worker: WorkerConnection, job: Job, reply: Loaded | Refused) -> None:
-        worker.loading.discard(job.scenario_digest)
+        lineage = self._lineages.get(job.scenario_digest)
+        if lineage is None or worker not in lineage.workers:
+            return  # it was dropped
+        if lineage.loading is job:
+            lineage.loading = None
         if isinstance(reply, Loaded):
-            worker.scenarios[job.scenario_digest] = None
-            self._deaths.pop(job.scenario_digest, None)
-            if worker.process.rss() > self.supervisor.rules.full:
-                self._unload_oldest(worker, job.scenario_digest)
+            worker.hosting = True
+            self._note_use(worker)
+            lineage.deaths = 0
             if worker.usable:
-                self._assign_waiting(worker)
+                for waiting in _taken(lineage):
+                    self.put(waiting)
+                self._evict()
         else:
             why = f"its scenario can no longer be hosted: {reply.reason}"
-            self._fail_waiting(WorldError(why), job.scenario_digest)
-
-    def _unload_oldest(self, worker: WorkerConnection, newest: str) -> None:
-        """Unload the least recently used scenario, if one is not in use."""
-        used = {newest, *(sent.job.scenario_digest for sent in worker.sent)}
-        used |= {job.scenario_digest for job in worker.queue}
-        unused = next((name for name in worker.scenarios if name not in used), None)
-        if unused is not None:
-            worker.unload(unused)
+            _fail(_taken(lineage), WorldError(why))
 
     def _send_again(self, worker: WorkerConnection, job: Job) -> None:
-        if worker.usable:
+        if worker.takes_calls:
             worker.queue.appendleft(job)
         else:
             self.put(job)
@@ -338,12 +375,19 @@ class Dispatcher:
                 self._replace(worker, None, "its memory was full")
                 return
             worker.suspect = False
+            self._turns.clear(worker)
             _log.info("worker_back", pid=worker.process.pid)
-            self._assign_waiting(worker)
-        if worker.usable:
+            for waiting in _taken(self._lineages[worker.scenario_digest]):
+                self.put(waiting)
+        if self._turns.count_answer(worker):
             worker.pump()
             self._steal(worker)
-            self._end_surplus()
+        if worker.has_turn and not worker.sent:
+            self._turns.end(worker)
+        if worker.queue:
+            self._turns.ask(worker)
+        self._give_turns()
+        self._end_surplus(worker)
 
     # Start and end of workers
 
@@ -358,20 +402,30 @@ class Dispatcher:
             return
         self.supervisor.set_ready(worker, reply.level)
         self._owner.worker_ready(worker)
-        self._assign_waiting(worker)
-        self._end_surplus()
+        self._give_turns()
 
-    def _end_surplus(self) -> None:
-        if (worker := self.supervisor.surplus()) is not None:
-            self._end(worker, None, "it was no longer needed")
+    def _end_surplus(self, worker: WorkerConnection) -> None:
+        """End a worker without work whose scenario has more workers than may execute at a time."""
+        lineage = self._lineages.get(worker.scenario_digest)
+        if lineage is None or worker.load or not worker.takes_calls:
+            return
+        if len(lineage.hosts()) > self.supervisor.rules.workers:
+            self._end(worker, None, _SURPLUS)
+
+    def _evict(self) -> None:
+        """End the least recently used workers without work while memory is short."""
+        while (worker := self.supervisor.to_evict()) is not None:
+            self.num_evicted += 1
+            self._end(worker, None, _EVICTED)
 
     def _fail_if_given_up(self) -> None:
         if self.supervisor.has_given_up:
             self._fail_waiting(PoolError(self.supervisor.fault))
 
     def _suspect(self, worker: WorkerConnection) -> None:
-        """Move the jobs behind a slow request to other workers, and start a worker more."""
+        """Move the jobs behind a slow request to other workers, and let another one execute."""
         worker.suspect = True
+        self._turns.suspect(worker)
         behind = list(worker.sent)[1:]
         jobs = [sent.job for sent in behind if sent.is_awaited]
         for sent in behind:
@@ -379,28 +433,24 @@ class Dispatcher:
         jobs += worker.queue
         worker.queue.clear()
         _log.info("worker_suspect", pid=worker.process.pid, moved=len(jobs))
-        self._move(worker, jobs)
-        self.supervisor.start_missing()
+        lineage = self._lineages.get(worker.scenario_digest)
+        if lineage is not None and worker.sent and lineage.loading is worker.sent[0].job:
+            lineage.loading = None  # jobs that wait for it go to another worker
+            self._ensure_hosted(worker.scenario_digest)
+        self._move(jobs)
+        self._give_turns()
 
-    def _move(self, worker: WorkerConnection, jobs: list[Job]) -> None:
-        """Send jobs of this worker to others."""
+    def _move(self, jobs: list[Job]) -> None:
+        """Send jobs of a worker to others."""
         self.num_moved += len(jobs)
         for job in jobs:
             job.forget_worker()
-            if job.load is not None and job.scenario_digest in worker.loading:
-                # No task awaits it; `_ensure_hosted` asks for the scenario again.
-                worker.loading.discard(job.scenario_digest)
-            else:
-                self.put(job)
-        for name in list(self._waiting):
-            if name != _ANY:
-                self._ensure_hosted(name)
+            self.put(job)
 
     def _replace(self, worker: WorkerConnection, job: Job | None, why: str) -> None:
         """End a worker and start another. `job` was in flight and is not tried again."""
         if not worker.dead and self._end(worker, job, why):
             self.num_replaced += 1
-            self.supervisor.start_missing()
 
     def _end(self, worker: WorkerConnection, job: Job | None, why: str) -> bool:
         """End a worker; returns whether it counts as started. `why` is empty where it ended by
@@ -409,11 +459,29 @@ class Dispatcher:
         was_started = self.supervisor.remove(worker, ended_by_itself=not why)
         worker.sent.clear()
         worker.queue.clear()
+        self._turns.clear(worker)
+        lineage = self._lineages.get(worker.scenario_digest)
+        if lineage is not None and worker in lineage.workers:
+            lineage.workers.remove(worker)
         report = partial(self.report_death, job) if was_started else self.start_failed
         self._owner.reap(worker, why, report)
-        self._move(worker, jobs)
+        self._move(jobs)
         self._fail_if_given_up()
+        self.supervisor.start_missing()
+        self._give_turns()
         return was_started
+
+
+def _taken(lineage: Lineage) -> list[Job]:
+    """The waiting jobs, which no longer wait."""
+    jobs = list(lineage.waiting)
+    lineage.waiting.clear()
+    return jobs
+
+
+def _fail(jobs: Iterable[Job], exc: Exception) -> None:
+    for job in jobs:
+        job.fail(exc)
 
 
 def _in_flight(worker: WorkerConnection) -> Job | None:

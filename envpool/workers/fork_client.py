@@ -1,7 +1,7 @@
 """The pool's client of its fork server: it starts workers and reports how they ended.
 
     async with ForkServerClient(ForkServerSettings()) as fork_server:
-        worker = await fork_server.spawn()  # a process that speaks envpool.workers.wire
+        worker = await fork_server.spawn()  # a process that speaks envpool.workers.messages.wire
         worker.kill()
         await worker.wait()  # -> "its connection to the pool ended, and it was killed"
 

@@ -1,26 +1,29 @@
 """The fork server, run as `python -m envpool.workers.fork_server`: one warm process per pool.
 
 It has imported the modules that workers need (two seconds of work) and forks a worker on request
-(milliseconds). Its standard input is the control socket. It runs no hosted code and has one thread.
+(milliseconds). Its standard input is the control socket. It runs no code of others, only a record
+of our own once (envpool.hosting.warm_up), and has one thread. All workers are forked from it, never
+from a worker: so none inherits anything from hosted code.
 It ends, with all of its workers, when the pool closes the control socket or dies.
 """
 
 import contextlib
 import fcntl
 import gc
-import mimetypes
 import os
 import random
 import secrets
 import selectors
 import signal
 import socket
+from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
+from envpool.hosting.warm_up import warm_up
 from envpool.workers import confine
 from envpool.workers.audit_hook import AuditHook
-from envpool.workers.codec import frame
 from envpool.workers.fork_wire import (
     MAX_PACKET,
     ClientMessage,
@@ -31,10 +34,12 @@ from envpool.workers.fork_wire import (
     Spawned,
     Up,
 )
+from envpool.workers.integrity import IntegrityCheck
+from envpool.workers.messages.codec import frame
+from envpool.workers.messages.wire import Failed
 from envpool.workers.sandbox import LOWEST, environment
 from envpool.workers.scenario_hosts import ScenarioHosts
-from envpool.workers.wire import Failed
-from envpool.workers.worker import EXIT_UNCONFINED, describe, serve
+from envpool.workers.worker import EXIT_UNCONFINED, Worker, describe, serve
 
 _read_message = msgspec.msgpack.Decoder(ClientMessage).decode
 _WORKER_SOCKET = 3  # the descriptor of its socket in a worker
@@ -49,25 +54,33 @@ def main() -> None:
     layers, missing = confine.available_layers(configure.sandbox, configure.limits.at_most)
     outer = "bubblewrap" if configure.wrapped else ""
     level = "+".join(filter(None, (outer, layers))) or LOWEST
-    server = _Server(control, configure, level)
-    _warm_up()
+    run_verifier = warm_up(_warm_folder(configure.scratch))
+    server = _Server(control, configure, level, run_verifier)
     server.send(Up(level, tuple(missing)))
     server.serve()
 
 
-def _warm_up() -> None:
-    """Load what workers could not read themselves; keep it out of their garbage collector, so that
-    their memory stays shared."""
-    mimetypes.init()
-    gc.collect()
-    gc.freeze()
+def _warm_folder(scratch: str) -> Path:
+    folder = Path(scratch, "warm")
+    folder.mkdir()
+    return folder
 
 
 class _Server:
-    def __init__(self, control: socket.socket, configure: Configure, level: str) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        configure: Configure,
+        level: str,
+        run_verifier: Callable[[Path], None],
+    ) -> None:
         self._control = control
         self._settings = configure
         self._level = level
+        self._run_verifier = run_verifier
+        self._integrity = IntegrityCheck()  # of what the workers inherit
+        self._integrity.changed_name()
+        gc.freeze()
         self._pid = os.getpid()
         self._workers: dict[int, tuple[int, str]] = {}  # pidfd -> pid, scratch folder
         self._selector = selectors.DefaultSelector()
@@ -125,11 +138,14 @@ class _Server:
             confine.confine(self._level, scratch, self._settings.limits)
             audit_hook.install()
             hosts = ScenarioHosts(scratch)
+            self._run_verifier(Path(scratch))  # our own; see envpool.hosting.warm_up
+            self._integrity.changed_name()
         except Exception as exc:
             why = f"a worker cannot be confined: {describe(exc)}"
             connection.sendall(frame(Failed(0, why)))
             return EXIT_UNCONFINED
-        return serve(connection, hosts, audit_hook, self._level, self._settings.limits)
+        worker = Worker(hosts, audit_hook, self._integrity, self._settings.limits)
+        return serve(connection, worker, self._level)
 
     def _reap(self, pidfd: int) -> None:
         self._selector.unregister(pidfd)

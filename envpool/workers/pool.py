@@ -33,36 +33,37 @@ from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.offloaded.pool import OffloadedPool
 from envpool.store.pool_protocol import VerifierKind
-from envpool.workers.connection import WorkerConnection, WorkerProcess
 from envpool.workers.dispatch import Dispatcher
 from envpool.workers.fork_client import ForkServerClient, ForkServerSettings
-from envpool.workers.jobs import CallJob, Job
+from envpool.workers.messages.connection import WorkerConnection, WorkerProcess
+from envpool.workers.messages.jobs import CallJob, Job
+from envpool.workers.messages.wire import Failed, Load, Refused, Replay, Replayed, Reply, Verify
 from envpool.workers.sandbox import Limits
 from envpool.workers.supervisor import SLOW_TICKS, Rules
-from envpool.workers.wire import Failed, Load, Refused, Replay, Replayed, Reply, Verify
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task, read
 
-MAX_WORKERS = 256  # processes; more than any machine's cores would only use up resources
+MAX_WORKERS = 256  # executing; more than any machine's cores would only use up resources
+_MAX_BLANKS = 8  # kept ready, so that a verdict or a new scenario does not wait for a fork
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The number of workers and their limits."""
 
-    workers: int = 0  # 0: as many as this process has cores
-    spare: int = 2  # workers that may be added while others are slow
+    workers: int = 0  # that may execute at a time; 0: as many as this process has cores
+    spare: int = 2  # workers that may execute beside them while others are slow
     call_deadline: float = 60.0  # seconds a call may take until its worker is killed
     slow_after: float = 0.1  # seconds a call may compute until the calls behind it move elsewhere
     start_deadline: float = 60.0  # seconds a worker may take to start
     window: int = 4  # requests that are sent to a worker ahead
     sandbox: str = "best"  # see envpool.workers.sandbox.require
     memory_mb: int = 2048  # memory limit of one worker, in MiB
-    # Memory above which a worker unloads its least recently used scenario for each new one; halfway
-    # from here to memory_mb the worker itself is replaced.
-    full_mb: int = 1024
+    # Memory of all workers, in MiB, above which the least recently used one without work ends; its
+    # scenario is loaded again when it is needed.
+    resident_mb: int = 4096
 
     def __post_init__(self) -> None:
-        for name in ("call_deadline", "slow_after", "start_deadline", "window", "full_mb"):
+        for name in ("call_deadline", "slow_after", "start_deadline", "window", "resident_mb"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name}: must be above 0, not {getattr(self, name)}")
         for name in ("workers", "spare"):
@@ -73,7 +74,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def num_workers(self) -> int:
-        """The number of workers."""
+        """The number of workers that may execute at a time."""
         return self.workers or len(os.sched_getaffinity(0))
 
     @property
@@ -198,9 +199,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         world = self._worlds.pop(scenario.digest, None)
         if world is None:
             return
-        for worker in self._dispatcher.supervisor.workers:
-            if scenario.digest in worker.scenarios:
-                worker.unload(scenario.digest)
+        self._dispatcher.drop(scenario.digest)
         world.close()
         del self._sources[scenario.digest]
         self._hosting_locks.pop(scenario.digest, None)
@@ -217,17 +216,30 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         answer: str,
         which: VerifierKind = "code",
     ) -> Verified:
-        """The result of a task's verifier, run in a worker. A verifier that ends its worker is a
-        `fault`. Raises PoolError when the scenario cannot be hosted or the state is not its own."""
+        """The result of a task's verifier, run in a worker that has executed nothing else and gets
+        its inputs from here: no code of the scenario's tools has a part in it.
+
+        A verifier that ends its worker is a `fault`. Raises PoolError when the scenario cannot be
+        hosted or the state is not its own.
+        """
         world = await self.host(scenario)
         world.restored(state)
-        answer = answer.encode(errors="replace").decode()
-        request = Verify(0, scenario.digest, task.id, world.snapshot_of(state), answer, which)
-        reply = await self._request(Job(scenario.digest, request))
+        request = Verify(
+            0,
+            for_verifier(scenario, task.id),
+            task.id,
+            world.template.image,
+            world.snapshot_of(state),
+            answer.encode(errors="replace").decode(),
+            which,
+            self._sources[scenario.digest].get("verify.py", ""),
+        )
+        job = Job(scenario.digest, request)
+        reply = await self._request(job)
         if isinstance(reply, Failed):
-            return Verified(0, fault=f"it ended its worker: {reply.why}")
+            reply = Verified(0, fault=f"it ended its worker: {reply.why}")
         assert isinstance(reply, Verified)
-        return reply
+        return msgspec.structs.replace(reply, pid=job.ran_in, sandbox=self.level)
 
     async def replay_cpu_s(
         self, scenario: Scenario, episodes: Sequence[Sequence[tuple[str, Any]]]
@@ -252,8 +264,8 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         return self._ended_cpu_s + sum(worker.process.cpu_s() for worker in workers)
 
     def rss(self) -> int:
-        """Resident memory of the workers in bytes, shared pages counted for each."""
-        return sum(worker.process.rss() for worker in self._dispatcher.supervisor.workers)
+        """Memory of the workers in bytes, pages that they share counted once (an estimate)."""
+        return self._dispatcher.supervisor.memory()
 
     def statistics(self) -> dict[str, int]:
         dispatcher = self._dispatcher
@@ -261,6 +273,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
             "workers": len(dispatcher.supervisor.workers),
             "workers_started": self._num_started,
             "workers_replaced": dispatcher.num_replaced,
+            "workers_evicted": dispatcher.num_evicted,
             "requests_moved": dispatcher.num_moved,
             "replies_dropped": dispatcher.num_dropped,
         }
@@ -286,14 +299,15 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         world = self._worlds.get(scenario_digest)
         if world is None:
             return None
-        return Load(0, world.scenario, self._sources[scenario_digest], world.template.image)
+        source = self._sources[scenario_digest].get("tools.py", "")
+        return Load(0, for_tools(world.scenario), source, world.template.image)
 
     def start_worker(self) -> None:
         self._requested_tasks.put_nowait((self._start, ()))
 
     def worker_ready(self, worker: WorkerConnection) -> None:
         num_ready = sum(each.ready for each in self._dispatcher.supervisor.workers)
-        if num_ready >= self.settings.num_workers:
+        if num_ready >= self._dispatcher.supervisor.rules.blanks:
             self._started.set()
 
     def await_threads(self, worker: WorkerConnection, report: Callable[[str], None]) -> None:
@@ -314,7 +328,8 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         sources: dict[str, str] = {}
         if scenario.awm is None:
             sources = await anyio.to_thread.run_sync(sources_of, scenario)
-        reply = await self._request(Job(scenario.digest, Load(0, scenario, sources)))
+        request = Load(0, for_tools(scenario), sources.get("tools.py", ""))
+        reply = await self._request(Job(scenario.digest, request))
         if isinstance(reply, Refused):
             raise (SeedError if reply.kind == "seed" else ToolsetError)(reply.reason)
         if isinstance(reply, Failed):
@@ -395,6 +410,23 @@ def sources_of(scenario: Scenario) -> dict[str, str]:
     return texts
 
 
+def for_tools(scenario: Scenario) -> Scenario:
+    """What the worker that runs a scenario's tools needs of it: no tasks, no verifiers."""
+    awm = scenario.awm
+    awm = None if awm is None else msgspec.structs.replace(awm, verifiers={})
+    return msgspec.structs.replace(scenario, tasks=(), rules="", awm=awm)
+
+
+def for_verifier(scenario: Scenario, task_id: str) -> Scenario:
+    """What the worker that runs a task's verifier needs of its scenario: no tools and no rows."""
+    awm = scenario.awm
+    if awm is not None:
+        own = {name: both for name, both in awm.verifiers.items() if name == task_id}
+        awm = msgspec.structs.replace(awm, code="", tables=(), samples=(), verifiers=own)
+    bare = {"schema_sql": "", "data_sql": "", "rules": "", "awm": awm}
+    return msgspec.structs.replace(scenario, **bare)
+
+
 def _rules(settings: WorkerSettings) -> Rules:
     def ticks(seconds: float) -> int:
         return max(SLOW_TICKS, math.ceil(seconds / settings.tick_seconds))
@@ -403,11 +435,12 @@ def _rules(settings: WorkerSettings) -> Rules:
         tick_seconds=settings.tick_seconds,
         workers=settings.num_workers,
         spare=settings.spare,
+        blanks=min(settings.num_workers, _MAX_BLANKS),
         deadline=ticks(settings.call_deadline),
         start=ticks(settings.start_deadline),
         too_long=f"it ran longer than {settings.call_deadline:g} s",
-        full=settings.full_mb * 2**20,
-        too_full=(settings.full_mb + settings.memory_mb) * 2**19,
+        resident=settings.resident_mb * 2**20,
+        too_full=settings.memory_mb * 3 * 2**18,
     )
 
 

@@ -8,13 +8,12 @@ from envpool.core.offload import Snapshot, Verified
 from envpool.hosting.awm_host import AwmHost
 from envpool.hosting.awm_verifiers import verify_awm
 from envpool.hosting.package_host import PackageHost
+from envpool.hosting.package_verifiers import verify_package
 from envpool.inprocess.verifiers import VerifierFault
 from envpool.store.overlay import PAGE
-from envpool.store.template import Template
-from envpool.workers.wire import Load, Verify
+from envpool.workers.messages.wire import Load, Verify
 from envpool.workers.worker import Host, live_world
 from scenarios.errors import PackageError
-from scenarios.format import Scenario
 
 
 class ScenarioHosts:
@@ -31,23 +30,22 @@ class ScenarioHosts:
     def open(self, request: Load) -> Host:
         """Host a scenario. Raises SeedError and ToolsetError."""
         if request.scenario.awm is None:
-            return PackageHost(request.scenario, request.sources, request.image)
+            return PackageHost(request.scenario, request.source, request.image)
         return AwmHost(request.scenario, request.image)
 
-    def verify(self, scenario: Scenario, host: Host, request: Verify) -> Verified:
+    def verify(self, request: Verify) -> Verified:
         """The result of a task's verifier; a verifier that breaks is reported as `fault`."""
-        if isinstance(host, PackageHost):
-            return self._verify_package(host, request)
-        assert scenario.awm is not None
+        if request.scenario.awm is None:
+            return _verify_package(request)
         verdict = verify_awm(
-            scenario.awm,
+            request.scenario.awm,
             request.task,
             request.which,
-            host.template.image,
-            _image(host.template, request.state),
+            request.image,
+            _image(request.image, request.state),
             request.answer,
             self._scratch,
-            clock=scenario.clock,
+            clock=request.scenario.clock,
         )
         return Verified(
             request.id,
@@ -67,20 +65,27 @@ class ScenarioHosts:
             else:
                 path.unlink(missing_ok=True)
 
-    def _verify_package(self, host: PackageHost, request: Verify) -> Verified:
-        world = live_world(request.state)
-        try:
-            findings = host.verify(request.task, world.overlay, request.answer)
-        except (VerifierFault, PackageError) as exc:
-            return Verified(request.id, fault=str(exc))
-        return Verified(request.id, findings=findings)
+
+def _verify_package(request: Verify) -> Verified:
+    overlay = live_world(request.state).overlay
+    try:
+        findings = verify_package(
+            request.scenario,
+            request.source,
+            request.image,
+            overlay,
+            request.task,
+            request.answer,
+        )
+    except (VerifierFault, PackageError) as exc:
+        return Verified(request.id, fault=str(exc))
+    return Verified(request.id, findings=findings)
 
 
-def _image(template: Template, state: Snapshot) -> bytes:
-    """A state as a database file."""
-    pages = template.pages
+def _image(start: bytes, state: Snapshot) -> bytes:
+    """A state as a database file. `start` is the template's."""
     blank = b"\0" * PAGE
     return b"".join(
-        state.pages.get(number) or (pages[number] if number < len(pages) else blank)
+        state.pages.get(number) or start[number * PAGE : (number + 1) * PAGE] or blank
         for number in range(state.num_pages)
     )

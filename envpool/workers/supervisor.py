@@ -1,4 +1,4 @@
-"""The set of workers: how many there are and should be, and which of them take too long.
+"""The set of workers: how many there are and should be, and which take too long or too much.
 
 Time is counted in ticks at even intervals, so a standstill of this process blames no worker.
 Neither does a busy machine that does not let a worker run: a worker that computes is slow soon, one
@@ -11,13 +11,17 @@ from typing import Literal
 import msgspec
 import structlog
 
-from envpool.workers.connection import WorkerConnection
+from envpool.workers.messages.connection import WorkerConnection
 
 SLOW_TICKS = 3  # ticks on one request until it is slow: 1 to 1.5 times slow_after
 _WAITING_FACTOR = 10  # for a worker without CPU use: it hangs, or other processes use the cores
 _COMPUTING_SHARE = 0.5  # of a core that a worker uses at least when it computes
 _MAX_FAILURES = 3  # consecutive workers that ended before they answered anything
 _MEMORY_CHECK_TICKS = 10  # between two checks of the workers' memory
+_MAX_PROCESSES = 224  # each needs three descriptors here, of 1,024 that a process usually has
+# Pages of the fork server that a worker copies by writing to them (a reference count is enough), as
+# a share of its resident memory before it executes anything. Measured with /proc/PID/smaps_rollup.
+_COPIED_SHARE, _COPIED_SHARE_OF_BLANK = 0.3, 0.2
 _log = structlog.get_logger(__name__)
 
 # What is wrong with a worker. not_ready: it did not start in time; slow: its current request takes
@@ -29,13 +33,14 @@ class Rules(msgspec.Struct, frozen=True):
     """How many workers there are and when they are replaced. Times are in ticks."""
 
     tick_seconds: float
-    workers: int  # usable at a time
-    spare: int  # additional workers while others are suspect
+    workers: int  # that execute at a time
+    spare: int  # additional workers that execute while others are suspect
+    blanks: int  # workers that have executed nothing, kept ready
     deadline: int  # for a request
     start: int  # for a worker to be ready
     too_long: str  # the message about a request past its deadline
-    full: int  # bytes of memory above which a worker unloads scenarios
-    too_full: int  # bytes above which it is replaced
+    resident: int  # bytes of memory of all workers above which idle ones end
+    too_full: int  # bytes above which a worker is replaced
 
 
 class Supervisor:
@@ -51,25 +56,24 @@ class Supervisor:
         self._num_failures = 0  # consecutive
         self._ticks = 0
 
-    def usable(self) -> list[WorkerConnection]:
-        """The workers that take requests."""
-        return [worker for worker in self.workers if worker.usable]
+    def blank(self) -> WorkerConnection | None:
+        """A worker that has executed nothing and takes requests."""
+        return next((worker for worker in self.workers if worker.is_blank), None)
 
     @property
     def has_given_up(self) -> bool:
-        """Whether no worker can take a request, now or later."""
-        return bool(self.fault) and not any(worker.usable for worker in self.workers)
+        """Whether no worker can take the code of another scenario, now or later."""
+        return bool(self.fault) and self.blank() is None
+
+    @property
+    def checks_memory(self) -> bool:
+        """Whether memory is due to be checked, in this tick."""
+        return self._ticks % _MEMORY_CHECK_TICKS == 0
 
     def start_missing(self) -> None:
-        """Start as many workers as there should be."""
-        usable = len(self.usable())
-        suspects = sum(worker.suspect for worker in self.workers)
-        while (
-            self.is_open
-            and not self.fault
-            and usable + self._num_starting < self.rules.workers
-            and usable + self._num_starting + suspects < self.rules.workers + self.rules.spare
-        ):
+        """Start workers, until as many are blank as there should be."""
+        blanks = sum(worker.is_blank for worker in self.workers)
+        while self.is_open and not self.fault and blanks + self._num_starting < self.rules.blanks:
             self._num_starting += 1
             self._start()
 
@@ -85,6 +89,7 @@ class Supervisor:
     def set_ready(self, worker: WorkerConnection, level: str) -> None:
         """Count a worker as ready."""
         worker.ready, worker.level, worker.ticks = True, level, 0
+        worker.rss_ready = worker.process.rss()
         self._num_starting -= 1
 
     def start_failed(self, why: str) -> None:
@@ -111,20 +116,25 @@ class Supervisor:
         worker.end()
         return was_started
 
-    def surplus(self) -> WorkerConnection | None:
-        """An idle worker in excess of the number that there should be."""
-        if len(self.workers) <= self.rules.workers:
+    def to_evict(self) -> WorkerConnection | None:
+        """The least recently used worker without work, where all together use too much."""
+        if self.memory() <= self.rules.resident and len(self.workers) <= _MAX_PROCESSES:
             return None
-        usable = self.usable()
-        if len(usable) + self._num_starting <= self.rules.workers:
-            return None
-        idle = [worker for worker in usable if not worker.load]
-        return min(idle, key=lambda worker: len(worker.scenarios), default=None)
+        idle = [worker for worker in self.workers if worker.takes_calls and not worker.load]
+        return min(idle, key=lambda worker: worker.used_at, default=None)
+
+    def memory(self) -> int:
+        """The memory of all workers in bytes, pages that they share counted once (an estimate)."""
+        for worker in self.workers:
+            if worker.rss_at != worker.num_replies:
+                worker.rss, worker.rss_at = worker.process.rss(), worker.num_replies
+        shared = max((worker.rss_ready for worker in self.workers), default=0)
+        return shared + sum(map(_own_memory, self.workers))
 
     def tick(self) -> list[tuple[WorkerConnection, Problem]]:
         """Return the workers with problems; called at even intervals."""
         self._ticks += 1
-        found = list(self._full_workers()) if self._ticks % _MEMORY_CHECK_TICKS == 0 else []
+        found = list(self._full_workers()) if self.checks_memory else []
         for worker in self.workers:
             if not worker.ready or worker.sent:
                 worker.ticks += 1
@@ -154,6 +164,13 @@ class Supervisor:
         return "slow" if computed_s >= _COMPUTING_SHARE * elapsed_s else None
 
     def _full_workers(self) -> Iterator[tuple[WorkerConnection, Problem]]:
-        for worker in self.usable():
-            if worker.process.rss() > self.rules.too_full:
+        for worker in self.workers:
+            if worker.usable and worker.hosting and worker.process.rss() > self.rules.too_full:
                 yield worker, "full"
+
+
+def _own_memory(worker: WorkerConnection) -> int:
+    """Bytes that a worker does not share with the fork server. Resident memory does not show which
+    pages it has copied, so their share is a constant."""
+    copied = _COPIED_SHARE if worker.hosting else _COPIED_SHARE_OF_BLANK
+    return max(0, worker.rss - worker.rss_ready) + int(copied * worker.rss_ready)

@@ -1,9 +1,11 @@
 """The worker: reads requests, executes them one by one, answers each once and in order.
 
-It is a function from a state and a call to a result and the next state (see envpool.workers.wire).
-The states of the worlds that it served last stay here, as a cache.
+It is a function from a state and a call to a result and the next state (see
+envpool.workers.messages.wire). The states of the worlds that it served last stay here, as a cache.
 
 Invariants:
+- It executes the code of one scenario in its life: the first Load decides which, and it refuses
+  every other. A worker that runs a verifier has executed nothing before and ends afterwards.
 - After a violation the worker reports it in that answer and ends: no further request runs in a
   process that the code may have changed.
 - An exception in the worker's own code is answered by Failed, and ends the worker too.
@@ -27,10 +29,9 @@ from envpool.hosting.live_world import LiveWorld
 from envpool.store.overlay import Overlay
 from envpool.store.template import Template
 from envpool.workers.audit_hook import AuditHook
-from envpool.workers.codec import Frames, frame, request_of
 from envpool.workers.integrity import IntegrityCheck
-from envpool.workers.sandbox import MAX_TEXT, Limits
-from envpool.workers.wire import (
+from envpool.workers.messages.codec import Frames, frame, request_of
+from envpool.workers.messages.wire import (
     Call,
     Failed,
     Forget,
@@ -42,10 +43,9 @@ from envpool.workers.wire import (
     Reply,
     Request,
     Stale,
-    Unload,
     Verify,
 )
-from scenarios.format import Scenario
+from envpool.workers.sandbox import MAX_TEXT, Limits
 
 _QUICK_S = 0.002  # seconds of CPU; filling half a gigabyte takes fifty times as long
 MAX_CACHED = 64 * 2**20  # bytes of pages and module state of worlds
@@ -95,8 +95,8 @@ class HostFactory(Protocol):
     def open(self, request: Load) -> Host:
         """Host a scenario. Raises SeedError and ToolsetError."""
 
-    def verify(self, scenario: Scenario, host: Host, request: Verify) -> Verified:
-        """The result of a task's verifier on a state of a hosted scenario."""
+    def verify(self, request: Verify) -> Verified:
+        """The result of a task's verifier on a state. Nothing is hosted in this process."""
 
     def sweep(self) -> None:
         """Remove the files that hosted code left: the next world must not find them."""
@@ -106,41 +106,46 @@ class Cache:
     """The states of the worlds that were served last, bounded in bytes."""
 
     def __init__(self) -> None:
-        self._worlds: OrderedDict[int, tuple[str, int, LiveWorld, int]] = OrderedDict()
+        self._worlds: OrderedDict[int, tuple[int, LiveWorld, int]] = OrderedDict()
         self._size = 0
 
-    def take(self, scenario_digest: str, world: int, version: int) -> LiveWorld | None:
+    def take(self, world: int, version: int) -> LiveWorld | None:
         """Remove the world; returns it if the cache had this version."""
         found = self._worlds.pop(world, None)
         if found is None:
             return None
-        self._size -= found[3]
-        return found[2] if found[:2] == (scenario_digest, version) else None
+        self._size -= found[2]
+        return found[1] if found[0] == version else None
 
-    def put(self, scenario_digest: str, world: int, version: int, live: LiveWorld) -> None:
+    def put(self, world: int, version: int, live: LiveWorld) -> None:
         size = _WORLD_BYTES + len(live.module_state) + sum(map(len, live.overlay.pages.values()))
-        self._worlds[world] = (scenario_digest, version, live, size)
+        self._worlds[world] = (version, live, size)
         self._size += size
         while self._size > MAX_CACHED and len(self._worlds) > 1:
-            self._size -= self._worlds.popitem(last=False)[1][3]
-
-    def drop(self, scenario_digest: str) -> None:
-        for number in [n for n, found in self._worlds.items() if found[0] == scenario_digest]:
-            self._size -= self._worlds.pop(number)[3]
+            self._size -= self._worlds.popitem(last=False)[1][2]
 
 
 class Worker:
-    """Executes requests. `tainted`: hosted code did something forbidden, so the worker must end."""
+    """Executes requests. `tainted`: hosted code did something forbidden. `must_end`: that, or it
+    has run a verifier; the worker ends after its answer."""
 
-    def __init__(self, hosts: HostFactory, audit_hook: AuditHook, limits: Limits) -> None:
+    def __init__(
+        self,
+        hosts: HostFactory,
+        audit_hook: AuditHook,
+        integrity: IntegrityCheck,
+        limits: Limits,
+    ) -> None:
         self._hosts = hosts
         self._audit_hook = audit_hook
-        self._open: dict[str, tuple[Scenario, Host]] = {}  # by scenario digest
+        self._scenario_digest = ""  # whose code runs here; empty: none has run
+        self._host: Host | None = None  # None: it is not loaded
         self._cache = Cache()
-        self._integrity = IntegrityCheck()
+        self._integrity = integrity
         self._num_threads = _thread._count()
         self._max_growth_kb = limits.memory_mb * 2**10 // 2  # that one request may add to the peak
         self.tainted = False
+        self.must_end = False
 
     def execute(self, request: Request) -> Reply | None:
         """Execute a request; None: this request has no answer."""
@@ -149,7 +154,7 @@ class Worker:
             return self._reply(request)
         except BaseException as exc:  # hosted code also raises SystemExit and KeyboardInterrupt
             why = self._violation() or describe(exc)
-            self.tainted = True
+            self._taint()
             return Failed(getattr(request, "id", 0), why)
 
     def _reply(self, request: Request) -> Reply | None:
@@ -164,24 +169,29 @@ class Worker:
                 return self._replay(request)
             case Forget():
                 for world in request.worlds:
-                    self._cache.take("", world, -1)
-            case Unload():
-                self._cache.drop(request.scenario_digest)
-                if hosted := self._open.pop(request.scenario_digest, None):
-                    hosted[1].close()
-                    del hosted
-                    gc.unfreeze()
-                    _freeze()
+                    self._cache.take(world, -1)
         return None
 
+    def _bind(self, scenario_digest: str) -> None:
+        """Decide whose code runs here; raises PoolError when that has been decided."""
+        if self._scenario_digest:
+            raise PoolError(
+                f"this process belongs to scenario {self._scenario_digest}: it executes nothing of "
+                f"{scenario_digest}"
+            )
+        self._scenario_digest = scenario_digest
+
+    def _hosted(self, scenario_digest: str) -> Host:
+        if self._host is None or scenario_digest != self._scenario_digest:
+            raise PoolError(f"scenario {scenario_digest} is not hosted in this process")
+        return self._host
+
     def _load(self, request: Load) -> Loaded | Refused:
-        digest = request.scenario.digest
+        self._bind(request.scenario.digest)
         try:
-            if digest not in self._open:
-                self._open[digest] = (request.scenario, self._hosts.open(request))
-                self._hosts.sweep()
-                _freeze()
-            _, host = self._open[digest]
+            host = self._host = self._hosts.open(request)
+            self._hosts.sweep()
+            _freeze()
         except PoolError as exc:
             violation = self._violation()
             reason = f"{exc} ({violation})" if violation else str(exc)
@@ -202,8 +212,8 @@ class Worker:
         )
 
     def _call(self, request: Call) -> CallOutcome | Stale:
-        _, host = self._open[request.scenario_digest]
-        live = self._cache.take(request.scenario_digest, request.world, request.version)
+        host = self._hosted(request.scenario_digest)
+        live = self._cache.take(request.world, request.version)
         if request.state is not None:
             live = live_world(request.state)
         if live is None:
@@ -214,9 +224,9 @@ class Worker:
         violation = self._violation(quick=seconds < _QUICK_S) or _too_long(result)
         self._hosts.sweep()
         if not violation:
-            self._cache.put(request.scenario_digest, request.world, request.version + 1, live)
+            self._cache.put(request.world, request.version + 1, live)
         else:
-            self.tainted = True
+            self._taint()
         return CallOutcome(
             request.id,
             "" if violation else _encodable(result.text),
@@ -231,13 +241,14 @@ class Worker:
         )
 
     def _verify(self, request: Verify) -> Verified:
-        verified = self._hosts.verify(*self._open[request.scenario_digest], request)
+        self._bind(request.scenario.digest)
+        self.must_end = True
+        verified = self._hosts.verify(request)
         violation = self._violation()
-        self._hosts.sweep()
         return msgspec.structs.replace(verified, violation=violation) if violation else verified
 
     def _replay(self, request: Replay) -> Replayed:
-        _, host = self._open[request.scenario_digest]
+        host = self._hosted(request.scenario_digest)
         episodes = [
             [(name, json.loads(arguments)) for name, arguments in calls]
             for calls in request.episodes
@@ -267,15 +278,16 @@ class Worker:
             if growth_kb > self._max_growth_kb:
                 found = f"the code used {growth_kb // 2**10} MiB of memory in one request"
         if found:
-            self.tainted = True
+            self._taint()
         return found
 
+    def _taint(self) -> None:
+        self.tainted = self.must_end = True
 
-def serve(
-    connection: socket.socket, hosts: HostFactory, audit_hook: AuditHook, level: str, limits: Limits
-) -> int:
+
+def serve(connection: socket.socket, worker: Worker, level: str) -> int:
     """Answer requests until the pool closes the connection; returns the exit status."""
-    worker, frames = Worker(hosts, audit_hook, limits), Frames()
+    frames = Frames()
     try:
         connection.sendall(frame(Ready(_thread.get_native_id(), level, _usage().ru_maxrss * 1024)))
         while data := connection.recv(_READ_BYTES):
@@ -283,8 +295,8 @@ def serve(
                 reply = worker.execute(request_of(body))
                 if reply is not None:
                     connection.sendall(_frame_reply(reply))
-                if worker.tainted:
-                    return EXIT_TAINTED
+                if worker.must_end:
+                    return EXIT_TAINTED if worker.tainted else EXIT_DONE
     except OSError:
         return EXIT_DISCONNECTED
     return EXIT_DONE

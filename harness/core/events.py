@@ -120,6 +120,16 @@ class ModelJudgement(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     seconds: float = 0.0
 
 
+class VerifierRun(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Where the verifier of a verdict ran."""
+
+    # in_process: in the process of the run; worker: in a process of its own, which had executed
+    # nothing else; tool_calls: in the world itself, before the episode's end.
+    where: Literal["in_process", "worker", "tool_calls"]
+    pid: int = 0  # of the worker's process
+    sandbox: str = ""  # the worker's sandbox level, such as `seccomp+landlock`
+
+
 class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=True):
     """One judge's verdict. `label` None: the judge could not judge, and `unjudged` has the reason;
     such an episode has no reward (the reward is not zero)."""
@@ -139,6 +149,7 @@ class Judged(msgspec.Struct, frozen=True, tag="judged", gc=False, omit_defaults=
     proof: str = ""  # beside models: what the code proved, a sentence; empty: nothing
     judgements: tuple[ModelJudgement, ...] = ()  # one for each model
     rubric: str = ""  # the rubric's version, where models were asked
+    verifier_run: VerifierRun | None = None  # None: no verifier ran, or the log is older
 
 
 class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):

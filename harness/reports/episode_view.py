@@ -15,7 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from envpool.core.types import ToolResult
-from harness.core.events import EpisodeStarted, HistorySummarized, Judged, Label, StepTaken
+from harness.core.events import (
+    EpisodeStarted,
+    HistorySummarized,
+    Judged,
+    Label,
+    StepTaken,
+    VerifierRun,
+)
 from harness.core.messages import Act, AgentCall, Answer, FormatError
 from harness.core.terminal_text import plural, printable, shorten
 from harness.core.trajectory import Trajectory
@@ -135,6 +142,8 @@ class _EpisodeView:
             parts.append(findings_table(verdict.findings))
         if verdict.reasoning:
             parts.append(Text(self._text(verdict.reasoning), "italic"))
+        if verdict.verifier_run is not None:
+            parts.append(Text(_describe_run(verdict.verifier_run), "dim"))
         return Group(*parts)
 
     def _call(self, call: AgentCall) -> Text:
@@ -248,3 +257,14 @@ def findings_table(findings: Iterable[Finding]) -> Table:
         texts = (name, finding.expected, finding.found)
         table.add_row(mark, *(Text(shorten(text, 200)) for text in texts))
     return table
+
+
+def _describe_run(run: VerifierRun) -> str:
+    """Example: verifier run in process 4711 of its own, sandbox seccomp+landlock"""
+    match run.where:
+        case "worker":
+            return f"verifier run in process {run.pid} of its own, sandbox {printable(run.sandbox)}"
+        case "tool_calls":
+            return "verified by tool calls in the world"
+        case "in_process":
+            return "verifier run in the process of the run"

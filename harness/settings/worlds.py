@@ -32,7 +32,7 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workers: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_WORKERS)] | None,
         Meta(
-            description="Number of worker processes for untrusted code.",
+            description="Number of worker processes that may execute untrusted code at a time.",
             extra={"default": "one per core", "may_change": True},
         ),
     ] = None

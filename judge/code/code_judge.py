@@ -9,7 +9,7 @@ was cancelled and a verifier that failed leave the episode unjudged, with the re
 from collections import Counter
 from collections.abc import Iterable
 
-from harness.core.events import Ending, Judged, Label
+from harness.core.events import Ending, Judged, Label, VerifierRun
 from harness.core.trajectory import Trajectory
 from judge.code.runners import VerifierRunner, run_at_once
 from judge.core.case import Case
@@ -88,7 +88,8 @@ class CodeJudge:
         try:
             idle = await self._idle_goals(task) if needs_idle(evidence) else Counter[str]()
         except VerifierError as exc:
-            return unjudged(trajectory, str(exc), evidence.findings), evidence
+            run = evidence.verifier_run
+            return unjudged(trajectory, str(exc), evidence.findings, run), evidence
         return judge_evidence(trajectory, evidence, idle, self._profile), evidence
 
     async def _idle_goals(self, task: Task) -> Counter[str]:
@@ -111,7 +112,7 @@ def judge_evidence(
     """The code judge's verdict. `idle` are the goals met by doing nothing (see `needs_idle`)."""
     label, why = _label(evidence, idle)
     if label is None:
-        return unjudged(trajectory, why, evidence.findings)
+        return unjudged(trajectory, why, evidence.findings, evidence.verifier_run)
     met_by_idling = idle_among(evidence, idle)
     reward, step_rewards = rewards_of(label, trajectory, profile, evidence.findings, met_by_idling)
     return Judged(
@@ -123,6 +124,7 @@ def judge_evidence(
         episode_digest=episode_digest(trajectory),
         rewards=profile.name,
         idle=met_by_idling,
+        verifier_run=evidence.verifier_run,
     )
 
 
@@ -131,7 +133,12 @@ def needs_idle(evidence: Evidence) -> bool:
     return not _decided(evidence) and bool(met_goals(evidence.findings))
 
 
-def unjudged(trajectory: Trajectory, why: str, findings: tuple[Finding, ...]) -> Judged:
+def unjudged(
+    trajectory: Trajectory,
+    why: str,
+    findings: tuple[Finding, ...],
+    verifier_run: VerifierRun | None = None,
+) -> Judged:
     """A verdict without a label, and the reason."""
     return Judged(
         judge=NAME,
@@ -140,6 +147,7 @@ def unjudged(trajectory: Trajectory, why: str, findings: tuple[Finding, ...]) ->
         findings=findings,
         unjudged=why,
         episode_digest=episode_digest(trajectory),
+        verifier_run=verifier_run,
     )
 
 

@@ -19,7 +19,7 @@ from envpool.core.errors import PoolError, StateError
 from envpool.core.offload import Verified
 from envpool.core.types import StoredState
 from envpool.store.states import States
-from harness.core.events import EpisodeEnded
+from harness.core.events import EpisodeEnded, VerifierRun
 from judge.core.case import VerifierKind
 from judge.core.errors import VerifierError
 from judge.core.evidence import Verification
@@ -31,6 +31,7 @@ from scenarios.format import Scenario, Task
 T = TypeVar("T")
 Which = Literal["code", "sql"]
 _STATE_UNKNOWN = "the world's final state is not known"
+_IN_PROCESS, _TOOL_CALLS = VerifierRun("in_process"), VerifierRun("tool_calls")
 
 
 class VerifierRunner(Protocol):
@@ -87,9 +88,10 @@ class InProcessRunner:
     ) -> Verification:
         try:
             before, after = self._world.states(state, changes)
-            return Verification(self._verifier.run(task, before, after, answer))
+            findings = self._verifier.run(task, before, after, answer)
         except (StateError, VerifierError) as exc:
-            return Verification((), str(exc))
+            return Verification((), str(exc), run=_IN_PROCESS)
+        return Verification(findings, run=_IN_PROCESS)
 
 
 @runtime_checkable
@@ -151,10 +153,11 @@ class WorkerRunner:
             verified = await self._pool.verify(self._scenario, task, state, answer)
         except PoolError as exc:
             return Verification((), f"the verifier of {name} failed: {exc}")
+        run = VerifierRun("worker", verified.pid, verified.sandbox)
         if fault := verified.violation or verified.fault:
-            return Verification((), f"the verifier of {name} failed: {fault}")
+            return Verification((), f"the verifier of {name} failed: {fault}", run=run)
         if awm is None:
-            return Verification(verified.findings)
+            return Verification(verified.findings, run=run)
         finding = Finding(
             name="verify_task_completion",
             passed=verified.label == "complete",
@@ -162,7 +165,7 @@ class WorkerRunner:
             found=verified.label,
             kind="goal",
         )
-        return Verification((finding,))
+        return Verification((finding,), run=run)
 
     async def _observe(self, task: Task, state: StoredState, answer: str) -> str:
         """What the task's `sql` verifier returned, as JSON; empty where there is none."""
@@ -193,7 +196,7 @@ class LoggedRunner:
         """See VerifierRunner."""
         if not ended.checked:
             return Verification((), "nothing was checked in the world at the episode's end")
-        return Verification(ended.checked)
+        return Verification(ended.checked, run=_TOOL_CALLS)
 
     async def verify_idle(self, task: Task) -> Verification:
         """See VerifierRunner."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from envpool.store.changes import net_changes
-from harness.core.events import Ending, EpisodeEnded, StepTaken
+from harness.core.events import Ending, EpisodeEnded, StepTaken, VerifierRun
 from harness.core.messages import Act, FormatError
 from harness.core.trajectory import Trajectory
 from harness.log.schema import ScenarioSnapshot, make_storable
@@ -56,6 +56,7 @@ class Verification(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     unverified: str | None = None  # why there are no findings; None: the verifier ran
     observed: str = ""  # JSON that an AWM verifier of kind `sql` returned: evidence, not a verdict
+    run: VerifierRun | None = None  # where it ran; None: it did not run
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -74,6 +75,7 @@ class Evidence(msgspec.Struct, frozen=True):
     format_faults: tuple[FormatFault, ...]
     world_failed: bool  # the world or one of its tools failed, or its final state is not known
     observed: str = ""  # see Verification
+    verifier_run: VerifierRun | None = None  # where the verifier ran; None: it did not run
 
 
 def scenario_info(world: Scenario | ScenarioSnapshot) -> ScenarioInfo:
@@ -124,6 +126,7 @@ def gather(
             or "timeout" in errors
         ),
         observed=verification.observed,
+        verifier_run=verification.run,
     )
 
 

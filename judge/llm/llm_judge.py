@@ -206,10 +206,12 @@ class LLMJudge:
             proof=code.proof,
             judgements=judgements,
             rubric=self._version,
+            verifier_run=case.evidence.verifier_run,
         )
 
     def _unjudged(self, case: Case, why: str) -> Judged:
-        verdict = unjudged(case.trajectory, why, case.evidence.findings)
+        evidence = case.evidence
+        verdict = unjudged(case.trajectory, why, evidence.findings, evidence.verifier_run)
         return msgspec.structs.replace(verdict, judge=self.name, code=case.code.label)
 
 

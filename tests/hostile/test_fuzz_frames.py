@@ -15,8 +15,8 @@ from envpool.core.types import ToolResult, ToolSpec
 from envpool.inprocess.pool import LocalPool
 from envpool.inprocess.world import HostedScenario
 from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
-from envpool.workers.codec import Frames, frame, reply_of
-from envpool.workers.wire import Failed, Ready, Refused, Replayed, Reply, Stale
+from envpool.workers.messages.codec import Frames, frame, reply_of
+from envpool.workers.messages.wire import Failed, Ready, Refused, Replayed, Reply, Stale
 from scenarios.checks import Finding
 from scenarios.format import Scenario
 from tests.support.budgets import repeats

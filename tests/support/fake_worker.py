@@ -20,14 +20,13 @@ import msgspec
 
 from envpool.core.errors import PoolError, SeedError
 from envpool.core.offload import CallOutcome, Loaded, Verified
-from envpool.core.types import StoredState
-from envpool.inprocess.verifiers import PackageVerifiers
+from envpool.hosting.package_verifiers import verify_package
+from envpool.inprocess.verifiers import VerifierFault
 from envpool.inprocess.world import HostedScenario
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.store.overlay import Overlay
-from envpool.workers.codec import Frames, frame, request_of
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from envpool.workers.wire import (
+from envpool.workers.messages.codec import Frames, frame, request_of
+from envpool.workers.messages.wire import (
     Call,
     Forget,
     Load,
@@ -38,9 +37,9 @@ from envpool.workers.wire import (
     Reply,
     Request,
     Stale,
-    Unload,
     Verify,
 )
+from envpool.workers.pool import WorkerPool, WorkerSettings
 
 Script = Callable[["FakeWorker", Request], Awaitable[Reply | bytes | None]]
 
@@ -50,7 +49,7 @@ class Dies(Exception):
 
 
 class FakeWorker:
-    """One worker. It implements envpool.workers.connection.WorkerProcess."""
+    """One worker. It implements envpool.workers.messages.connection.WorkerProcess."""
 
     def __init__(self, pid: int, script: Script) -> None:
         self.pid = pid
@@ -59,7 +58,7 @@ class FakeWorker:
         self.level = "fake"
         self.executed: list[str] = []  # tools, in order
         self.loaded: list[str] = []  # scenarios, in order
-        self.unloaded: list[str] = []  # package digests, in order
+        self.num_requests = 0
         self.forgotten: list[int] = []  # worlds
         self.num_states = 0  # states that were sent with calls
         self.num_bytes = 0  # the memory that it reports
@@ -67,6 +66,7 @@ class FakeWorker:
         self.computes = True  # whether it uses CPU while it executes
         self.exit_reason = ""
         self.at_end: Callable[[], object] = lambda: None  # called when it has closed its socket
+        self.at_first_request: Callable[[FakeWorker], object] = lambda worker: None
         self._script = script
         self._ended = asyncio.Event()
         self._began = 0.0  # when its current request began
@@ -111,6 +111,9 @@ class FakeWorker:
             while data := await loop.sock_recv(self._theirs, 65_536):
                 for body in frames.feed(data):
                     request = request_of(body)
+                    if not self.num_requests:
+                        self.at_first_request(self)
+                    self.num_requests += 1
                     scripted = await self._run_script(request)
                     reply = scripted if scripted is not None else self._execute(request)
                     if reply is not None:
@@ -141,25 +144,26 @@ class FakeWorker:
                 return Replayed(request.id, float(sum(map(len, request.episodes))))
             case Forget():
                 self.forgotten += request.worlds
-            case Unload():
-                self.unloaded.append(request.scenario_digest)
-                self._hosts.pop(request.scenario_digest).close()
         return None
 
     def _verify(self, request: Verify) -> Verified:
         """The real result; `label` and `detail` repeat the request."""
-        states = self._hosts[request.scenario_digest]
-        state = request.state
-        pages = {number + 1: page for number, page in state.pages.items()}
-        digest = states.template.digest
-        stored = StoredState(digest, pages, state.num_pages, state.digest)
-        task = states.scenario.task(request.task)
-        verified = PackageVerifiers().verify(states, task, stored, request.answer)
+        assert not self._hosts, "a verifier gets a worker that has executed nothing"
+        scenario, state = request.scenario, request.state
+        overlay = Overlay(dict(state.pages), state.num_pages, int(state.digest, 16))
         detail = [request.answer, request.which]
-        return msgspec.structs.replace(verified, id=request.id, label=request.task, detail=detail)
+        verified = Verified(request.id, label=request.task, detail=detail)
+        try:
+            findings = verify_package(
+                scenario, request.source, request.image, overlay, request.task, request.answer
+            )
+        except VerifierFault as exc:
+            return msgspec.structs.replace(verified, fault=str(exc))
+        return msgspec.structs.replace(verified, findings=findings)
 
     def _load(self, request: Load) -> Loaded | Refused:
         scenario = request.scenario
+        assert not self._hosts, "one worker, one scenario"
         self.loaded.append(scenario.name)
         try:
             world = self._hosts[scenario.digest] = HostedScenario(scenario)
@@ -202,6 +206,7 @@ class FakeWorkers:
 
     def __init__(self, script: Script) -> None:
         self.started: list[FakeWorker] = []
+        self.used: list[FakeWorker] = []  # in the order of their first requests
         self.fault = ""  # why no more workers can be started
         self._script = script
 
@@ -214,6 +219,7 @@ class FakeWorkers:
         if self.fault:
             raise PoolError(self.fault)
         worker = self.worker(len(self.started) + 1, self._script)
+        worker.at_first_request = self.used.append
         self.started.append(worker)
         self._tasks.start_soon(worker.serve)
         return worker
@@ -227,7 +233,7 @@ async def obedient(worker: FakeWorker, request: Request) -> None:
 async def fake_pool(
     script: Script = obedient, **settings: float
 ) -> AsyncIterator[tuple[WorkerPool, FakeWorkers]]:
-    """A pool of two fake workers (or as `settings` require)."""
+    """A pool in which two fake workers execute at a time (or as `settings` require)."""
     workers = FakeWorkers(script)
     converted = msgspec.convert({"workers": 2, **settings}, WorkerSettings)
     async with WorkerPool(converted, open_spawner=workers.open) as pool:

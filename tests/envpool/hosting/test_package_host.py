@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from envpool.core.errors import ToolsetError
 from envpool.hosting.live_world import LiveWorld
 from envpool.hosting.package_host import PackageHost
+from envpool.hosting.package_verifiers import verify_package
 from envpool.inprocess.verifiers import VerifierFault, Verifiers
 from envpool.inprocess.world import HostedScenario
+from scenarios.checks import Finding
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario, read
-from tests.support.ledger_world import TOOLS, ledger
+from tests.support.ledger_world import ledger
 from tests.support.paths import LIBRARY
 
 _CALLS: list[tuple[str, dict[str, Any]]] = [
@@ -34,16 +36,16 @@ _CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def _texts(folder: Path) -> dict[str, str]:
-    return {name: (folder / name).read_text(encoding="utf-8") for name in ("tools.py", "verify.py")}
+def _text(folder: Path, name: str = "tools.py") -> str:
+    return (folder / name).read_text(encoding="utf-8")
 
 
-def _detach_code(scenario: Scenario) -> tuple[Scenario, dict[str, str]]:
-    """The scenario and the texts of its code, whose files are deleted."""
-    texts = _texts(scenario.path)
-    for name in texts:
+def _detach_code(scenario: Scenario) -> tuple[Scenario, str]:
+    """The scenario and the text of its tools. The files of its code are deleted."""
+    source = _text(scenario.path)
+    for name in ("tools.py", "verify.py"):
         (scenario.path / name).unlink()
-    return scenario, texts
+    return scenario, source
 
 
 def _live(host: PackageHost) -> LiveWorld:
@@ -89,8 +91,8 @@ def test_results_are_those_of_the_loops_process(
 def test_an_image_is_a_template(tmp_path: Path) -> None:
     """A host that gets the database of another worker uses it and does not run the SQL."""
     scenario = ledger(tmp_path)
-    built = PackageHost(scenario, _texts(scenario.path))
-    from_image = PackageHost(scenario, _texts(scenario.path), built.template.image)
+    built = PackageHost(scenario, _text(scenario.path))
+    from_image = PackageHost(scenario, _text(scenario.path), built.template.image)
     assert from_image.template == built.template
     name, arguments = _CALLS[0]
     assert from_image.call(_live(from_image), name, arguments) == built.call(
@@ -136,7 +138,7 @@ def text(db: Db) -> str:
 def test_time_and_randomness_follow_from_the_world(tmp_path: Path) -> None:
     """Tools see the world's time and random numbers: equal in equal calls, new in the next one."""
     scenario = ledger(tmp_path, tools_py=_HOSTILE)
-    host = PackageHost(scenario, _texts(scenario.path))
+    host = PackageHost(scenario, _text(scenario.path))
     first, second = (
         [host.call(live, "now", {}).text for _ in range(2)] for live in map(_live, [host] * 2)
     )
@@ -167,7 +169,7 @@ def test_hostile_exceptions_and_results_are_contained(
 ) -> None:
     """No exception of a tool leaves its call, and a failed call has changed nothing."""
     scenario = ledger(tmp_path, tools_py=_HOSTILE)
-    host = PackageHost(scenario, _texts(scenario.path))
+    host = PackageHost(scenario, _text(scenario.path))
     live = _live(host)
     result = host.call(live, name, {})
     assert (result.text, result.error, result.changes) == (text, error, ())
@@ -179,7 +181,7 @@ def test_hostile_exceptions_and_results_are_contained(
 @pytest.mark.parametrize(
     ("tools", "why"),
     [
-        (None, "tools.py: its source text is missing"),
+        ("", "no function has a first parameter annotated Db"),
         ("import sys\nsys.exit(1)", "tools.py: SystemExit"),
         ("def broken(", "SyntaxError"),
         (
@@ -196,18 +198,17 @@ def test_hostile_exceptions_and_results_are_contained(
         ),
     ],
 )
-def test_code_that_cannot_be_hosted(tools: str | None, why: str, tmp_path: Path) -> None:
+def test_code_that_cannot_be_hosted(tools: str, why: str, tmp_path: Path) -> None:
     """Code that does not load, or leaves a thread running, is refused with file and reason."""
-    texts = {} if tools is None else {"tools.py": tools}
     with pytest.raises(ToolsetError, match=why):
-        PackageHost(ledger(tmp_path), texts)
+        PackageHost(ledger(tmp_path), tools)
 
 
 def test_findings_are_those_of_the_verifier() -> None:
     """A verifier in a worker has the findings that it has in the loop's process."""
     scenario = read(LIBRARY)
     world = HostedScenario(scenario)
-    host = PackageHost(scenario, _texts(LIBRARY))
+    host = PackageHost(scenario, _text(LIBRARY))
     verifiers = Verifiers(scenario)
     for task in scenario.tasks:
         lease, live = world.lease(), _live(host)
@@ -215,9 +216,11 @@ def test_findings_are_those_of_the_verifier() -> None:
             lease.call(call.name, call.arguments)
             host.call(live, call.name, call.arguments)
         expected = verifiers.run(task, *world.states(lease.state()), task.answer)
-        assert host.verify(task.id, live.overlay, task.answer) == expected
+        image, source = host.template.image, _text(LIBRARY, "verify.py")
+        found = verify_package(scenario, source, image, live.overlay, task.id, task.answer)
+        assert found == expected
     with pytest.raises(UnknownScenario, match="no task 'none'"):
-        host.verify("none", host.template.overlay(), "")
+        verify_package(scenario, source, image, host.template.overlay(), "none", "")
     world.close()
     host.close()
 
@@ -239,16 +242,22 @@ def test_a_verifier_that_fails(body: str, why: str, tmp_path: Path) -> None:
     names = "\n".join(
         f"def {task.verifier}(before, after, answer): {body}" for task in scenario.tasks
     )
-    host = PackageHost(scenario, {"tools.py": TOOLS, "verify.py": trap + names})
     with pytest.raises(VerifierFault, match=why):
-        host.verify("open", host.template.overlay(), "")
-    host.close()
+        _verify_start(scenario, trap + names)
 
 
 def test_a_verify_py_that_does_not_load(tmp_path: Path) -> None:
     """A broken verify.py is an error of the package, raised when a verifier is needed."""
     scenario = ledger(tmp_path)
-    host = PackageHost(scenario, {"tools.py": TOOLS, "verify.py": "nonsense"})
     with pytest.raises(PackageError, match=r"verify\.py: NameError"):
-        host.verify("open", host.template.overlay(), "")
-    host.close()
+        _verify_start(scenario, "nonsense")
+
+
+def _verify_start(scenario: Scenario, source: str) -> tuple[Finding, ...]:
+    """The findings of this verify.py on the start state."""
+    world = HostedScenario(scenario)
+    try:
+        image, start = world.template.image, world.template.overlay()
+        return verify_package(scenario, source, image, start, "open", "")
+    finally:
+        world.close()

@@ -10,8 +10,8 @@ import pytest
 from envpool.core.errors import WorldError
 from envpool.core.types import Env
 from envpool.kernel.thread_count import ThreadCount
+from envpool.workers.messages.wire import Call, Request
 from envpool.workers.pool import WorkerPool
-from envpool.workers.wire import Call, Request
 from tests.support import ledger_world
 from tests.support.fake_worker import FakeWorker, fake_pool
 
@@ -76,7 +76,7 @@ async def test_a_thread_that_outlives_its_call_ends_the_world(tmp_path: Path) ->
             with pytest.raises(WorldError):
                 await env.call("get_account", {"account_id": 1}, "2")
             assert not (await other.call("get_account", {"account_id": 1}, "1")).is_error
-        assert len(workers.started) == 2
+        assert len(workers.used) == 2
         assert pool.statistics()["workers_replaced"] == 1
 
 
@@ -88,7 +88,7 @@ async def test_threads_that_end_late_are_waited_for(tmp_path: Path) -> None:
     async with fake_pool(script, workers=1) as (pool, workers):
         async with pool.lease(book) as env, pool.lease(book) as other:
             await other.call("get_account", {"account_id": 1}, "0")
-            worker = workers.started[0]
+            worker = workers.used[0]
 
             async def call(each: Env, name: str, arguments: dict[str, int]) -> None:
                 results.append((await each.call(name, arguments, "1")).is_error)
@@ -102,7 +102,7 @@ async def test_threads_that_end_late_are_waited_for(tmp_path: Path) -> None:
                 worker.threads = 1
         assert results == [False, False]
         assert worker.executed == ["get_account", "book", "get_account"]
-        assert (len(workers.started), pool.statistics()["workers_replaced"]) == (1, 0)
+        assert (len(workers.used), pool.statistics()["workers_replaced"]) == (1, 0)
 
 
 async def test_a_later_call_may_use_threads(tmp_path: Path) -> None:

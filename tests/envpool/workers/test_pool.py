@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -21,14 +22,13 @@ from envpool.inprocess.pool import LocalPool
 from envpool.store import guarded_vfs
 from envpool.store.digest import hex_digest, sum_after_change
 from envpool.store.overlay import PAGE
-from envpool.workers.connection import WorkerConnection
 from envpool.workers.dispatch import Dispatcher
-from envpool.workers.jobs import Job
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from envpool.workers.supervisor import Problem, Rules, Supervisor
-from envpool.workers.wire import (
+from envpool.workers.messages.connection import WorkerConnection
+from envpool.workers.messages.jobs import Job
+from envpool.workers.messages.wire import (
     Call,
     Failed,
+    Forget,
     Load,
     Ready,
     Refused,
@@ -37,6 +37,8 @@ from envpool.workers.wire import (
     Request,
     Stale,
 )
+from envpool.workers.pool import WorkerPool, WorkerSettings
+from envpool.workers.supervisor import Problem, Rules, Supervisor
 from scenarios.api import RowChange
 from scenarios.format import Scenario
 from tests.support.budgets import examples
@@ -48,10 +50,11 @@ RULES = Rules(
     tick_seconds=0.05,
     workers=1,
     spare=1,
+    blanks=1,
     deadline=100,
     start=100,
     too_long="it ran too long",
-    full=2**30,
+    resident=2**30,
     too_full=2**31,
 )
 SOON = {"slow_after": 0.01, "call_deadline": 30.0}
@@ -153,8 +156,8 @@ async def test_no_call_waits_behind_a_hanging_call(scenario: Scenario) -> None:
                     others.start_soon(continue_with, env)
             assert not script.release.is_set()
             assert {result.text for result in results} == {'{"entry":3}'}
-            assert [worker.executed for worker in workers.started] == [["book"] * 12, ["book"] * 11]
-            assert workers.started[1].num_states == 11
+            assert [worker.executed for worker in workers.used] == [["book"] * 12, ["book"] * 11]
+            assert workers.used[1].num_states == 11
             assert envs[0].digest == before[0]
             script.release.set()
         assert envs[0].digest != before[0]
@@ -180,9 +183,9 @@ async def test_a_slow_worker_comes_back(scenario: Scenario) -> None:
             script.release.set()
         assert [result.text for result in results] == ["1"]
         async with anyio.create_task_group() as group:
-            for worker in workers.started:
+            for worker in workers.used:
                 group.start_soon(ended, worker, group.cancel_scope)
-        assert pool.statistics()["workers"] == 1
+        assert pool.statistics()["workers"] == 2  # one that hosts the scenario, one blank
         assert (await book(slow)).text == (await book(other)).text.replace("3", "2")
         assert slow.state().digest == slow.digest
 
@@ -200,7 +203,7 @@ async def test_a_late_answer_is_dropped(scenario: Scenario) -> None:
             group.start_soon(slow.call, "wipe", {}, "")
             await script.held.wait()
             assert (await book(other)).text == '{"entry":3}'
-            first = workers.started[0]
+            first = workers.used[0]
             executed = list(first.executed)
             script.release.set()
         await slow.call("get_account", {"account_id": 1}, "")
@@ -256,6 +259,7 @@ async def test_a_worker_without_cpu_gets_more_time(share: float, ticks: int) -> 
     supervisor.add(worker)
     supervisor.set_ready(worker, "none")
     worker.put(Quick("p", Replay(0, "p", ())))
+    worker.pump()
     found: list[tuple[WorkerConnection, Problem]] = []
     while not found:
         num_ticks += 1
@@ -267,23 +271,28 @@ async def test_a_worker_without_cpu_gets_more_time(share: float, ticks: int) -> 
 
 
 async def test_suspects_are_bounded(scenario: Scenario) -> None:
-    """Where every call hangs, only the allowed number of workers is started."""
+    """Where every call hangs, only the allowed number of workers executes at a time."""
+    num_broken = most = executing = 0
 
     async def hang(worker: FakeWorker, request: Request) -> None:
+        nonlocal executing, most
         if isinstance(request, Call):
-            await anyio.sleep_forever()
+            executing += 1
+            most = max(most, executing)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                executing -= 1
 
     quick = {"slow_after": 0.01, "call_deadline": 0.2, "spare": 1}
-    num_broken = most = 0
     async with fake_pool(hang, **quick) as (pool, _):
 
         async def play() -> None:
-            nonlocal num_broken, most
+            nonlocal num_broken
             async with pool.lease(scenario) as env:
                 with pytest.raises(WorldError):
                     await book(env)
             num_broken += 1
-            most = max(most, pool.statistics()["workers"])
 
         async with anyio.create_task_group() as group:
             for _ in range(8):
@@ -342,7 +351,7 @@ async def test_one_call_of_a_world_at_a_time(scenario: Scenario) -> None:
             for call_id in ("a", "b", "a"):
                 group.start_soon(call, call_id)
         assert texts == ['{"entry":2}', '{"entry":3}', '{"entry":2}']
-        assert [len(worker.executed) for worker in workers.started] == [2, 0]
+        assert [len(worker.executed) for worker in workers.used] == [2]
 
 
 async def test_a_reset_ends_a_call(scenario: Scenario) -> None:
@@ -399,8 +408,8 @@ async def test_death_takes_one_call(scenario: Scenario) -> None:
             await anyio.wait_all_tasks_blocked()
             die.set()
         assert texts == ['{"entry":3}'] * 5
-        assert [len(worker.executed) for worker in workers.started] == [6, 5]
-        assert int(pool.cpu_s()) == 2  # one that is gone, one that lives
+        assert [len(worker.executed) for worker in workers.used] == [6, 5]
+        assert int(pool.cpu_s()) == 3  # one that is gone, one that lives, one blank
         for env in envs[1:]:
             assert env.state().digest == env.digest
 
@@ -423,7 +432,7 @@ async def test_the_last_answers_of_a_worker_count(scenario: Scenario) -> None:
         anyio.create_task_group() as group,
     ):
         await book(other)
-        workers.started[0].at_end = lambda: group.start_soon(write)
+        workers.used[0].at_end = lambda: group.start_soon(write)
         with pytest.raises(WorldError, match=r"is broken: it opened a socket$"):
             await env.call("wipe", {}, "")
     assert texts == ['{"entry":3}']
@@ -486,7 +495,8 @@ async def test_a_world_that_hangs_its_host_is_an_error(scenario: Scenario) -> No
 
 
 async def test_a_pool_without_workers_fails_its_calls(scenario: Scenario) -> None:
-    """When the last worker has ended and none can be started, calls fail with that message."""
+    """When the last worker has ended and none can be started, calls fail with that message; until
+    then the workers that are ready take over."""
 
     async def script(worker: FakeWorker, request: Request) -> None:
         if is_call(request, "wipe"):
@@ -500,8 +510,12 @@ async def test_a_pool_without_workers_fails_its_calls(scenario: Scenario) -> Non
         workers.fault = "the fork server has ended"
         with pytest.raises(WorldError, match="it crashed"):
             await first.call("wipe", {}, "")
-        with pytest.raises(PoolError, match="the fork server has ended"):
-            await book(second)
+        assert (await book(second)).text == '{"entry":2}'
+        with pytest.raises(WorldError, match="it crashed"):
+            await second.call("wipe", {}, "")
+        async with pool.lease(scenario) as third:
+            with pytest.raises(PoolError, match="the fork server has ended"):
+                await book(third)
 
 
 async def test_a_world_that_kills_its_host_is_an_error(scenario: Scenario) -> None:
@@ -593,10 +607,10 @@ async def test_an_impossible_answer_ends_the_world(
                 await env.call("wipe", {}, "")
             assert str(caught.value).startswith("the world of scenario 'ledger' is broken: ")
             assert sentence in str(caught.value)
-            assert await workers.started[0].wait() == "it was killed by the pool"
+            assert await workers.used[0].wait() == "it was killed by the pool"
             assert (await book(neighbour)).text == '{"entry":2}'
             assert neighbour.state().digest == neighbour.digest
-        assert len(workers.started) == 2
+        assert len(workers.used) == 2
 
 
 @pytest.mark.parametrize(
@@ -618,7 +632,7 @@ async def test_a_misreported_state_is_not_returned(
         assert (await env.call("wipe", {}, "")).text == "ok"
         with pytest.raises(WorldError, match=sentence.replace("(.*)", r"\(.*\)")):
             env.state()
-        assert await workers.started[0].wait() == "it was killed by the pool"
+        assert await workers.used[0].wait() == "it was killed by the pool"
         with pytest.raises(WorldError, match="interfered"):
             await book(env)
 
@@ -652,7 +666,7 @@ async def test_a_forgotten_state_is_sent_again(scenario: Scenario) -> None:
     async with fake_pool(Lying(stale), workers=1) as (pool, workers), pool.lease(scenario) as env:
         await book(env)
         assert (await env.call("wipe", {}, "")).text == "2"
-        assert workers.started[0].num_states == 2
+        assert workers.used[0].num_states == 2
     async with fake_pool(Lying(stale, stale), workers=1) as (pool, _), pool.lease(scenario) as env:
         await book(env)
         with pytest.raises(WorldError, match="it answered with Stale"):
@@ -663,15 +677,15 @@ async def test_a_forgotten_state_is_sent_again(scenario: Scenario) -> None:
 
 
 async def test_scenarios_spread(tmp_path: Path) -> None:
-    """New scenarios go to the worker that hosts fewest; a world's calls stay where its state is."""
+    """Each scenario has a worker of its own; a world's calls stay where its state is."""
     async with fake_pool() as (pool, workers):
         scenarios = [ledger(tmp_path / str(n), policy_md=str(n)) for n in range(4)]
         for scenario in scenarios:
             async with pool.lease(scenario) as env:
                 for _ in range(3):
                     await book(env)
-        assert [len(worker.loaded) for worker in workers.started] == [2, 2]
-        assert [worker.num_states for worker in workers.started] == [2, 2]
+        assert [len(worker.loaded) for worker in workers.used] == [1, 1, 1, 1]
+        assert [worker.num_states for worker in workers.used] == [1, 1, 1, 1]
         assert pool.hosted(scenarios[0]).scenario is scenarios[0]
         with pytest.raises(PoolError, match="was not hosted in a worker yet"):
             pool.hosted(ledger(tmp_path / "other", policy_md="other"))
@@ -682,7 +696,7 @@ async def test_a_busy_scenario_gets_a_second_worker(scenario: Scenario) -> None:
     shared = anyio.Event()
 
     async def script(worker: FakeWorker, request: Request) -> None:
-        if isinstance(request, Load) and worker is workers.started[1]:
+        if isinstance(request, Load) and worker is not workers.used[0]:
             shared.set()
         elif is_call(request, "get_account"):
             await shared.wait()
@@ -696,29 +710,67 @@ async def test_a_busy_scenario_gets_a_second_worker(scenario: Scenario) -> None:
         async with anyio.create_task_group() as group:
             for _ in range(40):
                 group.start_soon(play)
-        assert [worker.loaded for worker in workers.started] == [["ledger"], ["ledger"]]
-        done = [len(worker.executed) for worker in workers.started]
+        assert [worker.loaded for worker in workers.used] == [["ledger"], ["ledger"]]
+        done = [len(worker.executed) for worker in workers.used]
         assert sum(done) == 40
         assert min(done) > 0
 
 
-async def test_full_workers_unload_scenarios(tmp_path: Path) -> None:
-    """A worker that uses too much memory unloads its least recently used scenario, and hosts it
-    again when it is needed."""
+async def test_idle_workers_end_where_memory_is_short(tmp_path: Path) -> None:
+    """Above the memory limit the least recently used worker without work ends; its worlds continue
+    where their scenario is loaded again, from their states."""
     a, b, c = (ledger(tmp_path / name, policy_md=name) for name in "abc")
-    async with fake_pool(workers=1, full_mb=1) as (pool, workers):
-        async with pool.lease(a) as env:
-            await pool.host(b)
+    async with fake_pool(workers=1, resident_mb=10) as (pool, workers):
+        async with pool.lease(a) as env, pool.lease(b) as other:
+            await book(other)
             await book(env)
-            workers.started[0].num_bytes = 2**21
-            await pool.host(c)
+            for worker in workers.used:
+                worker.num_bytes = 4 * 2**20
+            assert (await book(other)).text == '{"entry":3}'
             assert (await book(env)).text == '{"entry":3}'
-            assert workers.started[0].unloaded == [b.digest]
-            workers.started[0].num_bytes = 0
-            async with pool.lease(b) as other:
-                assert (await book(other)).text == '{"entry":2}'
-        assert len(workers.started[0].loaded) == 4
-        assert len(workers.started) == 1
+            await pool.host(c)
+            workers.used[2].num_bytes = 4 * 2**20
+            async with pool.lease(c) as third:
+                await book(third)
+                await pool.host(ledger(tmp_path / "d", policy_md="d"))
+            ended = [worker.exit_reason for worker in workers.used]
+            assert ended == ["", "it was killed by the pool", "", ""]
+            assert (await book(other)).text == '{"entry":4}'
+            assert other.state().digest == other.digest
+        assert [worker.loaded for worker in workers.used] == [["ledger"]] * 5
+        assert pool.statistics()["workers_evicted"] == 1
+
+
+async def test_few_workers_execute_at_a_time(tmp_path: Path) -> None:
+    """However many scenarios have calls and verdicts, no more workers execute than `workers`; every
+    scenario has its turn, also one with few worlds beside one with many."""
+    executing = most = 0
+    finished: list[str] = []
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        nonlocal executing, most
+        if isinstance(request, Forget):
+            return
+        executing += 1
+        most = max(most, executing)
+        await anyio.lowlevel.checkpoint()
+        executing -= 1
+
+    many, few = (ledger(tmp_path / name, policy_md=name) for name in ("many", "few"))
+    async with fake_pool(script, workers=1, slow_after=5.0) as (pool, _):
+
+        async def play(scenario: Scenario) -> None:
+            async with pool.lease(scenario) as env:
+                await book(env)
+                await pool.verify(scenario, scenario.tasks[0], env.state(), "")
+            finished.append(scenario.rules)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(60):
+                group.start_soon(play, many)
+            group.start_soon(play, few)
+    assert most == 1
+    assert finished.index("few") < 50
 
 
 async def test_ended_worlds_are_forgotten(scenario: Scenario) -> None:
@@ -728,7 +780,7 @@ async def test_ended_worlds_are_forgotten(scenario: Scenario) -> None:
             async with pool.lease(scenario) as env:
                 await env.call("newest", {}, "")
         await pool.host(scenario)
-        assert len(set(workers.started[0].forgotten)) == 128
+        assert len(set(workers.used[0].forgotten)) == 128
 
 
 async def test_refused_scenarios(tmp_path: Path) -> None:
@@ -748,35 +800,21 @@ async def test_refused_scenarios(tmp_path: Path) -> None:
 
 
 async def test_a_refusal_by_a_tainted_worker(scenario: Scenario, tmp_path: Path) -> None:
-    """A scenario whose hosting does something forbidden is refused; the worker is replaced and the
-    requests behind it are executed elsewhere."""
-    held, release = anyio.Event(), anyio.Event()
+    """A scenario whose hosting does something forbidden is refused; no other scenario's worker is
+    touched."""
 
     async def script(worker: FakeWorker, request: Request) -> Reply | None:
-        if isinstance(request, Load) and request.scenario.rules == "bad":
-            held.set()
-            await release.wait()
+        if isinstance(request, Load) and request.scenario.path.name == "bad":
             return Refused(request.id, "tools.py opened a socket", violation="it opened a socket")
         return None
 
-    bad = ledger(tmp_path / "bad", policy_md="bad")
     async with fake_pool(script, workers=1) as (pool, workers), pool.lease(scenario) as env:
         await book(env)
-
-        async def host() -> None:
-            with pytest.raises(ToolsetError, match=r"tools.py opened a socket"):
-                await pool.host(bad)
-
-        async def continue_behind() -> None:
-            assert (await book(env)).text == '{"entry":3}'
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(host)
-            await held.wait()
-            group.start_soon(continue_behind)
-            await anyio.wait_all_tasks_blocked()
-            release.set()
-        assert [worker.executed for worker in workers.started] == [["book"], ["book"]]
+        with pytest.raises(ToolsetError, match=r"tools.py opened a socket"):
+            await pool.host(ledger(tmp_path / "bad", policy_md="bad"))
+        assert (await book(env)).text == '{"entry":3}'
+        assert [worker.executed for worker in workers.used] == [["book", "book"], []]
+        assert await workers.used[1].wait() == "it was killed by the pool"
 
 
 async def test_a_worker_that_nears_its_limit_is_replaced(scenario: Scenario) -> None:
@@ -786,8 +824,8 @@ async def test_a_worker_that_nears_its_limit_is_replaced(scenario: Scenario) -> 
         pool.lease(scenario) as env,
     ):
         await book(env)
-        workers.started[0].num_bytes = 1600 * 2**20
-        assert await workers.started[0].wait() == "it was killed by the pool"
+        workers.used[0].num_bytes = 1600 * 2**20
+        assert await workers.used[0].wait() == "it was killed by the pool"
         assert (await book(env)).text == '{"entry":3}'
 
 
@@ -848,11 +886,11 @@ async def test_leaving_the_pool_ends_its_calls(scenario: Scenario) -> None:
 
             group.start_soon(wipe)
             await script.held.wait()
-        for worker in workers.started:
+        for worker in workers.used:
             assert worker.exit_reason
     with pytest.raises(PoolError, match="the pool is not open"):
         await book(other)
-    assert int(pool.cpu_s()) == 2
+    assert int(pool.cpu_s()) == 3
 
 
 async def test_leaving_the_pool_while_a_worker_is_started(scenario: Scenario) -> None:
@@ -905,7 +943,7 @@ async def test_repr_and_statistics(scenario: Scenario) -> None:
             fresh = env.digest[:8]
             assert repr(env).endswith(f"changed pages, digest {fresh}]>")
             assert repr(pool) == (
-                "<WorkerPool [1 live of 1 leased | 1 worlds, 1 calls | 2 workers]>"
+                "<WorkerPool [1 live of 1 leased | 1 worlds, 1 calls | 3 workers]>"
             )
         assert pool.statistics() == {
             "worlds": 1,
@@ -913,13 +951,14 @@ async def test_repr_and_statistics(scenario: Scenario) -> None:
             "max_live": 1,
             "leases": 1,
             "calls": 1,
-            "workers": 2,
-            "workers_started": 2,
+            "workers": 3,
+            "workers_started": 3,
             "workers_replaced": 0,
+            "workers_evicted": 0,
             "requests_moved": 0,
             "replies_dropped": 0,
         }
-        assert len(workers.started) == 2
+        assert len(workers.used) == 1
 
 
 @pytest.mark.parametrize(

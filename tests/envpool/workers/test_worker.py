@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,15 @@ import psutil
 import pytest
 
 from envpool.core.errors import PoolError
-from envpool.core.offload import CallOutcome, Loaded, Snapshot
+from envpool.core.offload import CallOutcome, Loaded, Snapshot, Verified
 from envpool.hosting.live_world import LiveWorld
 from envpool.inprocess.world import HostedScenario
 from envpool.store.overlay import Overlay
 from envpool.workers import fork_client as fork_client
-from envpool.workers.codec import Frames, frame, reply_of, request_of
 from envpool.workers.fork_client import ForkServerClient, ForkServerSettings, WorkerProcess
 from envpool.workers.fork_server import remove_tree
-from envpool.workers.pool import sources_of
-from envpool.workers.sandbox import environment
-from envpool.workers.wire import (
+from envpool.workers.messages.codec import Frames, frame, reply_of, request_of
+from envpool.workers.messages.wire import (
     Call,
     Failed,
     Forget,
@@ -38,8 +36,10 @@ from envpool.workers.wire import (
     Reply,
     Request,
     Stale,
-    Unload,
+    Verify,
 )
+from envpool.workers.pool import sources_of
+from envpool.workers.sandbox import environment
 from envpool.workers.worker import MAX_CACHED, Cache
 from scenarios.format import Scenario
 from tests.support.ledger_world import ledger
@@ -97,7 +97,7 @@ def scenario(tmp_path: Path) -> Scenario:
 
 
 def _load(scenario: Scenario) -> Load:
-    return Load(1, scenario, sources_of(scenario))
+    return Load(1, scenario, sources_of(scenario)["tools.py"])
 
 
 def _call(scenario: Scenario, version: int, state: Snapshot | None = None, *call: Any) -> Call:
@@ -137,8 +137,6 @@ async def test_a_worker_is_a_function_of_state_and_call(client: Client, scenario
     # Asking for an older version has dropped the newer one.
     assert await client.ask(_call(scenario, 3)) == Stale(7)
     await client.send(Forget((5,)))
-    await client.send(Unload(scenario.digest))
-    assert isinstance(await client.ask(_load(scenario)), Loaded)
     assert await client.ask(_call(scenario, 3)) == Stale(7)
     replayed = await client.ask(Replay(9, scenario.digest, ((("get_account", b'{"id": 1}'),),)))
     assert isinstance(replayed, Replayed) and (replayed.id, replayed.fault) == (9, "")
@@ -147,11 +145,35 @@ async def test_a_worker_is_a_function_of_state_and_call(client: Client, scenario
 
 async def test_an_error_of_the_worker_ends_it(client: Client, scenario: Scenario) -> None:
     """A request for a scenario that is not hosted is answered by Failed, and the worker ends."""
-    assert await client.ask(_call(scenario, 0)) == Failed(7, f"KeyError: '{scenario.digest}'")
+    why = f"PoolError: scenario {scenario.digest} is not hosted in this process"
+    assert await client.ask(_call(scenario, 0)) == Failed(7, why)
     assert await client.receive() is None
     assert await client.worker.wait() == "it ended after a violation"
     assert client.worker.rss() == 0
     assert client.worker.cpu_s() > 0
+
+
+async def test_a_worker_belongs_to_one_scenario(
+    fork_server: ForkServerClient, scenario: Scenario, tmp_path: Path
+) -> None:
+    """A worker refuses a second scenario, and a verifier after it has executed anything; a verifier
+    ends its worker."""
+    other = ledger(tmp_path / "other", policy_md="other")
+    text = sources_of(scenario)["verify.py"]
+    with closing(HostedScenario(scenario)) as world:
+        verify = Verify(2, scenario, "open", world.template.image, _start(world), "", source=text)
+    belongs = f"PoolError: this process belongs to scenario {scenario.digest}: it executes nothing"
+    for request in (_load(other), _load(scenario), verify):
+        async with ready_worker(fork_server) as client:
+            assert isinstance(await client.ask(_load(scenario)), Loaded)
+            refused = await client.ask(request)
+            assert isinstance(refused, Failed) and refused.why.startswith(belongs)
+            assert await client.receive() is None
+    async with ready_worker(fork_server) as client:
+        verified = await client.ask(verify)
+        assert isinstance(verified, Verified) and verified.findings and not verified.fault
+        assert await client.receive() is None
+        assert await client.worker.wait() == "it ended as requested"
 
 
 async def test_a_worker_inherits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,18 +268,18 @@ def test_the_cache_is_bounded() -> None:
     cache = Cache()
     page = bytes(MAX_CACHED // 4)
     for number in range(5):
-        cache.put("p", number, 1, LiveWorld(Overlay({0: page}, 1, 0)))
-    assert [number for number in range(5) if cache.take("p", number, 1)] == [2, 3, 4]
-    cache.put("p", 9, 1, LiveWorld(Overlay({0: page * 5}, 1, 0)))
-    assert cache.take("p", 9, 1) is not None
-    cache.put("p", 1, 1, LiveWorld(Overlay({}, 1, 0)))
-    cache.drop("p")
-    assert cache.take("p", 1, 1) is None
+        cache.put(number, 1, LiveWorld(Overlay({0: page}, 1, 0)))
+    assert [number for number in range(5) if cache.take(number, 1)] == [2, 3, 4]
+    cache.put(9, 1, LiveWorld(Overlay({0: page * 5}, 1, 0)))
+    assert cache.take(9, 1) is not None
+    cache.put(1, 1, LiveWorld(Overlay({}, 1, 0)))
+    assert cache.take(1, 2) is None
+    assert cache.take(1, 1) is None
 
 
 def test_frames_arrive_however_they_are_cut(scenario: Scenario) -> None:
     """Requests survive the wire, cut anywhere; bytes that are not a frame raise an error."""
-    requests: list[Request] = [Load(1, scenario, {"tools.py": "é"}), Forget((1, 2)), Unload("d")]
+    requests: list[Request] = [Load(1, scenario, "é"), Forget((1, 2))]
     stream = b"".join(map(frame, requests))
     for size in (1, 3, 1000, len(stream)):
         frames = Frames()

@@ -1,4 +1,4 @@
-"""Frames: the structs of envpool.workers.wire as bytes on a socket, and back.
+"""Frames: the structs of envpool.workers.messages.wire as bytes on a socket, and back.
 
 A frame is a length (4 bytes, big-endian) and that many bytes of MessagePack. Hostile code may have
 written the bytes of a worker, so a reader bounds their length and checks their types.
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from envpool.core.errors import PoolError
-from envpool.workers.wire import MAX_FRAME, Reply, Request
+from envpool.workers.messages.wire import MAX_FRAME, Reply, Request
 
 _LENGTH = 4  # bytes
 

@@ -8,7 +8,16 @@ import msgspec
 from envpool.core.errors import WorldError
 from envpool.core.offload import CallOutcome, Loaded, Verified
 from envpool.offloaded.env import OffloadedEnv
-from envpool.workers.wire import Call, Load, Refused, Replay, Replayed, Reply, Request, Verify
+from envpool.workers.messages.wire import (
+    Call,
+    Load,
+    Refused,
+    Replay,
+    Replayed,
+    Reply,
+    Request,
+    Verify,
+)
 
 _REPLIES: dict[type, tuple[type[Reply], ...]] = {
     type(None): (CallOutcome,),  # a CallJob
@@ -21,7 +30,7 @@ _REPLIES: dict[type, tuple[type[Reply], ...]] = {
 class Job:
     """A request whose reply a task awaits. The pool itself may reply with a Failed."""
 
-    __slots__ = ("_request", "alone", "future", "scenario_digest")
+    __slots__ = ("_request", "alone", "future", "ran_in", "scenario_digest")
 
     slow_factor = 10  # times longer than a call it may take before it counts as slow
 
@@ -29,6 +38,7 @@ class Job:
         self.scenario_digest = scenario_digest
         self.alone = False  # its worker receives nothing else until it is answered
         self.future: asyncio.Future[Reply | Exception] = asyncio.get_running_loop().create_future()
+        self.ran_in = 0  # the id of the process that received it last; 0: none did
         self._request = request  # None: a CallJob
 
     @property
@@ -40,6 +50,16 @@ class Job:
     def load(self) -> Load | None:
         """The request, where it loads a scenario; None: it needs a scenario that is loaded."""
         return self._request if isinstance(self._request, Load) else None
+
+    @property
+    def is_verdict(self) -> bool:
+        """Whether it runs a verifier, for which a process is started that has executed nothing."""
+        return isinstance(self._request, Verify)
+
+    @property
+    def needs_blank(self) -> bool:
+        """Whether it needs a worker that has executed nothing."""
+        return isinstance(self._request, Verify | Load)
 
     @property
     def expects(self) -> tuple[type[Reply], ...]:

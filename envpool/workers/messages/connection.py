@@ -1,6 +1,9 @@
 """The pool's connection to one worker: its socket, the jobs it received, the jobs that wait.
 
 A worker answers in order, so its oldest unanswered request is the one that it executes.
+
+Invariant: the first job decides for which scenario a worker works, and it gets jobs of no other.
+One that runs a verifier gets no second job.
 """
 
 import asyncio
@@ -10,9 +13,9 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from envpool.core.errors import PoolError
-from envpool.workers.codec import Frames, frame, reply_of
-from envpool.workers.jobs import Job, SentJob
-from envpool.workers.wire import Forget, Reply, Unload
+from envpool.workers.messages.codec import Frames, frame, reply_of
+from envpool.workers.messages.jobs import Job, SentJob
+from envpool.workers.messages.wire import Forget, Reply
 
 _READ_BYTES = 2**18  # at a time
 _MAX_FORGOTTEN = 64  # worlds named in one Forget
@@ -59,7 +62,8 @@ class ConnectionListener(Protocol):
 
 
 class WorkerConnection(asyncio.Protocol):
-    """The pool's connection to one worker. `pump` sends waiting jobs while the window is open."""
+    """The pool's connection to one worker. `put` appends a job; `pump` sends waiting jobs while the
+    window is open."""
 
     def __init__(self, process: WorkerProcess, listener: ConnectionListener, window: int) -> None:
         self.process = process
@@ -72,13 +76,18 @@ class WorkerConnection(asyncio.Protocol):
         self.disconnected = False  # nothing can be sent any more
         self.ticks = 0  # spent on the current request, or on starting (see Supervisor.tick)
         self.cpu_s = 0.0  # CPU seconds that it had used at the first of these ticks
-        self.assigned_at = 0  # when it last received a world, by the dispatcher's count
+        self.scenario_digest = ""  # whose code it executes; empty: it has executed none
+        self.hosting = False  # it has loaded its scenario
+        self.has_turn = False  # it may execute (see envpool.workers.turns)
+        self.has_asked = False  # it waits for its turn
+        self.used_at = 0  # when it last received a job, by the dispatcher's count
+        self.rss = 0  # bytes of resident memory when it was last measured
+        self.rss_at = -1  # replies that it had sent then
+        self.rss_ready = 0  # bytes of resident memory before it executed anything
         self.num_replies = 0
         self.level = ""  # of its sandbox
         self.sent: deque[SentJob] = deque()
         self.queue: deque[Job] = deque()
-        self.scenarios: dict[str, None] = {}  # digests of hosted scenarios, latest used last
-        self.loading: set[str] = set()  # digests of scenarios that it was asked to host
         self._listener = listener
         self._window = window
         self._frames = Frames()
@@ -92,7 +101,7 @@ class WorkerConnection(asyncio.Protocol):
         word = "dead" if self.dead else "suspect" if self.suspect or self.paused else "ready"
         return (
             f"<WorkerConnection {self.process.pid} [{len(self.sent)} sent, "
-            f"{len(self.queue)} wait, {len(self.scenarios)} scenarios, "
+            f"{len(self.queue)} wait, scenario {self.scenario_digest[:8] or 'none'}, "
             f"{word if self.ready else 'starting'}]>"
         )
 
@@ -102,9 +111,15 @@ class WorkerConnection(asyncio.Protocol):
         return self.ready and not (self.suspect or self.paused or self.dead or self.disconnected)
 
     @property
-    def num_scenarios(self) -> int:
-        """Scenarios that it hosts or will host."""
-        return len(self.scenarios) + len(self.loading)
+    def is_blank(self) -> bool:
+        """Whether it has executed nothing and can become the worker of any scenario."""
+        return self.usable and not self.scenario_digest
+
+    @property
+    def takes_calls(self) -> bool:
+        """Whether it takes calls on worlds of its scenario, now or when it is no longer paused."""
+        ends = self.suspect or self.draining or self.dead or self.disconnected
+        return self.hosting and not ends
 
     @property
     def load(self) -> int:
@@ -126,14 +141,15 @@ class WorkerConnection(asyncio.Protocol):
         return self.process.num_threads()
 
     def put(self, job: Job) -> None:
-        """Send the job, after those that already wait."""
+        """Append a job to those that wait. The first decides whose code this worker executes."""
+        assert self.scenario_digest in ("", job.scenario_digest), "one worker, one scenario"
+        assert not (job.is_verdict and self.scenario_digest), "a verifier's process is fresh"
+        self.scenario_digest = job.scenario_digest
         self.queue.append(job)
-        if len(self.sent) < self._window:
-            self.pump()
 
     def pump(self) -> None:
         """Send waiting jobs while the window is open."""
-        while self.queue and len(self.sent) < self._window:
+        while self.queue and len(self.sent) < self._window and not self.paused:
             if self.sent and (self.sent[-1].job.alone or self.queue[0].alone):
                 return
             job = self.queue.popleft()
@@ -147,10 +163,8 @@ class WorkerConnection(asyncio.Protocol):
                 continue
             if not self.sent:
                 self.ticks = 0
+            job.ran_in = self.process.pid
             self.sent.append(SentJob(self._last_number, job))
-            if job.scenario_digest in self.scenarios:
-                del self.scenarios[job.scenario_digest]
-                self.scenarios[job.scenario_digest] = None
             self._write(data)
 
     def forget(self, world: int) -> None:
@@ -159,11 +173,6 @@ class WorkerConnection(asyncio.Protocol):
         if len(self._forgotten) >= _MAX_FORGOTTEN:
             self._write(frame(Forget(tuple(self._forgotten))))
             self._forgotten.clear()
-
-    def unload(self, scenario_digest: str) -> None:
-        """Drop a scenario."""
-        self.scenarios.pop(scenario_digest, None)
-        self._write(frame(Unload(scenario_digest)))
 
     def take_answered(self, number: int) -> SentJob | None:
         """Remove and return the job with this number; None: it is not the current request."""

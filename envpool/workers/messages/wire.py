@@ -3,6 +3,10 @@
 A frame is a length (4 bytes, big-endian) and that many bytes. Requests may be sent ahead; a worker
 executes one at a time and answers each exactly once, in order. Each answer has its request's id.
 
+A worker that receives `Load` hosts that scenario, and no other, until it ends. One that receives
+`Verify` runs that verifier and ends. So no process ever executes the code of two scenarios, and a
+verifier's process has executed nothing else.
+
 The pool holds the state of every world: a worker is a function from a state and a call to a result
 and the next state. It caches the states of the worlds that it served last, so that a request names
 only the world and its version; where it does not have that version, it answers `Stale` and the pool
@@ -23,11 +27,11 @@ MAX_FRAME = 256 * 2**20  # bytes
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """Host a scenario. Answer: Loaded or Refused."""
+    """Host a scenario, for the worker's life. Answer: Loaded or Refused."""
 
     id: int
-    scenario: Scenario
-    sources: dict[str, str] = {}  # tools.py and verify.py of a package: name -> text; AWM: empty
+    scenario: Scenario  # without tasks and verifiers
+    source: str = ""  # the text of a package's tools.py; an AWM record contains its code
     image: bytes = b""  # the template's pages, where another worker built them; empty: build them
 
 
@@ -44,14 +48,19 @@ class Call(msgspec.Struct, frozen=True, tag=True):
 
 
 class Verify(msgspec.Struct, frozen=True, tag=True):
-    """Run a task's verifier. Answer: Verified."""
+    """Run a task's verifier in a worker that has executed nothing. Answer: Verified.
+
+    The pool made all of it: the scenario's own process has no part in its verdicts.
+    """
 
     id: int
-    scenario_digest: str
+    scenario: Scenario  # of an AWM record: without code and rows, with this task's verifier only
     task: str
+    image: bytes  # the template's pages
     state: Snapshot  # at the episode's end
     answer: str
     which: Literal["code", "sql"] = "code"  # of an AWM task; our own format has `code` only
+    source: str = ""  # the text of a package's verify.py
 
 
 class Replay(msgspec.Struct, frozen=True, tag=True):
@@ -68,13 +77,7 @@ class Forget(msgspec.Struct, frozen=True, tag=True):
     worlds: tuple[int, ...]
 
 
-class Unload(msgspec.Struct, frozen=True, tag=True):
-    """Drop a scenario and its states. No answer."""
-
-    scenario_digest: str
-
-
-Request = Load | Call | Verify | Replay | Forget | Unload
+Request = Load | Call | Verify | Replay | Forget
 
 # Replies ----------------------------------------------------------------------------------------
 

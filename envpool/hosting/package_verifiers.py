@@ -1,0 +1,59 @@
+"""Run a verifier of a package in a process of its own: nothing of the package's tools runs there.
+
+The states come from the pool as pages. AWM's verifiers: envpool.hosting.awm_verifiers.
+"""
+
+from envpool.hosting.determinism.clock import frozen_clock, seed_random
+from envpool.hosting.determinism.threads import Threads
+from envpool.inprocess.verifiers import VerifierFault, Verifiers
+from envpool.store.overlay import PAGE, Overlay
+from envpool.store.states import States
+from envpool.store.template import make_vfs, template_of
+from scenarios.checks import Finding
+from scenarios.errors import PackageError
+from scenarios.format import Scenario
+
+
+def verify_package(
+    scenario: Scenario, source: str, image: bytes, end: Overlay, task_id: str, answer: str
+) -> tuple[Finding, ...]:
+    """The findings of a task's verifier on the end of an episode and an answer.
+
+    `source` is the text of verify.py, `image` has the template's pages. Raises VerifierFault,
+    PackageError for a verify.py that cannot be loaded, and UnknownScenario for an unknown task.
+    """
+    task = scenario.task(task_id)
+    states = _states(scenario, image)
+    threads = Threads()
+    try:
+        before, after = states.states(states.stored(end))
+        with frozen_clock(scenario.clock):
+            seed_random(scenario.digest, -1)
+            try:
+                return Verifiers(scenario, source).run(task, before, after, answer)
+            except (VerifierFault, PackageError):
+                raise
+            except BaseException as exc:  # SystemExit and the like, which its code can raise
+                raise VerifierFault(
+                    f"the verifier of task {task_id!r} raised {_builtin_name(exc)}"
+                ) from exc
+            finally:
+                threads.check()
+    finally:
+        states.close()
+
+
+def _states(scenario: Scenario, image: bytes) -> States:
+    vfs = make_vfs(scenario)
+    pages = tuple(image[at : at + PAGE] for at in range(0, len(image), PAGE))
+    try:
+        template = template_of(pages, vfs, scenario.path / "schema.sql")
+    except BaseException:
+        vfs.unregister()
+        raise
+    return States(scenario, template, (), vfs)
+
+
+def _builtin_name(exc: BaseException) -> str:
+    """The name of the exception's first built-in class, which the package's code cannot choose."""
+    return next(base.__name__ for base in type(exc).__mro__ if base.__module__ == "builtins")

@@ -359,6 +359,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
             process.socket.setblocking(False)
             loop = asyncio.get_running_loop()
             await loop.create_unix_connection(lambda: worker, sock=process.socket)
+            worker.set_open()
 
     async def _await_threads(self, worker: WorkerConnection, report: Callable[[str], None]) -> None:
         report(await surplus_threads(worker))

@@ -14,6 +14,7 @@ from harness.commands.context import CommandContext
 from harness.commands.flags import flags_of
 from harness.commands.options import JSON, OUTPUT, console_of, write_json
 from harness.core.errors import SettingsError
+from harness.core.terminal import Terminal
 from harness.dialects.registry import dialect_of
 from harness.log.reader import open_reader
 from harness.play.http_api import HttpSurface
@@ -107,7 +108,7 @@ def _surface(task: str, port: int | None, console: Console) -> Surface:
 
     def announce(url: str) -> None:
         text = f"{url}/task (GET), /call and /answer (POST); header Authorization: Bearer {shown}"
-        Console(stderr=True).print(text, highlight=False, soft_wrap=True)
+        Terminal(stderr=True).print(text, soft_wrap=True)
 
     return HttpSurface(task, port, token, announce)
 

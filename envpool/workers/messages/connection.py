@@ -94,6 +94,7 @@ class WorkerConnection(asyncio.Protocol):
         self._forgotten: list[int] = []
         self._last_number = 0
         self._transport: asyncio.WriteTransport | None = None
+        self._is_open = False  # the event loop owns the socket
         # A transport whose write fails closes its socket, even with unread data in it.
         self._read_socket = process.socket.dup()
 
@@ -186,16 +187,24 @@ class WorkerConnection(asyncio.Protocol):
         """End the worker and the connection."""
         self.dead = True
         self.process.kill()
-        if self._transport is not None:
+        if self._is_open and self._transport is not None:
             self._transport.abort()
         self._read_socket.close()
+
+    def set_open(self) -> None:
+        """The event loop owns the socket from now on.
+
+        Before that, the transport is not aborted: uvloop gives it the socket last, and would never
+        close it.
+        """
+        self._is_open = True
+        if self.dead and self._transport is not None:
+            self._transport.abort()
 
     # Callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)
-        if self.dead:
-            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         try:

@@ -230,12 +230,13 @@ def test_nothing_is_left(runs: Runs) -> None:
 @pytest.mark.parametrize("attack", VERIFIERS, ids=str)
 def test_verifier(runs: Runs, attack: Attack) -> None:
     """A hostile verifier is contained: it gives a message and no verdict where a tool would end its
-    world, and never a favourable verdict that it is not entitled to."""
+    world, and never a favourable verdict that it is not entitled to. A thread that hides from the
+    worker gains nothing: the verifier's process ends with its verdict, and all threads with it."""
     outcome = runs.verifiers[attack.name]
     word, _, text = outcome.partition(": ")
     if attack.theme == "verdicts":
         assert attack.expects(outcome), outcome
-    elif attack.expected.startswith("ended"):
+    elif attack.expected.startswith("ended") and attack.theme != "threads":
         assert word in {"ended", "failed"} and text, outcome
     else:
         assert text != "complete"

@@ -495,8 +495,8 @@ def _unfinished(worker: WorkerConnection) -> list[Job]:
 
 
 def _is_last(reply: Reply) -> bool:
-    """Whether the worker ends itself after this reply."""
-    return isinstance(reply, Failed) or bool(_violation(reply))
+    """Whether the worker ends itself after this reply, and its threads with it."""
+    return isinstance(reply, Failed | Verified) or bool(_violation(reply))
 
 
 def _violation(reply: Reply) -> str:

@@ -212,6 +212,7 @@ LATE = {
     ("harness.cli", "learner.inference.local_policy"),
     ("harness.commands.inspect_runs", "harness.bus.mqtt_bus"),
     ("harness.commands.inspect_runs", "harness.bus.mqtt_runs"),
+    ("harness.commands.play", "harness.play.http_api"),
     ("harness.commands.worlds", "envpool.server.serve"),
     ("harness.reports.export", "harness.reports.parquet"),
     ("harness.rollout.launch", "envpool.client.pool"),

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from harness.core.errors import SettingsError
 from harness.core.terminal import Terminal
 from harness.dialects.registry import dialect_of
 from harness.log.reader import open_reader
-from harness.play.http_api import HttpSurface
 from harness.play.terminal import TerminalSurface
 from harness.policies.human import Exchange, HumanPolicy, Surface
 from harness.reports.episode_view import render_episode
@@ -110,7 +110,11 @@ def _surface(task: str, port: int | None, console: Console) -> Surface:
         text = f"{url}/task (GET), /call and /answer (POST); header Authorization: Bearer {shown}"
         Terminal(stderr=True).print(text, soft_wrap=True)
 
-    return HttpSurface(task, port, token, announce)
+    # Imported late: aiohttp takes a quarter of the time in which the command line starts.
+    surface: Surface = import_module("harness.play.http_api").HttpSurface(
+        task, port, token, announce
+    )
+    return surface
 
 
 def _episode(folder: Path) -> EpisodeLine:

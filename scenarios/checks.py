@@ -28,6 +28,7 @@ import msgspec
 from scenarios.api import Row, RowChange, State
 
 Matcher = Callable[[Any], bool]
+FindingKind = Literal["goal", "guard"]
 DECLINES = "answer declines"  # the name of the finding that an answer must refuse
 
 
@@ -41,7 +42,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     passed: bool
     expected: str
     found: str
-    kind: Literal["goal", "guard"]
+    kind: FindingKind
 
 
 class _Any:
@@ -158,15 +159,24 @@ class Check:
         self._changes: tuple[RowChange, ...] = tuple(after.changes)
         self._claimed: dict[int, set[str] | None] = {}  # index of change -> columns (None: all)
 
-    def goal(self, name: str, passed: bool, expected: str, found: str) -> bool:
-        """Add a custom finding on something that the task asks for."""
-        self.findings.append(Finding(name, bool(passed), expected, found, "goal"))
-        return bool(passed)
+    def goal(self, name: str, passed: object, expected: object, found: object) -> bool:
+        """Add a custom finding on something that the task asks for.
 
-    def guard(self, name: str, passed: bool, expected: str, found: str) -> bool:
-        """Add a custom finding on something that must stay unharmed."""
-        self.findings.append(Finding(name, bool(passed), expected, found, "guard"))
-        return bool(passed)
+        `expected` and `found` may be of any type and are stored as text.
+        Example: check.goal("orders of the note", count == 1, 1, count)
+        """
+        return self._add(name, passed, expected, found, "goal")
+
+    def guard(self, name: str, passed: object, expected: object, found: object) -> bool:
+        """Add a custom finding on something that must stay unharmed; see `goal`."""
+        return self._add(name, passed, expected, found, "guard")
+
+    def _add(
+        self, name: str, passed: object, expected: object, found: object, kind: FindingKind
+    ) -> bool:
+        finding = Finding(str(name), bool(passed), str(expected), str(found), kind)
+        self.findings.append(finding)
+        return finding.passed
 
     def updated(self, table: str, key: Any, **values: Any) -> bool:
         """Goal: the row with this primary key changed and now has these values.

@@ -9,6 +9,8 @@
       policy.md       the rules that the agent must follow; may be empty
       tasks.toml      [[task]] id, instruction, difficulty, kind, oracle, answer[, trap, verify]
       verify.py       one function per task (see scenarios.checks)
+      near_misses.toml  optional: plausible wrong turns, for the gate (see scenarios.near_misses)
+      plays.toml      optional: who played its tasks, and how they did (docs/worlds.md)
 
 A package with `format = "awm"` in its scenario.toml is an imported AWM record, written by
 scenarios.awm.package. A model wrote its code, so it runs in workers only:
@@ -50,6 +52,7 @@ FILES = (
     "tasks.toml",
     "verify.py",
 )
+NEAR_MISSES = "near_misses.toml"  # optional; only the gate reads it
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 T = TypeVar("T")
@@ -57,6 +60,13 @@ Difficulty = Literal["simple", "medium", "hard", "unrated"]  # unrated: AWM reco
 TaskKind = Literal["change", "question", "decline", "open"]  # open: its author has no solution
 Seeding = Literal["awm", "openenv", "strict"]
 CodeAuthor = Literal["people", "model"]
+
+
+def difficulty_of(points: int) -> Difficulty:
+    """Return the difficulty of a task; `points`: calls of the oracle + tables with changed rows."""
+    if points <= 3:
+        return "simple"
+    return "medium" if points <= 7 else "hard"
 
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -206,6 +216,8 @@ def read(folder: Path, *, check_code: bool = True) -> Scenario:
 def _read_package(folder: Path, toml: dict[str, Any]) -> Scenario:
     head = convert(folder / "scenario.toml", toml, PackageHead)
     texts = {name: read_text(folder / name) for name in FILES}
+    if (folder / NEAR_MISSES).exists():
+        texts[NEAR_MISSES] = read_text(folder / NEAR_MISSES)
     tables = TaskTables(folder / "tasks.toml", texts["tasks.toml"])
     tasks = tables.convert(PackageTasks).task
     _check_head(folder, head)
@@ -351,6 +363,6 @@ def _check_python(path: Path, text: str) -> None:
 
 def _digest(texts: dict[str, str]) -> str:
     total = hashlib.blake2b(digest_size=16)
-    for name in FILES:
-        total.update(f"{name}\0{len(texts[name])}\0{texts[name]}".encode())
+    for name, text in texts.items():
+        total.update(f"{name}\0{len(text)}\0{text}".encode())
     return total.hexdigest()

@@ -1,4 +1,5 @@
-"""The `[[task]]` tables of a TOML file: decoding them, and naming one of them in an error message.
+"""The `[[task]]` tables of a TOML file (or tables of another name that belong to tasks): decoding
+them, and naming one of them in an error message.
 
 An error message names a task by the line of its `[[task]]` and by its id, as far as they are known:
 
@@ -18,15 +19,22 @@ from scenarios.files import parse_toml
 from scenarios.value_checks import TASK_ID
 
 T = TypeVar("T")
-_HEADER = re.compile(r"^[ \t]*\[\[[ \t]*task[ \t]*\]\]", re.M)
-_FIELD = re.compile(r"task\[(\d+)\]\.?(.*)", re.S)
 
 
 class TaskTables:
-    """A TOML file with `[[task]]` tables. Raises PackageError when its text is not valid TOML."""
+    """A TOML file with `[[task]]` tables. Raises PackageError when its text is not valid TOML.
 
-    def __init__(self, path: Path, text: str) -> None:
+    `table` is the tables' name, `key` the field that has the id of the task, and `word` what a
+    message calls such a table.
+    """
+
+    def __init__(
+        self, path: Path, text: str, *, table: str = "task", key: str = "id", word: str = "task"
+    ) -> None:
         self.path = path
+        self._table = table
+        self._key = key
+        self._word = word
         self._text = text
         self._tables = parse_toml(path, text)
 
@@ -39,7 +47,7 @@ class TaskTables:
             return msgspec.convert(self._tables, kind)
         except msgspec.ValidationError as exc:
             field, fault = field_of(str(exc), kind)
-            if found := _FIELD.fullmatch(field):
+            if found := re.fullmatch(rf"{self._table}\[(\d+)\]\.?(.*)", field, re.S):
                 field = f"{self.name(int(found[1]))}{': ' if found[2] else ''}{found[2]}"
             raise PackageError(f"{self.path}: {field}{': ' if field else ''}{fault}") from exc
 
@@ -62,17 +70,19 @@ class TaskTables:
 
         Example: "line 12: task 'cancel-9'", or "task[3]" when neither line nor id is known
         """
-        tasks = self._tables.get("task")
+        tasks = self._tables.get(self._table)
         task = tasks[index] if isinstance(tasks, list) and index < len(tasks) else None
-        task_id = task.get("id") if isinstance(task, dict) else None
-        name = f"task {task_id!r}" if isinstance(task_id, str) else f"task[{index}]"
+        task_id = task.get(self._key) if isinstance(task, dict) else None
+        known = isinstance(task_id, str)
+        name = f"{self._word} {task_id!r}" if known else f"{self._table}[{index}]"
         line = self._line(index, tasks)
         return name if line is None else f"line {line}: {name}"
 
     def _line(self, index: int, tasks: Any) -> int | None:
         """The line of a task's `[[task]]`. None: not known, as the tasks are written otherwise, or
         a text over several lines contains such a header."""
-        starts = [found.start() for found in _HEADER.finditer(self._text)]
+        header = rf"^[ \t]*\[\[[ \t]*{self._table}[ \t]*\]\]"
+        starts = [found.start() for found in re.finditer(header, self._text, re.M)]
         if not isinstance(tasks, list) or len(starts) != len(tasks):
             return None
         return self._text.count("\n", 0, starts[index]) + 1

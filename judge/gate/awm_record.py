@@ -27,11 +27,11 @@ from envpool.core.errors import PoolError, SeedError, WorldError
 from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from envpool.router import RoutingPool
 from envpool.store.states import States
-from judge.gate.near_duplicates import features_of
+from judge.gate.checks.texts import known_of, missing_in
+from judge.gate.core.near_duplicates import features_of
+from judge.gate.core.report import Failure, Report, failed_report
+from judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
 from judge.gate.package import CheckResult
-from judge.gate.report import Failure, Report, failed_report
-from judge.gate.task_runner import DEFAULT_SETTINGS, GateSettings
-from judge.gate.texts import known_of, missing_in
 from judge.playback.playback import format_call
 from judge.playback.tool_fuzzing import Prober, absent_calls, bad_arguments, edge_calls
 from scenarios.format import AwmRecord, AwmVerifier, Call, Scenario, Task

@@ -25,15 +25,16 @@ from pathlib import Path
 import msgspec
 
 from envpool.workers.sandbox import environment, import_root
+from judge.gate.checks.code import sources_of
+from judge.gate.core.report import Failure, Report, failed_report
+from judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
 from judge.gate.package import CheckResult
-from judge.gate.report import Failure, Report, failed_report
-from judge.gate.static_checks import sources_of
-from judge.gate.task_runner import DEFAULT_SETTINGS, GateSettings
 from judge.gate.wire import CheckReply, CheckRequest
 from judge.playback.playback import Fact, format_call
 from scenarios.catalogue import is_trusted
 from scenarios.errors import PackageError
 from scenarios.format import Scenario
+from scenarios.near_misses import NearMiss, near_misses_of
 
 _WORLDS = 100  # that a process checks before it is replaced
 _MAX_EQUIVALENTS = 3  # of a world in the report, where there are many worlds
@@ -60,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True):
     report: Report
     digest: str = ""  # of its package; empty: it could not be read
     tasks: tuple[str, ...] = ()  # their ids
-    features: Sequence[int] = ()  # see judge.gate.near_duplicates
+    features: Sequence[int] = ()  # see judge.gate.core.near_duplicates
 
 
 class Crash(Exception):
@@ -149,19 +150,24 @@ class _Job(threading.Thread):
                 checked = self._check_record(scenario)
                 return _outcome(scenario, checked, checked.report)
             sources = sources_of(scenario.path)
+            near_misses = near_misses_of(scenario)
         except (PackageError, OSError) as exc:
             return Outcome(name, failed_report(name, "package", str(exc)))
         strict = self._settings.sandbox == "required"
         if is_trusted(scenario, strict=strict) and not self._settings.isolate:
-            return self._checked(scenario, sources, self._pair)
+            return self._checked(scenario, sources, near_misses, self._pair)
         with closing(_ProcessPair(self._settings, confined=True)) as own:
-            return self._checked(scenario, sources, own)
+            return self._checked(scenario, sources, near_misses, own)
 
     def _checked(
-        self, scenario: Scenario, sources: dict[str, str], pair: "_ProcessPair"
+        self,
+        scenario: Scenario,
+        sources: dict[str, str],
+        near_misses: tuple[NearMiss, ...],
+        pair: "_ProcessPair",
     ) -> Outcome:
         try:
-            first, second = pair.ask(scenario, sources)
+            first, second = pair.ask(scenario, sources, near_misses)
         except Crash as exc:
             report = failed_report(scenario.name, "crash", f"its check ended early: {exc}")
             return _outcome(scenario, CheckResult(report), report)
@@ -200,13 +206,15 @@ class _ProcessPair:
         self._processes = [_Process(settings, seed, confined) for seed in _HASH_SEEDS]
         self._asked = 0
 
-    def ask(self, scenario: Scenario, sources: dict[str, str]) -> tuple[CheckReply, CheckReply]:
+    def ask(
+        self, scenario: Scenario, sources: dict[str, str], near_misses: tuple[NearMiss, ...]
+    ) -> tuple[CheckReply, CheckReply]:
         """The replies of both about a world. Raises Crash."""
         self._asked += 1
         if self._asked % _WORLDS == 0:
             self.close()
         checker, player = self._processes
-        first = checker.ask(CheckRequest(scenario, sources, self._settings.gate))
+        first = checker.ask(CheckRequest(scenario, sources, self._settings.gate, near_misses))
         return first, player.ask(CheckRequest(scenario, sources, None))
 
     def kill(self) -> None:

@@ -11,16 +11,20 @@
     difficulty   the declared difficulty is the measured one
     texts        what instructions, policy and tool descriptions name exists; no task is a copy of
                  another; the policy and the tools have the same limits
+    purposes     the oracle of a generated task has as many purposes as its generated.json says
     noop         doing nothing does not complete a task, nor does claiming that it was done, nor
                  doing it without an answer where the instruction asks a question
     mutants      at least 98 % of the oracles with one mistake are not completed; of each task's,
                  three quarters; none that leaves a write out, makes another task's, or changes a
                  value that the instruction names
+    near_miss    each wrong turn of near_misses.toml gets the label that its author expects
     tool         no call that fits a tool's schema breaks the tool; its arguments matter; its
                  refusals are errors; it does what its name promises: a query changes nothing, an
                  effect changes something
     constraint   a call that does not fit the schema is refused, and so is one that would change
                  rows with a key that no row has, or with a quantity below zero
+    interface    a list that is cut says so; the result of a write shows what changed; a tool whose
+                 arguments are all optional needs none; events agree with the status of their record
     determinism  equal calls on two leases and on two hosts give equal results and states; also in
                  two processes, where there are two (see judge.gate.job_pool)
 
@@ -52,12 +56,16 @@ from envpool.inprocess.world import HostedScenario
 from judge.code.code_judge import CodeJudge
 from judge.code.runners import InProcessRunner
 from judge.core.verifier import Verifier
-from judge.gate.key_provenance import known_from_the_start, unknown_keys
-from judge.gate.near_duplicates import features_of
-from judge.gate.report import Report, failed_report, merge_reports
-from judge.gate.static_checks import code_faults, sources_of, unknown_names
-from judge.gate.task_runner import DEFAULT_SETTINGS, GateLog, GateSettings, TaskRunner
-from judge.gate.tasks import (
+from judge.gate.checks.code import code_faults, sources_of, unknown_names
+from judge.gate.checks.interface import (
+    contradicting_events,
+    cut_lists,
+    needy_tools,
+    silent_writes,
+)
+from judge.gate.checks.key_provenance import known_from_the_start, unknown_keys
+from judge.gate.checks.recounts import purposes_in, recount_faults
+from judge.gate.checks.tasks import (
     check_again,
     check_disturbed,
     check_missing_tools,
@@ -65,15 +73,22 @@ from judge.gate.tasks import (
     check_task,
     check_total,
 )
-from judge.gate.texts import duplicate_tasks, known_of, missing_in, unfounded_in
-from judge.gate.tools import ToolChecks, unused
+from judge.gate.checks.texts import duplicate_tasks, known_of, missing_in, unfounded_in
+from judge.gate.checks.tools import ToolChecks, unused
+from judge.gate.core.near_duplicates import features_of
+from judge.gate.core.report import Report, failed_report, merge_reports
+from judge.gate.core.task_runner import DEFAULT_SETTINGS, GateLog, GateSettings, TaskRunner
 from judge.playback.attempts import writes_of
 from judge.playback.playback import Fact, Played, divergence, play
+from scenarios.api import Row
 from scenarios.catalogue import find
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario
+from scenarios.generate.output_folder import record_of
+from scenarios.near_misses import NearMiss, near_misses_of
 
 _SNAKE = re.compile(r"\w+")  # names of tables and columns, and the words of their constraints
+Tables = Mapping[str, Sequence[Row]]  # the seed rows, by table
 Sources = Mapping[str, str]  # the texts of tools.py and verify.py, by file name
 
 
@@ -82,7 +97,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
     report: Report
     facts: dict[str, list[Fact]] = {}  # by task: the results of its oracle's calls
-    features: tuple[int, ...] = ()  # see judge.gate.near_duplicates
+    features: tuple[int, ...] = ()  # see judge.gate.core.near_duplicates
 
 
 def check_scenario(
@@ -100,9 +115,15 @@ def inspect(
     scenario: Scenario,
     settings: GateSettings = DEFAULT_SETTINGS,
     sources: Sources | None = None,
+    near_misses: Sequence[NearMiss] = (),
 ) -> CheckResult:
-    """Check one package. `sources` are the texts of its code; None: they are read from its
-    folder."""
+    """Check one package. `sources` are the texts of its code; None: they and the near misses are
+    read from its folder."""
+    if sources is None:
+        try:
+            near_misses = near_misses_of(scenario)
+        except PackageError as exc:
+            return CheckResult(failed_report(scenario.name, "package", str(exc)))
     try:
         texts = sources_of(scenario.path) if sources is None else sources
         tools = load(scenario, texts["tools.py"])
@@ -110,7 +131,8 @@ def inspect(
             fresh_tools = load(scenario, texts["tools.py"])
             with closing(HostedScenario(scenario, tools=fresh_tools)) as second:
                 verifier = Verifier(scenario, texts["verify.py"])
-                return _Inspection(world, second, verifier, texts, settings).check()
+                inspection = _Inspection(world, second, verifier, texts, settings)
+                return inspection.check(near_misses)
     except SeedError as exc:
         return CheckResult(failed_report(scenario.name, "seed", str(exc)))
     except ToolsetError as exc:
@@ -149,21 +171,25 @@ class _Inspection:
         self._settings = settings
         self._tasks = world.scenario.tasks
         self._log = GateLog(world.scenario.name)
+        self._record = record_of(world.scenario.path)
         judge = CodeJudge(world.scenario, InProcessRunner(world, verifier))
         self._runner = TaskRunner(world, judge, self._log)
 
-    def check(self) -> CheckResult:
+    def check(self, near_misses: Sequence[NearMiss]) -> CheckResult:
         """Make all checks."""
         runner, log = self._runner, self._log
         oracles = {task.id: runner.play(task, task.oracle, task.answer) for task in self._tasks}
         names = [tool.name for tool in self._world.tools]
         missing = check_missing_tools(log, self._tasks, oracles, names)
         self._check_texts(oracles, missing)
+        self._recount(oracles)
         writes = writes_of(oracles)
         verdicts = {
             task.id: check_task(runner, task, oracles[task.id], writes, self._settings)
             for task in self._tasks
         }
+        for miss in near_misses:
+            runner.try_near_miss(miss)
         tools = ToolChecks(self._world, log, self._settings, oracles)
         tools.check()
         states = tools.states()
@@ -186,7 +212,8 @@ class _Inspection:
         )
         facts = {task: played.facts for task, played in oracles.items()}
         tables = {name: table.columns for name, table in self._world.template.tables.items()}
-        features = features_of(self._world.scenario, tables, self._world.tools)
+        words = self._record.words if self._record else None
+        features = features_of(self._world.scenario, tables, self._world.tools, words)
         return CheckResult(report, facts, features)
 
     def _check_texts(self, oracles: Mapping[str, Played], missing: Set[str]) -> None:
@@ -214,6 +241,27 @@ class _Inspection:
         )
         for fault in unknown_names(scenario.rules, world.tools, names):
             fail("texts", fault)
+        self._check_interface(oracles, rows)
+
+    def _check_interface(self, oracles: Mapping[str, Played], tables: Tables) -> None:
+        calls = [call for played in oracles.values() for call in played.calls]
+        for faults in (
+            cut_lists(self._world, calls),
+            silent_writes(oracles.values()),
+            needy_tools(self._world),
+            contradicting_events(tables),
+        ):
+            for fault in faults:
+                self._log.fail("interface", fault)
+
+    def _recount(self, oracles: Mapping[str, Played]) -> None:
+        """Count the purposes of each task, and compare them with what the generator wrote."""
+        found = {task.id: purposes_in(task, oracles[task.id]) for task in self._tasks}
+        self._log.purposes.update(one.count for one in found.values())
+        by_id = {task.id: task for task in self._tasks}
+        if self._record is not None:
+            for task, fault in recount_faults(self._record, found):
+                self._log.fail("purposes", fault, by_id[task])
 
     def _check_determinism(self, oracles: Mapping[str, Played]) -> None:
         fail = self._log.fail

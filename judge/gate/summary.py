@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.rollout.allow_list import AllowedWorld
+from judge.gate.core.near_duplicates import Pair, near_duplicates
+from judge.gate.core.report import Failure, Report, merge_reports, render
 from judge.gate.job_pool import Outcome
-from judge.gate.near_duplicates import Pair, near_duplicates
-from judge.gate.report import Failure, Report, merge_reports, render
 
 _MAX_LISTED = 1000  # near-duplicates
 _MAX_SHOWN = 5

@@ -2,10 +2,11 @@
 
 import msgspec
 
+from judge.gate.core.task_runner import GateSettings
 from judge.gate.package import CheckResult, facts_of, inspect
-from judge.gate.task_runner import GateSettings
 from judge.playback.playback import Fact
 from scenarios.format import Scenario
+from scenarios.near_misses import NearMiss
 
 
 class CheckRequest(msgspec.Struct, frozen=True):
@@ -14,6 +15,7 @@ class CheckRequest(msgspec.Struct, frozen=True):
     scenario: Scenario
     sources: dict[str, str]
     settings: GateSettings | None
+    near_misses: tuple[NearMiss, ...] = ()
 
 
 class CheckReply(msgspec.Struct, frozen=True):
@@ -29,6 +31,8 @@ def handle(request: CheckRequest) -> CheckReply:
     try:
         if request.settings is None:
             return CheckReply(facts=facts_of(request.scenario, request.sources))
-        return CheckReply(inspect(request.scenario, request.settings, request.sources))
+        return CheckReply(
+            inspect(request.scenario, request.settings, request.sources, request.near_misses)
+        )
     except Exception as exc:
         return CheckReply(fault=f"{type(exc).__name__}: {exc}")

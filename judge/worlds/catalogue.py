@@ -10,8 +10,10 @@ from statistics import median
 
 import msgspec
 
-from judge.gate.near_duplicates import THRESHOLD, near_duplicates, nearest
+from judge.gate.core.near_duplicates import THRESHOLD, near_duplicates, nearest
 from judge.worlds.metrics import TaskFigures, WorldFigures, verb_of
+from judge.worlds.plays import Play
+from judge.worlds.task_texts import TextFigures, most_frequent, text_figures
 
 # The medians of AgentWorldModel-1K (arXiv:2602.10090, its table of sizes). Those of tasks (steps,
 # unique_tools) were measured with AWM's agent.
@@ -39,7 +41,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Similarity(msgspec.Struct, frozen=True):
-    """How similar the worlds are (see judge.gate.near_duplicates)."""
+    """How similar the worlds are (see judge.gate.core.near_duplicates)."""
 
     threshold: float
     pairs: int  # pairs of worlds at or above the threshold
@@ -76,6 +78,11 @@ class CatalogueFigures(msgspec.Struct, frozen=True):
     lookups: Spread  # calls before the first that writes; tasks that change something
     distances: Spread  # the most turns between seeing a value and writing it; the same tasks
     similarity: Similarity
+    texts: TextFigures  # of the tasks' instructions
+    situations: int = 0  # templates of procedural tasks that occur
+    most_frequent_situation: tuple[str, float] = ("", 0.0)  # with its share of those tasks
+    voices: dict[str, int] = {}  # who speaks -> procedural tasks
+    plays: dict[str, tuple[Play, ...]] = {}  # world -> who played its tasks
     unread: tuple[Unread, ...] = ()
 
 
@@ -109,6 +116,11 @@ def catalogue_figures(
         lookups=spread_of(task.lookups for task in changes),
         distances=spread_of(task.distance for task in changes),
         similarity=_similarity(worlds),
+        texts=text_figures([task.instruction for task in tasks if task.instruction]),
+        situations=len({task.situation for task in tasks} - {None}),
+        most_frequent_situation=most_frequent(task.situation for task in tasks if task.situation),
+        voices=_counts(task.voice for task in tasks if task.voice is not None),
+        plays={world.name: world.plays for world in worlds if world.plays},
         unread=tuple(unread),
     )
 
@@ -177,7 +189,12 @@ def _shares(tasks: Sequence[TaskFigures]) -> dict[str, Share]:
             for task in tasks
             if task.distance is not None and task.window is not None
         ],
-        "of several requests in one": [task.parts > 1 for task in tasks if task.parts is not None],
+        "of two or more independent requests": [
+            task.parts > 1 for task in tasks if task.parts is not None
+        ],
+        "of more than two independent requests": [
+            task.parts > 2 for task in tasks if task.parts is not None
+        ],
         "that look something up before they write": [
             task.lookups > 0 for task in tasks if task.lookups is not None and task.tables
         ],

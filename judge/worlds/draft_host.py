@@ -1,14 +1,14 @@
 """Hosts drafts of worlds that a model writes: in sandboxed workers, never in this process."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from random import Random
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from envpool.core.errors import PoolError, SeedError, ToolsetError, WorldError
-from envpool.core.types import Env, ToolResult, ToolSpec
+from envpool.core.types import Env, ToolResult
 from envpool.router import RoutingPool
 from envpool.store.changes import net_changes
 from envpool.store.states import States
@@ -18,9 +18,9 @@ from harness.core.messages import Answer as FinalAnswer
 from harness.dialects.native import Native
 from harness.policies.mutants import Mutant, mutants_of
 from harness.rollout.episode import briefing_of
-from judge.playback.playback import format_call
-from judge.playback.tool_fuzzing import Prober, absent_calls, bad_arguments, edge_calls
 from judge.worlds.author import Unanswerable
+from judge.worlds.temptations import tempting_writes, wrong_reasons
+from judge.worlds.tool_probe import ToolProbe
 from scenarios.api import Row
 from scenarios.format import Call, Scenario, Task
 from scenarios.synth.core.protocols import (
@@ -29,15 +29,13 @@ from scenarios.synth.core.protocols import (
     MutantResult,
     ProbeResult,
     Purpose,
+    Temptation,
     ToolShape,
     Unhostable,
 )
 
 MAX_STEPS = 20  # steps of a solver, as in AWM
 MAX_MUTANTS = 80  # mutants of a solution; of more, a seeded sample is run
-_PROBES = 15  # calls of one tool with arguments that fit its schema
-_MORE_PROBES = 60  # more such calls, for a tool of which none succeeded
-_EDGE_CALLS = 40  # calls of one tool at the edge of its schema, or beyond it
 
 
 class Solver(Protocol):
@@ -105,24 +103,23 @@ class HostedPackage:
         return self._states.dump(self._states.template.overlay())
 
     async def probe(self, *, seed: int) -> ProbeResult:
-        """Call every tool with arguments that fit its schema and with some that do not, each time
-        on a fresh world."""
-        prober, wider = Prober(self._states, seed), Prober(self._states, seed + 1)
-        wider.pool = _widened(wider.pool)
-        faults, dead, count = [], [], 0
-        for tool in self._states.tools:
-            found = _ToolProbe()
-            await self._try_valid_calls(tool, prober, _PROBES, found)
-            if found.good is None and not found.broken:
-                await self._try_valid_calls(tool, wider, _MORE_PROBES, found)
-            if found.good is None and not found.broken:
-                dead.append(f"{tool.name} ({found.refusal or 'no call fits its schema'})")
-            elif found.good is not None and not found.broken:
-                await self._try_edge_calls(tool, found.good, found)
-            count += found.calls
-            if found.broken:
-                faults.append(found.broken)
-        return ProbeResult(count, tuple(faults), tuple(dead))
+        """Call every tool, also in states that other tools reach (see judge.worlds.tool_probe)."""
+        probe = ToolProbe(
+            self._states,
+            self._lease,
+            seed=seed,
+            clean=lambda text: _without_folder(text, self._scenario),
+        )
+        return await probe.run()
+
+    async def call(self, calls: Sequence[Call]) -> tuple[CallResult, ...]:
+        """Make the calls on a fresh world, in order; fewer results where one broke the world."""
+        run = _Run()
+        with suppress(WorldError):
+            async with self._lease() as env:
+                for call in calls:
+                    await run.call(env, call)
+        return tuple(run.made)
 
     async def run(self, task_id: str, calls: Sequence[Call], answer: str) -> JudgedRun:
         """Make the calls on a fresh world, then run the verifier."""
@@ -155,13 +152,18 @@ class HostedPackage:
             return msgspec.structs.replace(played, unfinished="the answer is empty")
         return played
 
-    async def try_mutants(self, task_id: str, solution: JudgedRun) -> MutantResult:
-        """Run the solution with every single mistake in it, at most MAX_MUTANTS of them."""
+    async def try_mutants(
+        self, task_id: str, solution: JudgedRun, temptation: Temptation | None = None
+    ) -> MutantResult:
+        """Run the solution with every single mistake in it, at most MAX_MUTANTS of them; with a
+        temptation, those that the task invites are among them."""
         task = msgspec.structs.replace(
             self._scenario.task(task_id), oracle=solution.calls, answer=solution.answer
         )
         writes = [made.changed for made in solution.results]
-        mutants = mutants_of(task, writes, self._states.tools)
+        unwanted = [] if temptation is None else await self._tempting(task_id, solution, temptation)
+        mutants = mutants_of(task, writes, self._states.tools, unwanted=unwanted)
+        mutants += [] if temptation is None else wrong_reasons(solution.calls, temptation)
         survivors, faults, equivalents = [], [], 0
         chosen = _sample(mutants, task_id)
         for mutant in chosen:
@@ -175,6 +177,20 @@ class HostedPackage:
         counted = len(chosen) - equivalents
         caught = counted - len(survivors)
         return MutantResult(counted, caught, equivalents, tuple(survivors), tuple(faults))
+
+    async def _tempting(
+        self, task_id: str, solution: JudgedRun, temptation: Temptation
+    ) -> list[Call]:
+        return await tempting_writes(
+            self._states,
+            self._lease,
+            solution,
+            temptation.functions,
+            rng=Random(task_id),
+        )
+
+    def _lease(self) -> AbstractAsyncContextManager[Env]:
+        return self._pool.lease(self._scenario, None)
 
     async def _solve(self, task: Task, env: Env, run: "_Run", seed: int) -> str | None:
         """The solver's answer; None: it gave none within max_steps."""
@@ -210,68 +226,6 @@ class HostedPackage:
             findings=findings,
             fault=_without_folder(fault, self._scenario),
         )
-
-    async def _try_valid_calls(
-        self, tool: ToolSpec, prober: Prober, most: int, found: "_ToolProbe"
-    ) -> None:
-        """Try at most `most` calls that fit the schema."""
-        for _ in range(most):
-            if found.broken:
-                return
-            await self._try(prober.call(tool), found)
-
-    async def _try_edge_calls(self, tool: ToolSpec, base: Call, found: "_ToolProbe") -> None:
-        """Try calls at the edge of the schema, and calls that do not fit it."""
-        tried: list[Call] = [call for call, _ in edge_calls(tool, base)]
-        tried += [call for call, _ in absent_calls(tool, base)]
-        tried += [Call(tool.name, arguments) for arguments, _ in _bad_objects(tool, base)]
-        for call in tried[:_EDGE_CALLS]:
-            if found.broken:
-                return
-            await self._try(call, found)
-
-    async def _try(self, call: Call, found: "_ToolProbe") -> None:
-        found.calls += 1
-        try:
-            async with self._pool.lease(self._scenario, None) as env:
-                result = await env.call(call.name, call.arguments, "c0-0")
-        except WorldError as exc:
-            found.broken = f"{format_call(call)} breaks the world: {exc}"
-            return
-        if result.error in ("internal", "timeout"):
-            found.broken = (
-                f"{format_call(call)} breaks it: {_without_folder(result.text, self._scenario)}"
-            )
-        elif result.error is None:
-            found.good = found.good or call
-        else:
-            found.refusal = result.text
-
-
-def _widened(pool: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """The pool of values, with every table's keys added to each column that refers to a table: keys
-    that are in use already are often those that a tool refuses."""
-    keys = pool.get("id", [])
-    return {
-        name: list(dict.fromkeys([*values, *keys])) if name.endswith("_id") else values
-        for name, values in pool.items()
-    }
-
-
-def _bad_objects(tool: ToolSpec, base: Call) -> Iterator[tuple[dict[str, Any], str]]:
-    for arguments, note in bad_arguments(tool, base):
-        if isinstance(arguments, dict):
-            yield arguments, note
-
-
-class _ToolProbe:
-    """The results of the probing calls of one tool."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.good: Call | None = None  # the first that succeeded
-        self.broken = ""  # how a call broke the tool; empty: none did
-        self.refusal = ""  # the text of its last refusal
 
 
 class _Run:

@@ -6,6 +6,7 @@ chart is embedded twice, for light and for dark displays.
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import quote
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -13,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from harness.reports.chart_style import DARK, LIGHT, Palette
 from judge.worlds.catalogue import CatalogueFigures
 from judge.worlds.charts import Chart, svg_of
+from judge.worlds.metrics import TaskFigures, WorldFigures
 
 _MEASURES = {
     "tables": "tables of a world",
@@ -50,22 +52,44 @@ class _Picture(msgspec.Struct, frozen=True):
 def page_of(
     figures: CatalogueFigures,
     charts: Sequence[Chart],
+    worlds: Sequence[WorldFigures] = (),
     *,
     title: str,
     done: Callable[[], None] = lambda: None,
 ) -> str:
-    """The page. `done` is called for each chart that was drawn."""
+    """The page. `worlds`, with folders relative to the page's, are listed with their tasks. `done`
+    is called for each chart that was drawn.
+    """
     return _TEMPLATES.get_template("catalogue.html").render(
         title=title,
         origin=_origin(figures),
         tiles=[(name, value) for name, value in _tiles(figures).items() if value is not None],
         medians=_medians(figures),
         pictures=list(_pictures(charts, done)),
+        worlds=[_listed(world) for world in sorted(worlds, key=lambda world: world.name)],
         similar=[(one, other, f"{alike:.1%}") for one, other, alike in figures.similarity.alike],
         unread=[(world.name, world.why) for world in figures.unread],
         light=LIGHT,
         dark=DARK,
     )
+
+
+class _ListedWorld(msgspec.Struct, frozen=True):
+    """A world as a reader opens it."""
+
+    name: str
+    about: str  # its title and sizes
+    folder: str  # an address relative to the page; empty: not known
+    tasks: tuple[TaskFigures, ...]
+    plays: tuple[str, ...]  # sentences on who played the tasks
+
+
+def _listed(world: WorldFigures) -> _ListedWorld:
+    sizes = f"{world.tables} tables, {world.rows:,} rows, {len(world.tools)} tools"
+    modules = f"; {', '.join(world.modules)}" if world.modules else ""
+    about = f"{world.title or world.source}: {sizes}{modules}"
+    plays = tuple(play.sentence for play in world.plays)
+    return _ListedWorld(world.name, about, quote(world.folder), world.tasks, plays)
 
 
 def _origin(figures: CatalogueFigures) -> str:
@@ -84,6 +108,7 @@ def _tiles(figures: CatalogueFigures) -> dict[str, str | None]:
         "trades": f"{len(figures.trades):,}" if figures.trades else None,
         "module combinations": f"{figures.module_combinations:,}" if figures.modules else None,
         "near-duplicate pairs": f"{figures.similarity.share:.2%}" if figures.worlds > 1 else None,
+        "situations": f"{figures.situations:,}" if figures.situations else None,
         "tasks to decline": f"{declined.count / declined.of:.0%}" if declined else None,
     }
 

@@ -14,17 +14,16 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from envpool.core.types import ToolSpec
-from judge.gate.near_duplicates import features_of
+from judge.gate.core.near_duplicates import features_of
+from judge.worlds.plays import Play, plays_of
 from scenarios.errors import PackageError
-from scenarios.format import FILES, AwmRecord, Difficulty, Scenario, Task, TaskKind
-from scenarios.generate.core.package import digest_of
-from scenarios.generate.output_folder import MANIFEST, WorldRecord
+from scenarios.format import AwmRecord, Difficulty, Scenario, Task, TaskKind
+from scenarios.generate.output_folder import WorldRecord, record_of
 from scenarios.generate.tasks.features import TaskFeatures
 
 Source = Literal["procedural", "written", "synthesised", "AWM"]
@@ -48,8 +47,13 @@ class TaskFigures(msgspec.Struct, frozen=True, gc=False):
     distance: int | None = None  # the most turns between seeing a value and writing it
     window: int | None = None  # number of turns; with more, the task counts as one of long memory
     lookalikes: int | None = None  # rows that look right and are not
-    parts: int | None = None  # requests that were joined to this task
+    parts: int | None = None  # requests in it that do not depend on each other
     forbidden: bool | None = False  # whether the task, or a part of it, must be declined
+    situation: str | None = None  # the template of a procedural world's task
+    voice: str | None = None  # who speaks: email, colleague, chat or note
+    id: str = ""
+    instruction: str = ""
+    answer: str = ""
 
 
 class WorldFigures(msgspec.Struct, frozen=True):
@@ -61,26 +65,32 @@ class WorldFigures(msgspec.Struct, frozen=True):
     rows: int  # of the seed
     tools: tuple[str, ...]
     tasks: tuple[TaskFigures, ...]
-    features: tuple[int, ...]  # see judge.gate.near_duplicates
+    features: tuple[int, ...]  # see judge.gate.core.near_duplicates
+    title: str = ""
+    folder: str = ""  # empty: it is not known
     trade: str | None = None  # None: the world is not procedural
     modules: tuple[str, ...] = ()
+    plays: tuple[Play, ...] = ()
 
 
 def world_figures(scenario: Scenario) -> WorldFigures:
     """Measure a world. Raises PackageError for SQL or code that cannot be read."""
     sizes, columns = _database_of(scenario)
     tools = tuple(_tools_of(scenario))
-    record = _record_of(scenario.path) if scenario.awm is None else None
+    record = record_of(scenario.path) if scenario.awm is None else None
     return WorldFigures(
         name=scenario.name,
+        title=scenario.title,
+        folder=str(scenario.path),
         source=_source_of(scenario, record),
         tables=len(sizes),
         rows=sum(sizes.values()),
         tools=tuple(tool.name for tool in tools),
         tasks=_tasks_of(scenario, record),
-        features=features_of(scenario, columns, tools),
+        features=features_of(scenario, columns, tools, record.words if record else None),
         trade=None if record is None else record.plan.trade,
         modules=() if record is None else record.plan.modules,
+        plays=plays_of(scenario),
     )
 
 
@@ -92,27 +102,26 @@ def _source_of(scenario: Scenario, record: WorldRecord | None) -> Source:
     return "written" if record is None else "procedural"
 
 
-def _record_of(folder: Path) -> WorldRecord | None:
-    """Return the record of a procedural world; None: it has none, or was altered since."""
-    try:
-        record = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=WorldRecord)
-    except (OSError, msgspec.DecodeError, ValueError):
-        return None
-    texts = {name: (folder / name).read_text(encoding="utf-8") for name in FILES}
-    return record if record.digest == digest_of(texts) else None
-
-
 # Tasks ------------------------------------------------------------------------------------------
 
 
 def _tasks_of(scenario: Scenario, record: WorldRecord | None) -> tuple[TaskFigures, ...]:
     if record is not None:
-        return tuple(_figures_of_record(task, record.plan.knobs.window) for task in record.tasks)
+        window = record.plan.knobs.window
+        return tuple(
+            _figures_of_record(task, measured, window)
+            for task, measured in zip(scenario.tasks, record.tasks, strict=True)
+        )
     return tuple(map(_figures_of_task, scenario.tasks))
 
 
-def _figures_of_record(task: TaskFeatures, window: int) -> TaskFigures:
+def _figures_of_record(written: Task, task: TaskFeatures, window: int) -> TaskFigures:
     return TaskFigures(
+        id=written.id,
+        instruction=written.instruction,
+        answer=written.answer,
+        situation=task.situation,
+        voice=task.voice,
         kind=task.kind,
         difficulty=task.difficulty,
         calls=task.calls,
@@ -122,7 +131,7 @@ def _figures_of_record(task: TaskFeatures, window: int) -> TaskFigures:
         distance=task.distance,
         window=window,
         lookalikes=task.lookalikes,
-        parts=len(task.drafts),
+        parts=task.purposes,
         forbidden=task.forbidden,
     )
 
@@ -130,6 +139,9 @@ def _figures_of_record(task: TaskFeatures, window: int) -> TaskFigures:
 def _figures_of_task(task: Task) -> TaskFigures:
     is_open = task.kind == "open"
     return TaskFigures(
+        id=task.id,
+        instruction=task.instruction,
+        answer=task.answer,
         kind=task.kind,
         difficulty=task.difficulty,
         calls=None if is_open else len(task.oracle),

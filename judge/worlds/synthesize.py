@@ -1,5 +1,6 @@
 """Wiring a synthesis: the model behind its endpoint, the workers, the budget, the folder."""
 
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from hashlib import blake2b
 from pathlib import Path
@@ -19,6 +20,7 @@ from judge.worlds.draft_host import MAX_STEPS, SandboxedDraftHost
 from scenarios.synth.awm_export.files import write_awm
 from scenarios.synth.core.prompt_files import NAMES, Prompts
 from scenarios.synth.core.seeds import read_seeds
+from scenarios.synth.dry_prompts import StagePrompt, stage_prompts
 from scenarios.synth.report import Report
 from scenarios.synth.run import MAY_CHANGE, ReportProgress, SynthesisSettings, synthesise
 from scenarios.synth.stages.common import Sizes
@@ -34,7 +36,11 @@ class SynthesisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a synthesis."""
 
     model: Annotated[
-        str, Meta(description="Name of the model that writes the worlds.", extra={"short": "-m"})
+        str,
+        Meta(
+            description="Name of the model that writes the worlds; required to write any.",
+            extra={"short": "-m"},
+        ),
     ]
     seeds: Annotated[
         str,
@@ -46,7 +52,8 @@ class SynthesisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output: Annotated[
         str,
         Meta(
-            description="Folder of the worlds and of the results of all stages.",
+            description="Folder of the worlds and of the results of all stages; required to write "
+            "any.",
             extra={"short": "-o", "metavar": "DIR"},
         ),
     ]
@@ -96,6 +103,13 @@ class SynthesisOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "metavar": "URL",
                 "default": "OPENAI_BASE_URL of the environment, else OpenAI",
             },
+        ),
+    ] = ""
+    solver: Annotated[
+        str,
+        Meta(
+            description="Name of the model that solves the tasks, on the same server.",
+            extra={"metavar": "MODEL", "default": "the model that writes the worlds"},
         ),
     ] = ""
     embeddings: Annotated[
@@ -189,14 +203,20 @@ async def run_synthesis(options: SynthesisOptions, report_progress: ReportProgre
         stack.enter_context(folder.lock())
         folder.begin(rerun_facts, MAY_CHANGE)
         ledger = Ledger(folder.path / "ledger.jsonl")
+        budget = Budget(options.budget, spent=ledger.usd)
         author = ModelAuthor(
-            _model(options),
+            _model(options, options.model),
             prices=prices,
-            budget=Budget(options.budget, spent=ledger.usd),
+            budget=budget,
             ledger=ledger,
             embeddings=options.embeddings,
         )
         await stack.enter_async_context(author)
+        solver = author
+        if options.solver:
+            settings_of_solver = _model(options, options.solver)
+            solver = ModelAuthor(settings_of_solver, prices=prices, budget=budget, ledger=ledger)
+            await stack.enter_async_context(solver)
         workers = WorkerSettings(
             workers=options.workers, sandbox=options.sandbox, call_deadline=options.call_timeout
         )
@@ -207,7 +227,7 @@ async def run_synthesis(options: SynthesisOptions, report_progress: ReportProgre
             folder,
             ledger,
             author=author,
-            host=SandboxedDraftHost(pool, author, max_steps=options.max_steps),
+            host=SandboxedDraftHost(pool, solver, max_steps=options.max_steps),
             prompts=prompts,
             settings=settings,
             again=options.again,
@@ -223,7 +243,7 @@ def _prices(options: SynthesisOptions) -> Prices:
     if not options.prices:
         return Prices()
     prices = read_prices(Path(options.prices))
-    prices.require([options.model, *([options.embeddings] if options.embeddings else [])])
+    prices.require(filter(None, (options.model, options.solver, options.embeddings)))
     return prices
 
 
@@ -235,9 +255,7 @@ def _settings(options: SynthesisOptions, num_seeds: int) -> SynthesisSettings:
             same=options.same,
             cap=options.cap,
         ),
-        sizes=Sizes(
-            tasks=options.tasks, tables=options.tables, rows=options.rows, tools=options.tools
-        ),
+        sizes=_sizes(options),
         tries=options.tries,
         seed=options.seed,
         least_tasks=options.least_tasks,
@@ -245,21 +263,35 @@ def _settings(options: SynthesisOptions, num_seeds: int) -> SynthesisSettings:
     )
 
 
+def _sizes(options: SynthesisOptions) -> Sizes:
+    return Sizes(tasks=options.tasks, tables=options.tables, rows=options.rows, tools=options.tools)
+
+
+def dry_prompts(options: SynthesisOptions) -> Iterator[StagePrompt]:
+    """Yield every stage's prompt for the first scenario of the seeds; no model is asked. Raises
+    SynthesisError."""
+    first, *_ = read_seeds(Path(options.seeds))
+    prompts = Prompts(Path(options.prompts) if options.prompts else None)
+    folder = SynthesisFolder(Path(options.output)) if options.output else None
+    yield from stage_prompts(first, prompts, _sizes(options), folder)
+
+
 def _rerun_facts(
     options: SynthesisOptions, settings: SynthesisSettings, prompts: Prompts
 ) -> dict[str, Any]:
     """The facts in which a rerun must agree with the first run (see MAY_CHANGE for the rest)."""
     seeds = blake2b(Path(options.seeds).read_bytes(), digest_size=8).hexdigest()
-    facts: dict[str, Any] = {"model": options.model, "seeds": seeds, "count": settings.ideas.count}
+    models = {"model": options.model, "solver": options.solver}
+    facts: dict[str, Any] = models | {"seeds": seeds, "count": settings.ideas.count}
     for name in ("tasks", "tables", "rows", "tools", "tries", "least_tasks", "seed", "same", "cap"):
         facts[name] = getattr(options, name)
     facts |= {f"prompt_{name}": prompts.version(name) for name in NAMES}
     return facts | {"embeddings": options.embeddings}
 
 
-def _model(options: SynthesisOptions) -> OpenAISettings:
+def _model(options: SynthesisOptions, name: str) -> OpenAISettings:
     return OpenAISettings(
-        options.model,
+        name,
         base_url=options.base_url or None,
         temperature=options.temperature,
         max_tokens=options.max_tokens,

@@ -7,15 +7,21 @@ generator give the same texts.
 import msgspec
 
 from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
-from scenarios.generate.content.package_texts import package_of, tools_of, with_called_tools
+from scenarios.generate.content.package_texts import (
+    package_of,
+    policy_of,
+    tools_of,
+    with_called_tools,
+)
 from scenarios.generate.core.errors import ModuleError
 from scenarios.generate.core.package import Package
 from scenarios.generate.core.world_host import WorldHost
 from scenarios.generate.plan.world_plans import WorldPlan, draw_size
 from scenarios.generate.tasks.derived_verifiers import TableColumns, verify_py
 from scenarios.generate.tasks.features import TaskFeatures
-from scenarios.generate.tasks.task_maker import TaskMaker
+from scenarios.generate.tasks.task_maker import TaskMaker, surplus_tools
 
+_SPARES = (0, 3, 8)  # situations beyond the number of tasks, where some drafts cannot be used
 _MORE_TOOLS = 1.03  # makes up for the worlds whose modules have fewer tools than were drawn
 
 
@@ -27,33 +33,44 @@ class GeneratedWorld(msgspec.Struct, frozen=True):
     rows: int
     tools: int
     tasks: tuple[TaskFeatures, ...]
-    dropped: dict[str, int]  # unusable drafts: "module.draft: why" -> how often
+    dropped: dict[str, int]  # unusable drafts: "situation: why" -> how often
+    words: dict[str, str]  # the trade's words -> the modules' own
 
 
 def generate(plan: WorldPlan, host: WorldHost) -> GeneratedWorld:
-    """Make a world.
+    """Make a world. Where a draft cannot be used, the world is drawn again with spare situations,
+    whose rows it has then, too.
 
     Raises ModuleError when its modules give no task at all, and the host's exceptions when a
     package cannot be hosted.
     """
-    world = draw_world(plan)
+    best: GeneratedWorld | None = None
+    for spare in _SPARES:
+        made = _generate(plan, host, spare)
+        if best is None or len(made.tasks) > len(best.tasks):
+            best = made
+        if len(best.tasks) == plan.knobs.tasks:
+            break
+    assert best is not None, "_SPARES is not empty"
+    return best
+
+
+def _generate(plan: WorldPlan, host: WorldHost, spare: int) -> GeneratedWorld:
+    world = draw_world(plan, spare)
     bare = package_of(world)
     with host(bare) as seeded:
         num_tools = draw_size(_MORE_TOOLS * plan.knobs.tools, world.maker.rng)
-        task_maker = TaskMaker(world, seeded, num_tools)
+        task_maker = TaskMaker(world, seeded)
         tasks = task_maker.make_tasks()
     if not tasks:
-        raise ModuleError(f"world {plan.name!r}: none of its modules gives a valid task")
-    tools = [
-        name
-        for one in world.modules
-        for name in one.tools
-        if world.dressers[one.name].name(name) not in task_maker.left_out
-    ]
+        raise ModuleError(f"world {plan.name!r}: no situation gives a valid task")
+    left_out = surplus_tools(world, tasks, num_tools)
+    tools = [name for one in world.modules for name in one.tools if name not in left_out]
     tools = with_called_tools(world, tools)
     package = msgspec.structs.replace(
         bare,
         tools=tools_of(world, tools),
+        policy=policy_of(world, bare.user, tools),
         tasks=tuple(one.task for one in tasks),
         verify=verify_py([one.demands for one in tasks], _columns(world)),
     )
@@ -64,6 +81,7 @@ def generate(plan: WorldPlan, host: WorldHost) -> GeneratedWorld:
         tools=len(tools),
         tasks=tuple(one.features for one in tasks),
         dropped=dict(sorted(task_maker.dropped.items())),
+        words={new: old for old, new in sorted(world.words.items())},
     )
 
 

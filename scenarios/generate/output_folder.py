@@ -57,6 +57,7 @@ class GenerationOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trades: tuple[str, ...] = ()  # empty: all of the split
     modules: tuple[str, ...] = ()  # in every world
     split: Split | None = None
+    paraphrase: str = ""  # the model that rewords the instructions; empty: none
     generator: str = msgspec.field(default_factory=generator_version)
 
 
@@ -69,7 +70,8 @@ class WorldRecord(msgspec.Struct, frozen=True):
     rows: int
     tools: int
     tasks: tuple[TaskFeatures, ...]
-    dropped: dict[str, int]  # unusable drafts: "module.draft: why" -> how often
+    dropped: dict[str, int]  # unusable drafts: "situation: why" -> how often
+    words: dict[str, str] = {}  # the trade's words -> the modules' own
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -150,15 +152,20 @@ def read_manifest(folder: Path) -> Manifest:
         raise GenerateError(f"{path}: not a manifest of generated worlds: {exc}") from exc
 
 
-def read_record(folder: Path, plan: WorldPlan) -> WorldRecord | None:
-    """Return the record of a world. None: it is missing, edited, or made from another plan."""
-    package = folder / plan.name
+def record_of(package: Path) -> WorldRecord | None:
+    """Return the record of a package that was generated. None: it has none, or was edited since."""
     try:
         record = msgspec.json.decode((package / MANIFEST).read_bytes(), type=WorldRecord)
         texts = {name: (package / name).read_text(encoding="utf-8") for name in FILES}
     except (OSError, msgspec.DecodeError, ValueError):
         return None
-    return record if record.plan == plan and record.digest == digest_of(texts) else None
+    return record if record.digest == digest_of(texts) else None
+
+
+def read_record(folder: Path, plan: WorldPlan) -> WorldRecord | None:
+    """Return the record of a world. None: it is missing, edited, or made from another plan."""
+    record = record_of(folder / plan.name)
+    return record if record is not None and record.plan == plan else None
 
 
 def write_world(folder: Path, plan: WorldPlan, world: GeneratedWorld) -> WorldRecord:
@@ -172,6 +179,7 @@ def write_world(folder: Path, plan: WorldPlan, world: GeneratedWorld) -> WorldRe
         tools=world.tools,
         tasks=world.tasks,
         dropped=world.dropped,
+        words=world.words,
     )
     part = folder / f".{plan.name}{_PART}"
     shutil.rmtree(part, ignore_errors=True)
@@ -184,6 +192,23 @@ def write_world(folder: Path, plan: WorldPlan, world: GeneratedWorld) -> WorldRe
         shutil.rmtree(package)
     part.rename(package)
     return record
+
+
+def replace_tasks(
+    package: Path, record: WorldRecord, tasks_toml: str, tasks: tuple[TaskFeatures, ...]
+) -> WorldRecord:
+    """Give a written package another tasks.toml and its tasks other measures; return the record."""
+    texts = {name: (package / name).read_text(encoding="utf-8") for name in FILES}
+    texts["tasks.toml"] = tasks_toml
+    new = msgspec.structs.replace(record, tasks=tasks, digest=digest_of(texts))
+    part = package.parent / f".{package.name}{_PART}"
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(package, part)
+    (part / "tasks.toml").write_text(tasks_toml, encoding="utf-8", newline="\n")
+    (part / MANIFEST).write_bytes(msgspec.json.encode(new))
+    shutil.rmtree(package)
+    part.rename(package)
+    return new
 
 
 def write_manifest(

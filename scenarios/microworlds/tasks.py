@@ -15,8 +15,7 @@ from string import ascii_lowercase
 
 import msgspec
 
-from scenarios.difficulty import difficulty_of
-from scenarios.format import Call, Task
+from scenarios.format import Call, Task, difficulty_of
 from scenarios.microworlds.goals import Goal, Rows, draw_goal, set_subject_to
 from scenarios.microworlds.world import MicroWorld
 

@@ -1,20 +1,23 @@
-"""The words of micro-worlds: nouns of the trades, fields and names.
+"""The words of micro-worlds: nouns by trade, fields and names.
 
-The nouns come from the trades of scenarios.generate, so that a micro-world of a held-out trade has
-nouns that no micro-world of training has. Most nouns of training are blends of two, such as
+The nouns of nouns.toml are drawn by trade; a micro-world of a held-out trade has nouns that no
+micro-world of training has. Most nouns of training are blends of two, such as
 "bookent" of "booking" and "document": a model that sees only a few hundred nouns learns these
 nouns, and does not learn to copy a noun. Fields and names are the same in every micro-world.
 """
 
 from functools import cache
+from pathlib import Path
 from random import Random
 from typing import Literal
 
+import msgspec
+
 from scenarios.generate.vocabulary.dressing import forms_of, is_free_word, plural_of
-from scenarios.generate.vocabulary.trades import trade, trade_names
 
 Split = Literal["train", "held_out"]
 Noun = tuple[str, str]  # singular, plural
+_NOUNS = Path(__file__).parent / "nouns.toml"
 _BLENDED = 0.75  # share of the nouns of training
 _LONGEST = 14  # letters of a blend
 FIELDS = (
@@ -54,15 +57,12 @@ def _is_held_out(word: str) -> bool:
 def nouns(split: Split) -> tuple[tuple[str, tuple[Noun, ...]], ...]:
     """Return the trades of a split, each with its nouns as (singular, plural), in order."""
     return tuple(
-        (name, tuple(sorted(_nouns_of(name))))
-        for name in trade_names()
-        if trade(name).split == split
+        (name, tuple(sorted(map(forms_of, words)))) for name, words in _nouns_file()[split].items()
     )
 
 
-def _nouns_of(name: str) -> set[Noun]:
-    offers = (forms_of(offer) for words in trade(name).words.values() for offer in words)
-    return {pair for pair in offers if all(map(_is_plain, pair)) and pair[0] != pair[1]}
+def _nouns_file() -> dict[Split, dict[str, list[str]]]:
+    return msgspec.toml.decode(_NOUNS.read_bytes(), type=dict[Split, dict[str, list[str]]])
 
 
 def _is_plain(word: str) -> bool:

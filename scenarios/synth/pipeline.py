@@ -1,6 +1,6 @@
 """Writing the world of one scenario, stage by stage; finished stages of earlier runs are reused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,6 +9,8 @@ import msgspec
 from scenarios.errors import OutOfBudget
 from scenarios.format import AwmSample, AwmTable
 from scenarios.synth.core.attempts import PromptedStage, ask_until_valid
+from scenarios.synth.core.coverage import uncovered
+from scenarios.synth.core.left_out import leave_out
 from scenarios.synth.core.package_files import package_texts, remove_package, write_package
 from scenarios.synth.core.prompt_files import Prompts
 from scenarios.synth.core.protocols import AuthorModel, DraftHost, Unhostable
@@ -63,8 +65,9 @@ class SynthesizedWorld(msgspec.Struct, frozen=True):
     mutants: int = 0
     caught: int = 0
     dropped: tuple[UnprovenTask, ...] = ()
-    dead: tuple[str, ...] = ()  # tools of which no call succeeded
+    dead: tuple[str, ...] = ()  # tools that were left out: no call of them succeeded
     unused: tuple[str, ...] = ()  # tools that no oracle calls
+    uncovered: tuple[str, ...] = ()  # core functions that no proved task practises
 
 
 class PipelineContext(msgspec.Struct, frozen=True):
@@ -89,6 +92,11 @@ class _StageFailed(Exception):
         super().__init__(why)
         self.stage = stage
         self.why = why
+
+
+def _of_idea(idea: ScenarioIdea) -> tuple[Any, ...]:
+    """What the stages read of a scenario."""
+    return idea.name, idea.description, idea.features
 
 
 class WorldPipeline:
@@ -116,8 +124,8 @@ class WorldPipeline:
         """Run all stages except the proofs."""
         context, idea = self._context, self._idea
         tasks = TasksStage(idea, context.prompts, context.sizes.tasks)
-        draft = WorldDraft(idea, await self._stage(tasks, TaskPlan, idea.name, idea.description))
-        about = (idea.name, idea.description, draft.plan)
+        draft = WorldDraft(idea, await self._stage(tasks, TaskPlan, *_of_idea(idea)))
+        about = (*_of_idea(idea), draft.plan)
         schema = self._draft_stage(SchemaStage, draft)
         tables = await self._stage(schema, tuple[AwmTable, ...], *about)
         draft = msgspec.structs.replace(draft, tables=tables)
@@ -149,6 +157,9 @@ class WorldPipeline:
             why += f", at least {self._context.least_tasks} must be"
             raise _StageFailed("verify", f"{why}: {dropped[0].why}" if dropped else why)
         draft = msgspec.structs.replace(draft, proven=proven)
+        used = {call.name for each in proven for call in each.oracle}
+        dead = self._dead(used)
+        draft = leave_out(draft, dead) if dead else draft
         try:
             folder = self._context.folder.worlds / self._idea.key
             scenario = write_package(folder, package_texts(draft))
@@ -156,7 +167,6 @@ class WorldPipeline:
                 rows = sum(map(len, hosted.rows().values()))
         except Unhostable as exc:
             raise _StageFailed("verify", exc.reason) from exc
-        used = {call.name for each in proven for call in each.oracle}
         names = [tool.name for tool in draft.tools]
         return SynthesizedWorld(
             name=self._idea.key,
@@ -170,14 +180,22 @@ class WorldPipeline:
             mutants=sum(each.mutants for each in proven),
             caught=sum(each.caught for each in proven),
             dropped=dropped,
-            dead=tuple(note.removeprefix(DEAD) for note in self._notes if note.startswith(DEAD)),
+            dead=tuple(dead.values()),
             unused=tuple(name for name in names if name not in used),
+            uncovered=uncovered(draft.plan, proven),
         )
+
+    def _dead(self, used: Collection[str]) -> dict[str, str]:
+        """The tools that nothing proves, by name: neither a call of the probe, nor one that the
+        author named, nor one of an oracle."""
+        notes = [note.removeprefix(DEAD) for note in self._notes if note.startswith(DEAD)]
+        unproven = {note.partition(" ")[0]: note.partition("\n")[0] for note in notes}
+        return {name: note for name, note in unproven.items() if name not in used}
 
     async def _prove(self, draft: WorldDraft, task: TaskDraft) -> ProvenTask | UnprovenTask:
         context, folder = self._context, self._trial_folder(task.id)
         stage = ProvingStage(
-            *(draft, task, context.prompts, context.sizes, context.host, folder),
+            *(draft, context.prompts, context.sizes, context.host, folder, task),
             seed=context.seed,
         )
         try:

@@ -69,8 +69,9 @@ class Report(msgspec.Struct, frozen=True):
     failed: tuple[FailedWorld, ...]
     unfinished: tuple[str, ...]  # scenarios that a rerun continues with
     dropped: tuple[DroppedTask, ...]
-    dead_tools: tuple[str, ...]
+    dead_tools: tuple[str, ...]  # left out, with their most advanced refusals
     unused_tools: tuple[str, ...]
+    uncovered_functions: tuple[str, ...]  # core functions that no proved task practises
     mutants: int
     mutants_caught: int
     stages: tuple[StageFigures, ...]
@@ -116,6 +117,9 @@ def report_of(
         ),
         dead_tools=tuple(f"{world.name}.{tool}" for world in made for tool in world.dead),
         unused_tools=tuple(f"{world.name}.{tool}" for world in made for tool in world.unused),
+        uncovered_functions=tuple(
+            f"{world.name}.{name}" for world in made for name in world.uncovered
+        ),
         mutants=sum(world.mutants for world in made),
         mutants_caught=sum(world.caught for world in made),
         stages=_figures(pool, folder, ledger),
@@ -201,7 +205,9 @@ def render(report: Report, console: Console) -> None:
     for dropped in report.dropped:
         _line(console, "dropped", f"{dropped.world}/{dropped.task}", dropped.why, "yellow")
     for tool in report.dead_tools:
-        _line(console, "dead tool", tool, "", "yellow")
+        _line(console, "left out, dead", tool, "", "yellow")
+    for name in report.uncovered_functions:
+        _line(console, "core function without a proved task", name, "", "yellow")
     if report.unfinished or report.stopped:
         _line(console, "unfinished", ", ".join(report.unfinished), report.stopped, "yellow")
     if report.ideas_ended:

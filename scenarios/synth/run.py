@@ -17,7 +17,9 @@ from scenarios.synth.stages.ideas import IdeaGatherer, IdeaPool, IdeaSettings, m
 from scenarios.synth.storage.output_folder import SynthesisFolder
 from scenarios.synth.storage.spending import Ledger
 
-MAY_CHANGE = frozenset({"count", "tries", "least_tasks", "model", "formats"})  # in a rerun
+MAY_CHANGE = frozenset(
+    {"count", "tries", "least_tasks", "model", "solver", "formats"}
+)  # in a rerun
 NUM_STAGES = 5  # of a world, before its tasks are proved
 
 

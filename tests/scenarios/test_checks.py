@@ -263,3 +263,14 @@ def test_custom_findings(write: Callable[..., bool], kind: str) -> None:
     check = check_of()
     assert write(check, "x", 1, "a", "b") is True
     assert [(finding.passed, finding.kind) for finding in check.findings] == [(True, kind)]
+
+
+def test_a_custom_finding_takes_values_of_any_type() -> None:
+    """A model writes counts as integers and missing rows as None; they are stored as text."""
+    check = check_of()
+    check.goal("orders of the note", 1, 1, 0)
+    check.guard("row", None, {"id": 7}, None)
+    assert check.findings == [
+        Finding("orders of the note", True, "1", "0", "goal"),
+        Finding("row", False, "{'id': 7}", "None", "guard"),
+    ]

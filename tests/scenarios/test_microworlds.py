@@ -6,8 +6,8 @@ from random import Random
 import msgspec
 import pytest
 
+from judge.gate.core.task_runner import GateSettings
 from judge.gate.package import check_scenario
-from judge.gate.task_runner import GateSettings
 from scenarios.format import Call, read
 from scenarios.microworlds.goals import KINDS, Rows, draw_goal
 from scenarios.microworlds.tasks import draw_tasks

@@ -79,7 +79,7 @@ CREATE TABLE coverages (
     policy_id INTEGER NOT NULL REFERENCES policies (id),
     code TEXT NOT NULL REFERENCES coverage_types (code),
     limit_cents INTEGER NOT NULL CHECK (limit_cents > 0),  -- for all losses of the period
-    deductible_cents INTEGER NOT NULL CHECK (deductible_cents >= 0),
+    excess_cents INTEGER NOT NULL CHECK (excess_cents >= 0),
     starts_on TEXT NOT NULL,
     ends_on TEXT NOT NULL,
     UNIQUE (policy_id, code),
@@ -98,7 +98,7 @@ CREATE TABLE endorsements (
     policy_id INTEGER NOT NULL REFERENCES policies (id),
     coverage_id INTEGER NOT NULL REFERENCES coverages (id),
     effective_on TEXT NOT NULL,
-    term TEXT NOT NULL CHECK (term IN ('limit', 'deductible', 'cover_added')),
+    term TEXT NOT NULL CHECK (term IN ('limit', 'excess', 'cover_added')),
     old_cents INTEGER CHECK (old_cents >= 0),
     new_cents INTEGER CHECK (new_cents >= 0),
     description TEXT NOT NULL
@@ -144,7 +144,7 @@ CREATE TABLE claims (
     claimed_cents INTEGER NOT NULL CHECK (claimed_cents > 0),
     approved_cents INTEGER CHECK (approved_cents > 0),
     decline_reason TEXT CHECK (
-        decline_reason IN ('before_cover', 'after_cover', 'excluded', 'below_deductible')
+        decline_reason IN ('before_cover', 'after_cover', 'excluded', 'below_excess')
     ),
     decided_by TEXT REFERENCES staff (login),
     decided_on TEXT,
@@ -220,7 +220,7 @@ CREATE TABLE assessments (
     claim_id INTEGER NOT NULL REFERENCES claims (id),
     adjuster_id INTEGER NOT NULL REFERENCES adjusters (id),
     assessed_on TEXT NOT NULL,
-    amount_cents INTEGER NOT NULL CHECK (amount_cents > 0),  -- the damage, before the deductible
+    amount_cents INTEGER NOT NULL CHECK (amount_cents > 0),  -- the damage, before the excess
     status TEXT NOT NULL CHECK (status IN ('draft', 'final')),
     remark TEXT
 );

@@ -16,6 +16,7 @@ Id = Annotated[int, Meta(ge=1, le=2_000_000_000)]
 Cents = Annotated[int, Meta(ge=1, le=100_000_000_000, description="Euro cents")]
 CentsOrZero = Annotated[int, Meta(ge=0, le=100_000_000_000, description="Euro cents")]
 Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="YYYY-MM-DD")]
+After = Annotated[int, Meta(ge=0, le=2_000_000_000, description="Only ids above this: next page")]
 Text = Annotated[str, Meta(min_length=3, max_length=1000)]
 Word = Annotated[str, Meta(min_length=2, max_length=80)]
 
@@ -41,29 +42,41 @@ FlagKind = Literal["bank_account_change", "inconsistent_story", "altered_documen
 # Policyholders and their cover.
 
 
-def find_policyholders(db: Db, name: Word) -> list[Row]:
+def find_policyholders(db: Db, name: Word) -> Row:
     """Policyholders whose name contains the text, with date of birth and address to tell them
-    apart. At most 20."""
-    return db.all(
-        "SELECT id, name, born_on, email, phone, street, city, region FROM policyholders"
-        " WHERE instr(lower(name), lower(?)) > 0 ORDER BY name, id LIMIT 20",
+    apart: the first 20, the `total`, and whether the list is `truncated`."""
+    return _page(
+        db,
+        "policyholders",
+        "id, name, born_on, email, phone, street, city, region",
+        "FROM policyholders WHERE instr(lower(name), lower(?)) > 0",
+        "name, id",
         name,
+        size=20,
     )
 
 
 def find_policies(
-    db: Db, number: str | None = None, policyholder_id: Id | None = None, line: Line | None = None
-) -> list[Row]:
-    """Policies by exact number (such as MOT-20418), policyholder or line, with their status and
-    period. At most 50."""
+    db: Db,
+    number: str | None = None,
+    policyholder_id: Id | None = None,
+    line: Line | None = None,
+    after_id: After = 0,
+) -> Row:
+    """Policies, all or those with an exact number (such as MOT-20418), of a policyholder or line,
+    with status, first and last day, and the day of a lapse: 50 at a time, the `total`, and whether
+    the list is `truncated`."""
     where, values = _filters(
         ("p.number = ?", number), ("p.policyholder_id = ?", policyholder_id), ("p.line = ?", line)
     )
-    return db.all(
-        "SELECT p.id, p.number, p.policyholder_id, h.name AS policyholder, p.line, p.status,"
-        " p.starts_on, p.ends_on, p.lapsed_on"
-        " FROM policies p JOIN policyholders h ON h.id = p.policyholder_id"
-        f" WHERE {where} ORDER BY p.id LIMIT 50",
+    return _page(
+        db,
+        "policies",
+        "p.id, p.number, p.policyholder_id, h.name AS policyholder, p.line, p.status,"
+        " p.starts_on, p.ends_on, p.lapsed_on",
+        f"FROM policies p JOIN policyholders h ON h.id = p.policyholder_id WHERE p.id > ?{where}",
+        "p.id",
+        after_id,
         *values,
     )
 
@@ -81,10 +94,10 @@ def get_policy(db: Db, policy_id: Id) -> Row:
 
 def list_coverages(db: Db, policy_id: Id) -> list[Row]:
     """The coverages of a policy as they stand today: limit for all losses of the period and
-    deductible per loss (cents), first and last day, and the exclusions."""
+    excess per loss (cents), first and last day, and the exclusions."""
     _policy(db, policy_id)
     coverages = db.all(
-        "SELECT id, code, limit_cents, deductible_cents, starts_on, ends_on FROM coverages"
+        "SELECT id, code, limit_cents, excess_cents, starts_on, ends_on FROM coverages"
         " WHERE policy_id = ? ORDER BY id",
         policy_id,
     )
@@ -146,7 +159,7 @@ def find_loss_events(db: Db, name: Word) -> list[Row]:
     """Loss events (storms, floods, pile-ups) whose name contains the text."""
     return db.all(
         "SELECT id, name, kind, happened_on, region FROM loss_events"
-        " WHERE instr(lower(name), lower(?)) > 0 ORDER BY happened_on, id LIMIT 20",
+        " WHERE instr(lower(name), lower(?)) > 0 ORDER BY happened_on, id",
         name,
     )
 
@@ -156,21 +169,33 @@ def search_claims(
     policy_id: Id | None = None,
     policyholder_id: Id | None = None,
     loss_event_id: Id | None = None,
+    adjuster_id: Id | None = None,
     status: ClaimStatus | None = None,
-) -> list[Row]:
-    """Claims by policy, policyholder, loss event or status. At most 50, in order of number."""
+    after_id: After = 0,
+) -> Row:
+    """Claims, all or those of a policy, policyholder, loss event, status, or of the adjuster who
+    has them now, by claim number (`id`): 50 at a time, the `total`, and whether the list is
+    `truncated`."""
     where, values = _filters(
         ("c.policy_id = ?", policy_id),
         ("p.policyholder_id = ?", policyholder_id),
         ("c.loss_event_id = ?", loss_event_id),
+        ("a.adjuster_id = ?", adjuster_id),
         ("c.status = ?", status),
     )
-    return db.all(
-        "SELECT c.id, p.number AS policy_number, h.name AS policyholder, v.code AS coverage,"
-        " c.loss_event_id, c.status, c.loss_on, c.reported_on, c.claimed_cents, c.approved_cents"
-        " FROM claims c JOIN policies p ON p.id = c.policy_id"
+    return _page(
+        db,
+        "claims",
+        "c.id, c.policy_id, p.number AS policy_number, p.policyholder_id, h.name AS policyholder,"
+        " c.coverage_id, v.code AS coverage, c.loss_event_id, c.status, c.loss_on, c.reported_on,"
+        " c.claimed_cents, c.approved_cents, a.adjuster_id",
+        "FROM claims c JOIN policies p ON p.id = c.policy_id"
         " JOIN policyholders h ON h.id = p.policyholder_id"
-        f" JOIN coverages v ON v.id = c.coverage_id WHERE {where} ORDER BY c.id LIMIT 50",
+        " JOIN coverages v ON v.id = c.coverage_id"
+        " LEFT JOIN assignments a ON a.claim_id = c.id AND a.ended_on IS NULL"
+        f" WHERE c.id > ?{where}",
+        "c.id",
+        after_id,
         *values,
     )
 
@@ -228,8 +253,8 @@ def list_adjusters(db: Db, line: Line, region: Region) -> list[Row]:
     """The adjusters of a line and region: largest claim they may take (cents), leave (last day),
     whether they still work for us, and how many unfinished claims they have."""
     return db.all(
-        "SELECT j.id, j.name, j.max_claim_cents, j.active, j.away_until, count(c.id) AS open_claims"
-        " FROM adjusters j"
+        "SELECT j.id, j.name, j.max_claim_cents, j.active, j.away_until,"
+        " count(c.id) AS unfinished_claims FROM adjusters j"
         " LEFT JOIN assignments a ON a.adjuster_id = j.id AND a.ended_on IS NULL"
         " LEFT JOIN claims c ON c.id = a.claim_id AND c.status NOT IN ('declined', 'closed')"
         " WHERE j.line = ? AND j.region = ? GROUP BY j.id ORDER BY j.id",
@@ -239,7 +264,7 @@ def list_adjusters(db: Db, line: Line, region: Region) -> list[Row]:
 
 
 def list_assessments(db: Db, claim_id: Id) -> list[Row]:
-    """The assessments of a claim's damage, drafts too; amounts are before the deductible
+    """The assessments of a claim's damage, drafts too; amounts are before the excess
     (cents)."""
     _claim(db, claim_id)
     return db.all(
@@ -261,11 +286,11 @@ def list_fraud_flags(db: Db, claim_id: Id) -> list[Row]:
 
 
 def list_notes(db: Db, claim_id: Id) -> list[Row]:
-    """The notes on a claim's file, newest first. At most 30."""
+    """The notes on a claim's file, newest first."""
     _claim(db, claim_id)
     return db.all(
         "SELECT id, author, written_at, body FROM notes WHERE claim_id = ?"
-        " ORDER BY written_at DESC, id DESC LIMIT 30",
+        " ORDER BY written_at DESC, id DESC",
         claim_id,
     )
 
@@ -294,14 +319,19 @@ def list_approvals(
     db: Db,
     claim_id: Id | None = None,
     status: Literal["requested", "granted", "refused", "withdrawn"] | None = None,
-) -> list[Row]:
-    """Approval requests by claim or status: for how much (cents), from which role, and what came
-    of them. At most 50."""
+    after_id: After = 0,
+) -> Row:
+    """Approval requests, all or those for a claim or in a status: for how much (cents), from which
+    role, and what came of them. 50 at a time, the `total`, and whether the list is `truncated`."""
     where, values = _filters(("claim_id = ?", claim_id), ("status = ?", status))
-    return db.all(
-        "SELECT id, claim_id, approver_role, amount_cents, status, reason, requested_by,"
-        " requested_at, decided_by, decided_at FROM approvals"
-        f" WHERE {where} ORDER BY id LIMIT 50",
+    return _page(
+        db,
+        "approvals",
+        "id, claim_id, approver_role, amount_cents, status, reason, requested_by, requested_at,"
+        " decided_by, decided_at",
+        f"FROM approvals WHERE id > ?{where}",
+        "id",
+        after_id,
         *values,
     )
 
@@ -329,30 +359,41 @@ def list_payments(
     loss_event_id: Id | None = None,
     payee_id: Id | None = None,
     status: Literal["scheduled", "paid", "cancelled"] | None = None,
-) -> list[Row]:
-    """Payments by claim, loss event, payee or status, indemnity and expense alike (cents). At
-    most 100."""
+    after_id: After = 0,
+) -> Row:
+    """Payments, all or those of a claim, loss event, payee or status, indemnity and expense alike
+    (cents): 50 at a time, the `total`, and whether the list is `truncated`."""
     where, values = _filters(
         ("y.claim_id = ?", claim_id),
         ("c.loss_event_id = ?", loss_event_id),
         ("y.payee_id = ?", payee_id),
         ("y.status = ?", status),
     )
-    return db.all(
-        "SELECT y.id, y.claim_id, c.loss_event_id, y.payee_id, e.name AS payee, y.bank_account_id,"
-        " y.kind, y.amount_cents, y.status, y.created_by, y.created_on, y.paid_on, y.cancel_reason"
-        " FROM payments y JOIN claims c ON c.id = y.claim_id JOIN payees e ON e.id = y.payee_id"
-        f" WHERE {where} ORDER BY y.id LIMIT 100",
+    return _page(
+        db,
+        "payments",
+        "y.id, y.claim_id, c.loss_event_id, y.payee_id, e.name AS payee, y.bank_account_id,"
+        " y.kind, y.amount_cents, y.status, y.created_by, y.created_on, y.paid_on,"
+        " y.cancel_reason",
+        "FROM payments y JOIN claims c ON c.id = y.claim_id JOIN payees e ON e.id = y.payee_id"
+        f" WHERE y.id > ?{where}",
+        "y.id",
+        after_id,
         *values,
     )
 
 
-def find_payees(db: Db, name: Word) -> list[Row]:
-    """Payees (policyholders, repair shops, experts) whose name contains the text. At most 20."""
-    return db.all(
-        "SELECT id, name, kind, policyholder_id, repair_shop_id FROM payees"
-        " WHERE instr(lower(name), lower(?)) > 0 ORDER BY name, id LIMIT 20",
+def find_payees(db: Db, name: Word) -> Row:
+    """Payees (policyholders, repair shops, experts) whose name contains the text: the first 20,
+    the `total`, and whether the list is `truncated`."""
+    return _page(
+        db,
+        "payees",
+        "id, name, kind, policyholder_id, repair_shop_id",
+        "FROM payees WHERE instr(lower(name), lower(?)) > 0",
+        "name, id",
         name,
+        size=20,
     )
 
 
@@ -370,12 +411,13 @@ def list_bank_accounts(db: Db, payee_id: Id) -> list[Row]:
 def find_repair_shops(
     db: Db, city: Word, speciality: Literal["bodywork", "glass", "building"] | None = None
 ) -> list[Row]:
-    """Repair shops of a city: speciality, whether they are in our network, and the last day of
-    their network contract."""
-    where, values = _filters(("lower(city) = lower(?)", city), ("speciality = ?", speciality))
+    """Repair shops of a city, all or of one speciality: whether they are in our network, and the
+    last day of their network contract."""
+    where, values = _filters(("speciality = ?", speciality))
     return db.all(
         "SELECT id, name, city, speciality, in_network, approved_until FROM repair_shops"
-        f" WHERE {where} ORDER BY id LIMIT 50",
+        f" WHERE lower(city) = lower(?){where} ORDER BY id",
+        city,
         *values,
     )
 
@@ -391,15 +433,22 @@ def list_repair_orders(db: Db, claim_id: Id) -> list[Row]:
     )
 
 
-def list_recoveries(db: Db, claim_id: Id | None = None, debtor: str | None = None) -> list[Row]:
-    """Recoveries from other insurers by claim or by part of the debtor's name: demanded and
-    received so far (cents). At most 50."""
+def list_recoveries(
+    db: Db, claim_id: Id | None = None, debtor: Word | None = None, after_id: After = 0
+) -> Row:
+    """Recoveries from other insurers, all or those of a claim or with a text in the debtor's name:
+    demanded and received so far (cents). 50 at a time, the `total`, and whether the list is
+    `truncated`."""
     where, values = _filters(
         ("claim_id = ?", claim_id), ("instr(lower(debtor), lower(?)) > 0", debtor)
     )
-    return db.all(
-        "SELECT id, claim_id, debtor, debtor_reference, demanded_cents, received_cents, status,"
-        f" opened_on FROM recoveries WHERE {where} ORDER BY id LIMIT 50",
+    return _page(
+        db,
+        "recoveries",
+        "id, claim_id, debtor, debtor_reference, demanded_cents, received_cents, status, opened_on",
+        f"FROM recoveries WHERE id > ?{where}",
+        "id",
+        after_id,
         *values,
     )
 
@@ -453,7 +502,7 @@ def assign_adjuster(db: Db, claim_id: Id, adjuster_id: Id) -> Row:
     if adjuster is None:
         raise ToolError(f"There is no adjuster {adjuster_id}.")
     if not adjuster["active"]:
-        raise ToolError(f"{adjuster['name']} does not work for us any more.")
+        raise ToolError(f"{adjuster['name']} no longer works for us.")
     if adjuster["line"] != claim["line"]:
         raise ToolError(f"{adjuster['name']} does not take {claim['line']} claims.")
     current = db.one(
@@ -470,10 +519,18 @@ def assign_adjuster(db: Db, claim_id: Id, adjuster_id: Id) -> Row:
         assigned_by=db.user.id,
         assigned_on=_today(db),
     )
-    if claim["status"] == "registered":
-        db.run("UPDATE claims SET status = 'open' WHERE id = ?", claim_id)
+    status = claim["status"]
+    if status == "registered":
+        status = "open"
+        db.run("UPDATE claims SET status = ? WHERE id = ?", status, claim_id)
     _log(db, "adjuster.assigned", "assignments", assignment_id, claim_id)
-    return {"assignment_id": assignment_id, "claim_id": claim_id, "adjuster": adjuster["name"]}
+    return {
+        "assignment_id": assignment_id,
+        "claim_id": claim_id,
+        "claim_status": status,
+        "adjuster": adjuster["name"],
+        "previous_adjuster_id": current["adjuster_id"] if current else None,
+    }
 
 
 def request_document(db: Db, claim_id: Id, document_type: DocumentType, due_on: Day) -> Row:
@@ -500,7 +557,13 @@ def request_document(db: Db, claim_id: Id, document_type: DocumentType, due_on: 
         due_on=due_on,
     )
     _log(db, "document.requested", "documents", document_id, claim_id)
-    return {"document_id": document_id, "status": "requested", "due_on": due_on}
+    return {
+        "document_id": document_id,
+        "claim_id": claim_id,
+        "document_type": document_type,
+        "status": "requested",
+        "due_on": due_on,
+    }
 
 
 def receive_document(db: Db, document_id: Id, received_on: Day) -> Row:
@@ -518,7 +581,13 @@ def receive_document(db: Db, document_id: Id, received_on: Day) -> Row:
         document_id,
     )
     _log(db, "document.received", "documents", document_id, document["claim_id"])
-    return {"document_id": document_id, "status": "received", "received_on": received_on}
+    return {
+        "document_id": document_id,
+        "claim_id": document["claim_id"],
+        "document_type": document["document_type"],
+        "status": "received",
+        "received_on": received_on,
+    }
 
 
 def check_document(
@@ -539,14 +608,20 @@ def check_document(
         document_id,
     )
     _log(db, f"document.{result}", "documents", document_id, document["claim_id"])
-    return {"document_id": document_id, "status": result}
+    return {
+        "document_id": document_id,
+        "claim_id": document["claim_id"],
+        "document_type": document["document_type"],
+        "status": result,
+        "remark": remark,
+    }
 
 
 def decide_claim_item(
     db: Db, item_id: Id, decision: Literal["accepted", "rejected"], accepted_cents: CentsOrZero = 0
 ) -> Row:
     """Decide one item of a claim: accept it for an amount (cents, up to what was claimed), or
-    reject it. A decision can be changed while the claim is open."""
+    reject it without one. A decision can be changed while the claim is open."""
     item = db.one("SELECT * FROM claim_items WHERE id = ?", item_id)
     if item is None:
         raise ToolError(f"There is no claim item {item_id}.")
@@ -564,14 +639,20 @@ def decide_claim_item(
         item_id,
     )
     _log(db, f"item.{decision}", "claim_items", item_id, item["claim_id"])
-    return {"item_id": item_id, "decision": decision, "accepted_cents": accepted_cents}
+    return {
+        "item_id": item_id,
+        "claim_id": item["claim_id"],
+        "decision": decision,
+        "claimed_cents": item["claimed_cents"],
+        "accepted_cents": accepted_cents,
+    }
 
 
 def record_assessment(
     db: Db, claim_id: Id, adjuster_id: Id, assessed_on: Day, amount_cents: Cents, remark: Text
 ) -> Row:
     """Enter the final assessment of a claim's damage as its adjuster reported it (cents, before
-    the deductible)."""
+    the excess)."""
     claim = _claim(db, claim_id)
     _require_status(claim, "open", "referred")
     if not claim["loss_on"] <= _day(assessed_on) <= _today(db):
@@ -591,11 +672,17 @@ def record_assessment(
         remark=remark,
     )
     _log(db, "assessment.recorded", "assessments", assessment_id, claim_id)
-    return {"assessment_id": assessment_id, "claim_id": claim_id, "amount_cents": amount_cents}
+    return {
+        "assessment_id": assessment_id,
+        "claim_id": claim_id,
+        "assessed_on": assessed_on,
+        "amount_cents": amount_cents,
+        "status": "final",
+    }
 
 
 def approve_claim(db: Db, claim_id: Id, amount_cents: Cents) -> Row:
-    """Approve an open claim for the amount to be paid in all (cents, after the deductible), within
+    """Approve an open claim for the amount to be paid in all (cents, after the excess), within
     your authority and the coverage's remaining limit."""
     claim = _claim(db, claim_id)
     _require_status(claim, "open")
@@ -636,7 +723,7 @@ def request_approval(
     approver_role: Literal["senior_handler", "claims_manager", "claims_director"],
     reason: Text,
 ) -> Row:
-    """Refer an open claim whose amount (cents, after the deductible) is above your authority to a
+    """Refer an open claim whose amount (cents, after the excess) is above your authority to a
     higher role for approval."""
     _require_status(_claim(db, claim_id), "open")
     me = _me(db)
@@ -657,13 +744,48 @@ def request_approval(
     )
     db.run("UPDATE claims SET status = 'referred' WHERE id = ?", claim_id)
     _log(db, "approval.requested", "approvals", approval_id, claim_id)
-    return {"approval_id": approval_id, "claim_id": claim_id, "status": "requested"}
+    return {
+        "approval_id": approval_id,
+        "claim_id": claim_id,
+        "claim_status": "referred",
+        "approver_role": approver_role,
+        "amount_cents": amount_cents,
+        "status": "requested",
+    }
+
+
+def reopen_claim(db: Db, claim_id: Id, reason: Text) -> Row:
+    """Take back the approval of a claim: it is open again, without an approved amount, and the
+    reason goes on its file as a note. Refused while indemnity is scheduled or paid on it."""
+    claim = _claim(db, claim_id)
+    _require_status(claim, "approved")
+    booked = db.one(
+        "SELECT id, status FROM payments WHERE claim_id = ? AND kind = 'indemnity'"
+        " AND status <> 'cancelled' ORDER BY id",
+        claim_id,
+    )
+    if booked is not None:
+        raise ToolError(f"Payment {booked['id']} of claim {claim_id} is {booked['status']}.")
+    db.run(
+        "UPDATE claims SET status = 'open', approved_cents = NULL, decided_by = NULL,"
+        " decided_on = NULL WHERE id = ?",
+        claim_id,
+    )
+    body = f"Reopened: {reason}"
+    note_id = db.insert("notes", claim_id=claim_id, author=db.user.id, written_at=db.now, body=body)
+    _log(db, "claim.reopened", "claims", claim_id, claim_id)
+    return {
+        "claim_id": claim_id,
+        "status": "open",
+        "approved_before_cents": claim["approved_cents"],
+        "note_id": note_id,
+    }
 
 
 def decline_claim(
     db: Db,
     claim_id: Id,
-    reason: Literal["before_cover", "after_cover", "excluded", "below_deductible"],
+    reason: Literal["before_cover", "after_cover", "excluded", "below_excess"],
 ) -> Row:
     """Decline a registered or open claim for good. Its reserves must be 0."""
     _require_status(_claim(db, claim_id), "registered", "open")
@@ -713,7 +835,12 @@ def close_claim(
         claim_id,
     )
     _log(db, "claim.closed", "claims", claim_id, claim_id)
-    return {"claim_id": claim_id, "status": "closed", "close_reason": reason}
+    return {
+        "claim_id": claim_id,
+        "status": "closed",
+        "close_reason": reason,
+        "duplicate_of": duplicate_of_claim_id,
+    }
 
 
 def raise_fraud_flag(
@@ -732,7 +859,13 @@ def raise_fraud_flag(
         raised_on=_today(db),
     )
     _log(db, "flag.raised", "fraud_flags", flag_id, claim_id)
-    return {"flag_id": flag_id, "claim_id": claim_id, "status": "open"}
+    return {
+        "flag_id": flag_id,
+        "claim_id": claim_id,
+        "kind": kind,
+        "severity": severity,
+        "status": "open",
+    }
 
 
 def add_note(db: Db, claim_id: Id, body: Text) -> Row:
@@ -740,7 +873,7 @@ def add_note(db: Db, claim_id: Id, body: Text) -> Row:
     _claim(db, claim_id)
     note_id = db.insert("notes", claim_id=claim_id, author=db.user.id, written_at=db.now, body=body)
     _log(db, "note.added", "notes", note_id, claim_id)
-    return {"note_id": note_id, "claim_id": claim_id}
+    return {"note_id": note_id, "claim_id": claim_id, "author": db.user.id, "written_at": db.now}
 
 
 def add_diary_entry(db: Db, claim_id: Id, due_on: Day, task: Text) -> Row:
@@ -757,7 +890,7 @@ def add_diary_entry(db: Db, claim_id: Id, due_on: Day, task: Text) -> Row:
         created_by=db.user.id,
     )
     _log(db, "diary.added", "diary_entries", entry_id, claim_id)
-    return {"diary_entry_id": entry_id, "claim_id": claim_id, "due_on": due_on}
+    return {"diary_entry_id": entry_id, "claim_id": claim_id, "due_on": due_on, "status": "open"}
 
 
 # Moving money.
@@ -793,7 +926,13 @@ def set_reserve(
         changed_at=db.now,
     )
     _log(db, "reserve.set", "reserves", reserve_id, claim_id)
-    return {"reserve_id": reserve_id, "before_cents": before, "after_cents": amount_cents}
+    return {
+        "reserve_id": reserve_id,
+        "claim_id": claim_id,
+        "kind": kind,
+        "before_cents": before,
+        "after_cents": amount_cents,
+    }
 
 
 def create_payment(
@@ -837,12 +976,20 @@ def create_payment(
         created_on=_today(db),
     )
     _log(db, "payment.created", "payments", payment_id, claim_id)
-    return {"payment_id": payment_id, "status": "scheduled", "amount_cents": amount_cents}
+    return {
+        "payment_id": payment_id,
+        "claim_id": claim_id,
+        "payee_id": payee_id,
+        "bank_account_id": bank_account_id,
+        "kind": kind,
+        "amount_cents": amount_cents,
+        "status": "scheduled",
+    }
 
 
 def cancel_payment(db: Db, payment_id: Id, reason: Text) -> Row:
     """Cancel a payment that is scheduled and has not gone out."""
-    payment = db.one("SELECT claim_id, status FROM payments WHERE id = ?", payment_id)
+    payment = db.one("SELECT claim_id, amount_cents, status FROM payments WHERE id = ?", payment_id)
     if payment is None:
         raise ToolError(f"There is no payment {payment_id}.")
     if payment["status"] != "scheduled":
@@ -853,7 +1000,12 @@ def cancel_payment(db: Db, payment_id: Id, reason: Text) -> Row:
         payment_id,
     )
     _log(db, "payment.cancelled", "payments", payment_id, payment["claim_id"])
-    return {"payment_id": payment_id, "status": "cancelled"}
+    return {
+        "payment_id": payment_id,
+        "claim_id": payment["claim_id"],
+        "amount_cents": payment["amount_cents"],
+        "status": "cancelled",
+    }
 
 
 def add_bank_account(db: Db, payee_id: Id, iban: Word) -> Row:
@@ -873,7 +1025,13 @@ def add_bank_account(db: Db, payee_id: Id, iban: Word) -> Row:
         added_by=db.user.id,
     )
     _log(db, "bank_account.added", "bank_accounts", account_id, None)
-    return {"bank_account_id": account_id, "payee_id": payee_id, "verified_on": None}
+    return {
+        "bank_account_id": account_id,
+        "payee_id": payee_id,
+        "iban": plain,
+        "status": "active",
+        "verified_on": None,
+    }
 
 
 def authorise_repair(db: Db, claim_id: Id, repair_shop_id: Id, amount_cents: Cents) -> Row:
@@ -898,7 +1056,13 @@ def authorise_repair(db: Db, claim_id: Id, repair_shop_id: Id, amount_cents: Cen
         authorised_on=_today(db),
     )
     _log(db, "repair.authorised", "repair_orders", order_id, claim_id)
-    return {"repair_order_id": order_id, "repair_shop": shop["name"], "amount_cents": amount_cents}
+    return {
+        "repair_order_id": order_id,
+        "claim_id": claim_id,
+        "repair_shop": shop["name"],
+        "amount_cents": amount_cents,
+        "status": "authorised",
+    }
 
 
 def open_recovery(
@@ -920,16 +1084,44 @@ def open_recovery(
         opened_on=_today(db),
     )
     _log(db, "recovery.opened", "recoveries", recovery_id, claim_id)
-    return {"recovery_id": recovery_id, "status": "open", "demanded_cents": demanded_cents}
+    return {
+        "recovery_id": recovery_id,
+        "claim_id": claim_id,
+        "debtor_reference": debtor_reference,
+        "demanded_cents": demanded_cents,
+        "status": "open",
+    }
+
+
+def set_recovery_demand(db: Db, recovery_id: Id, demanded_cents: Cents) -> Row:
+    """Set the demand of an open recovery to another amount (cents). It replaces the old demand; a
+    demand of just what was received so far ends the recovery."""
+    recovery = _open_recovery(db, recovery_id)
+    before, received = recovery["demanded_cents"], recovery["received_cents"]
+    if demanded_cents == before:
+        raise ToolError(f"The demand of recovery {recovery_id} is {before} cents already.")
+    if demanded_cents < received:
+        raise ToolError(f"{received} cents have come in on recovery {recovery_id} already.")
+    status = "recovered" if demanded_cents == received else "open"
+    db.run(
+        "UPDATE recoveries SET demanded_cents = ?, status = ? WHERE id = ?",
+        demanded_cents,
+        status,
+        recovery_id,
+    )
+    _log(db, "recovery.amended", "recoveries", recovery_id, recovery["claim_id"])
+    return {
+        "recovery_id": recovery_id,
+        "before_cents": before,
+        "demanded_cents": demanded_cents,
+        "received_cents": received,
+        "status": status,
+    }
 
 
 def record_recovery_receipt(db: Db, recovery_id: Id, amount_cents: Cents, received_on: Day) -> Row:
     """Book money (cents) that came in on a recovery on a day."""
-    recovery = db.one("SELECT * FROM recoveries WHERE id = ?", recovery_id)
-    if recovery is None:
-        raise ToolError(f"There is no recovery {recovery_id}.")
-    if recovery["status"] != "open":
-        raise ToolError(f"Recovery {recovery_id} is {recovery['status']}.")
+    recovery = _open_recovery(db, recovery_id)
     if not recovery["opened_on"] <= _day(received_on) <= _today(db):
         raise ToolError(f"The day must lie between {recovery['opened_on']} and today.")
     received = recovery["received_cents"] + amount_cents
@@ -951,18 +1143,34 @@ def record_recovery_receipt(db: Db, recovery_id: Id, amount_cents: Cents, receiv
         recovery_id,
     )
     _log(db, "recovery.received", "recovery_receipts", receipt_id, recovery["claim_id"])
-    return {"receipt_id": receipt_id, "received_cents": received, "status": status}
+    return {
+        "receipt_id": receipt_id,
+        "recovery_id": recovery_id,
+        "demanded_cents": recovery["demanded_cents"],
+        "received_cents": received,
+        "status": status,
+    }
 
 
 # What the tools share.
 
 
 def _filters(*pairs: tuple[str, SqlValue]) -> tuple[str, list[SqlValue]]:
-    """A WHERE clause of the conditions whose value is given. Raises ToolError when none is."""
+    """The conditions whose value is given, each after an AND, and their values."""
     used = [(clause, value) for clause, value in pairs if value is not None]
-    if not used:
-        raise ToolError("Give at least one thing to search by.")
-    return " AND ".join(clause for clause, _ in used), [value for _, value in used]
+    return "".join(f" AND {clause}" for clause, _ in used), [value for _, value in used]
+
+
+def _page(
+    db: Db, noun: str, columns: str, source: str, order: str, *values: SqlValue, size: int = 50
+) -> Row:
+    """The first rows of a query under `noun`, with the number of all of them.
+
+    Example: {"total": 1, "truncated": False, "payees": [{"id": 401, ...}]}
+    """
+    rows = db.all(f"SELECT {columns} {source} ORDER BY {order} LIMIT {size + 1}", *values)
+    total = len(rows) if len(rows) <= size else db.value(f"SELECT count(*) {source}", *values)
+    return {"total": total, "truncated": total > size, noun: rows[:size]}
 
 
 def _existing(db: Db, table: str, key: int, noun: str) -> None:
@@ -1000,6 +1208,15 @@ def _document(db: Db, document_id: int) -> Row:
 
 def _payee(db: Db, payee_id: int) -> None:
     _existing(db, "payees", payee_id, "payee")
+
+
+def _open_recovery(db: Db, recovery_id: int) -> Row:
+    recovery = db.one("SELECT * FROM recoveries WHERE id = ?", recovery_id)
+    if recovery is None:
+        raise ToolError(f"There is no recovery {recovery_id}.")
+    if recovery["status"] != "open":
+        raise ToolError(f"Recovery {recovery_id} is {recovery['status']}.")
+    return recovery
 
 
 def _me(db: Db) -> Row:

@@ -224,7 +224,7 @@ CREATE INDEX ancillaries_by_segment ON ancillaries (segment_id);
 CREATE TABLE waitlist (
     id INTEGER PRIMARY KEY,
     segment_id INTEGER NOT NULL REFERENCES segments (id),  -- what the passenger holds now
-    flight_id INTEGER NOT NULL REFERENCES flights (id),  -- what he would rather have
+    flight_id INTEGER NOT NULL REFERENCES flights (id),  -- the flight wanted instead
     priority TEXT NOT NULL CHECK (priority IN ('standard', 'elite')),
     status TEXT NOT NULL CHECK (status IN ('waiting', 'cleared', 'left')),
     joined_at TEXT NOT NULL
@@ -241,7 +241,8 @@ CREATE TABLE payments (
     method_reference TEXT NOT NULL,  -- last four digits of the card, or the voucher's code
     amount_cents INTEGER NOT NULL CHECK (amount_cents > 0),
     taken_at TEXT NOT NULL,
-    taken_by TEXT NOT NULL
+    taken_by TEXT NOT NULL,
+    reversed_at TEXT  -- NULL: it stands
 );
 CREATE INDEX payments_by_booking ON payments (booking_id);
 

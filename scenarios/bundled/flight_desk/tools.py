@@ -47,19 +47,21 @@ _FLIGHT = (
 # People and bookings.
 
 
-def find_passengers(db: Db, last_name: Name, first_name: Name | None = None) -> list[Row]:
+def find_passengers(db: Db, last_name: Name, first_name: Name | None = None) -> Row:
     """Passengers whose last name contains the text, and whose first name does where it is given.
-    Date of birth and e-mail tell people of one name apart. At most 20."""
-    return db.all(
+    Date of birth and e-mail tell people of one name apart. At most 20; `truncated` says whether
+    there are more."""
+    found = db.all(
         "SELECT p.id AS passenger_id, p.first_name, p.last_name, p.born_on, p.email,"
         " a.number AS loyalty_number FROM passengers p"
         " LEFT JOIN loyalty_accounts a ON a.passenger_id = p.id"
         " WHERE instr(lower(p.last_name), lower(?)) > 0"
         " AND instr(lower(p.first_name), lower(?)) > 0"
-        " ORDER BY p.last_name, p.first_name, p.id LIMIT 20",
+        " ORDER BY p.last_name, p.first_name, p.id LIMIT 21",
         last_name,
         first_name or "",
     )
+    return _first("passengers", found, 20)
 
 
 def get_passenger(db: Db, passenger_id: Id) -> Row:
@@ -68,8 +70,8 @@ def get_passenger(db: Db, passenger_id: Id) -> Row:
 
 
 def find_bookings(db: Db, passenger_id: Id) -> list[Row]:
-    """All bookings that a passenger is on, the newest first, with the number of segments and the
-    first departure. At most 20."""
+    """All bookings that a passenger is on, the newest first, with the number of the passenger's
+    segments and their first departure."""
     _passenger(db, passenger_id)
     return db.all(
         "SELECT b.reference, b.contact_name, b.booked_at, b.channel, count(s.id) AS num_segments,"
@@ -77,27 +79,31 @@ def find_bookings(db: Db, passenger_id: Id) -> list[Row]:
         " JOIN bookings b ON b.id = bp.booking_id"
         " LEFT JOIN segments s ON s.booking_id = b.id AND s.passenger_id = bp.passenger_id"
         " LEFT JOIN flights f ON f.id = s.flight_id"
-        " WHERE bp.passenger_id = ? GROUP BY b.id ORDER BY b.booked_at DESC, b.id LIMIT 20",
+        " WHERE bp.passenger_id = ? GROUP BY b.id ORDER BY b.booked_at DESC, b.id",
         passenger_id,
     )
 
 
 def get_booking(db: Db, reference: Reference) -> Row:
-    """One booking: its contact, its passengers, and their segments with flight, fare family, fare
-    paid (cents), status, open or used ticket, seat, and bags and other extras."""
+    """One booking: its contact, its passengers with their Vento Plus numbers, and their segments
+    with flight, fare family, fare paid (cents), status, open or used ticket, seat with its zone,
+    and bags and other extras."""
     booking = _booking(db, reference)
     booking_id = booking.pop("id")
     booking["passengers"] = db.all(
-        "SELECT p.id AS passenger_id, p.first_name, p.last_name, p.born_on"
+        "SELECT p.id AS passenger_id, p.first_name, p.last_name, p.born_on,"
+        " a.number AS loyalty_number"
         " FROM booking_passengers bp JOIN passengers p ON p.id = bp.passenger_id"
+        " LEFT JOIN loyalty_accounts a ON a.passenger_id = p.id"
         " WHERE bp.booking_id = ? ORDER BY p.id",
         booking_id,
     )
     segments = db.all(
         "SELECT s.id AS segment_id, s.passenger_id, s.flight_id, f.number, r.origin,"
         " r.destination, f.departs_at, f.arrives_at, f.status AS flight_status, s.family_code,"
-        " s.fare_cents, s.status, s.replaces_id, s.reason, t.number AS ticket, e.label AS seat"
-        " FROM segments s JOIN flights f ON f.id = s.flight_id JOIN routes r ON r.id = f.route_id"
+        " s.fare_cents, s.status, s.replaces_id, s.reason, t.number AS ticket, e.label AS seat,"
+        " e.zone AS seat_zone FROM segments s JOIN flights f ON f.id = s.flight_id"
+        " JOIN routes r ON r.id = f.route_id"
         " LEFT JOIN tickets t ON t.segment_id = s.id AND t.status IN ('open', 'used')"
         " LEFT JOIN seat_assignments a ON a.segment_id = s.id LEFT JOIN seats e ON e.id = a.seat_id"
         " WHERE s.booking_id = ? ORDER BY f.departs_at, s.passenger_id, s.id",
@@ -129,12 +135,13 @@ def get_ticket(db: Db, number: Annotated[str, Meta(max_length=20)]) -> Row:
 
 
 def list_payments(db: Db, reference: Reference) -> Row:
-    """What was paid for a booking and what was refunded, oldest first, in cents."""
+    """What was paid for a booking and what was refunded, oldest first, in cents. A payment with
+    `reversed_at` was charged by mistake and has gone back."""
     booking_id = _booking(db, reference)["id"]
     return {
         "payments": db.all(
             "SELECT id AS payment_id, purpose, method, method_reference, amount_cents, taken_at,"
-            " taken_by FROM payments WHERE booking_id = ? ORDER BY taken_at, id",
+            " taken_by, reversed_at FROM payments WHERE booking_id = ? ORDER BY taken_at, id",
             booking_id,
         ),
         "refunds": db.all(
@@ -149,7 +156,7 @@ def list_notes(db: Db, reference: Reference) -> list[Row]:
     """The desk's notes on a booking, oldest first."""
     return db.all(
         "SELECT body, written_at, written_by FROM notes WHERE booking_id = ?"
-        " ORDER BY written_at, id LIMIT 50",
+        " ORDER BY written_at, id",
         _booking(db, reference)["id"],
     )
 
@@ -158,7 +165,7 @@ def list_escalations(db: Db, reference: Reference) -> list[Row]:
     """What was handed to a supervisor for a booking, oldest first."""
     return db.all(
         "SELECT id AS escalation_id, topic, amount_cents, body, status, opened_at, opened_by"
-        " FROM escalations WHERE booking_id = ? ORDER BY opened_at, id LIMIT 50",
+        " FROM escalations WHERE booking_id = ? ORDER BY opened_at, id",
         _booking(db, reference)["id"],
     )
 
@@ -177,22 +184,23 @@ def find_flights(db: Db, number: FlightNumber, day: Day) -> list[Row]:
 
 def search_flights(
     db: Db, origin: Airport, destination: Airport, first_day: Day, last_day: Day | None = None
-) -> list[Row]:
-    """All flights of a route on a day, or from the first to the last day, by departure (UTC), with
-    status and seats left in each cabin. At most 40."""
-    return db.all(
+) -> Row:
+    """Flights of a route on a day, or from the first to the last day, by departure (UTC), with
+    status and seats left in each cabin. At most 40; `truncated` says whether there are more."""
+    found = db.all(
         "SELECT f.id AS flight_id, f.number, f.departs_at, f.arrives_at, f.status,"
         " e.seats_left AS economy_seats_left, b.seats_left AS business_seats_left"
         " FROM routes r JOIN flights f ON f.route_id = r.id"
         " LEFT JOIN flight_inventory e ON e.flight_id = f.id AND e.cabin = 'economy'"
         " LEFT JOIN flight_inventory b ON b.flight_id = f.id AND b.cabin = 'business'"
         " WHERE r.origin = ? AND r.destination = ? AND substr(f.departs_at, 1, 10) BETWEEN ? AND ?"
-        " ORDER BY f.departs_at, f.id LIMIT 40",
+        " ORDER BY f.departs_at, f.id LIMIT 41",
         origin,
         destination,
         first_day,
         last_day or first_day,
     )
+    return _first("flights", found, 40)
 
 
 def get_flight(db: Db, flight_id: Id) -> Row:
@@ -214,7 +222,8 @@ def get_flight(db: Db, flight_id: Id) -> Row:
 
 def list_disruptions(db: Db, flight_id: Id) -> list[Row]:
     """What went wrong with a flight: cancellation or delay, its cause, and for a delay the minutes
-    late at departure and at arrival (measured, or expected where it has not flown yet)."""
+    late at departure and at arrival (measured, or expected where it has not flown yet). The entry
+    announced last stands last."""
     _flight(db, flight_id)
     return db.all(
         "SELECT kind, cause, departure_delay_min, arrival_delay_min, announced_at"
@@ -223,22 +232,24 @@ def list_disruptions(db: Db, flight_id: Id) -> list[Row]:
     )
 
 
-def list_flight_passengers(db: Db, flight_id: Id) -> list[Row]:
-    """Who holds a segment on a flight, by name, with booking reference, status and seat. At most
-    200."""
+def list_flight_passengers(db: Db, flight_id: Id) -> Row:
+    """Everyone with a segment on a flight, by name, with booking reference, status of the segment
+    and seat. At most 200; `truncated` says whether there are more."""
     _flight(db, flight_id)
-    return db.all(
-        "SELECT s.id AS segment_id, b.reference, p.first_name, p.last_name, s.family_code,"
-        " s.status, e.label AS seat FROM segments s JOIN bookings b ON b.id = s.booking_id"
+    found = db.all(
+        "SELECT s.id AS segment_id, b.reference, p.id AS passenger_id, p.first_name,"
+        " p.last_name, s.family_code, s.status, e.label AS seat FROM segments s"
+        " JOIN bookings b ON b.id = s.booking_id"
         " JOIN passengers p ON p.id = s.passenger_id"
         " LEFT JOIN seat_assignments a ON a.segment_id = s.id LEFT JOIN seats e ON e.id = a.seat_id"
-        " WHERE s.flight_id = ? ORDER BY p.last_name, p.first_name, s.id LIMIT 200",
+        " WHERE s.flight_id = ? ORDER BY p.last_name, p.first_name, s.id LIMIT 201",
         flight_id,
     )
+    return _first("passengers", found, 200)
 
 
 def get_airport(db: Db, code: Airport) -> Row:
-    """One airport with the minutes that a connection there needs at least."""
+    """One airport with its minimum connection time in minutes."""
     airport = db.one(
         "SELECT code, name, city, country, min_connection_min FROM airports WHERE code = ?", code
     )
@@ -265,23 +276,25 @@ def get_seat_map(
     flight_id: Id,
     zone: Literal["standard", "front", "exit", "business"] | None = None,
     place: Literal["window", "middle", "aisle"] | None = None,
-) -> list[Row]:
+) -> Row:
     """The seats that are free on a flight, by row, with place, zone and fee in cents; those of one
-    zone or place where given. Blocked and taken seats are left out. At most 60."""
+    zone or place where given. Blocked and taken seats are left out. At most 60; `truncated` says
+    whether there are more."""
     _flight(db, flight_id)
-    return db.all(
+    found = db.all(
         "SELECT e.label, e.cabin, e.place, e.zone, e.fee_cents FROM flights f"
         " JOIN aircraft c ON c.id = f.aircraft_id JOIN seats e ON e.type_id = c.type_id"
         " LEFT JOIN seat_assignments a ON a.flight_id = f.id AND a.seat_id = e.id"
         " WHERE f.id = ? AND e.blocked = 0 AND a.seat_id IS NULL"
         " AND (? IS NULL OR e.zone = ?) AND (? IS NULL OR e.place = ?)"
-        " ORDER BY e.id LIMIT 60",
+        " ORDER BY e.id LIMIT 61",
         flight_id,
         zone,
         zone,
         place,
         place,
     )
+    return _first("seats", found, 60)
 
 
 # Fares, extras and money.
@@ -330,8 +343,17 @@ def list_compensation_bands(db: Db) -> list[Row]:
     )
 
 
+def list_staff(db: Db) -> list[Row]:
+    """The colleagues of the desk with login, name and role."""
+    return db.all(
+        "SELECT s.login, s.name, r.title AS role FROM staff s JOIN roles r ON r.code = s.role"
+        " ORDER BY s.id"
+    )
+
+
 def get_my_limits(db: Db) -> Row:
-    """Who you are here and how much you may refund or give in goodwill at once, in cents."""
+    """Who you are here, and the most that you may pay back in one refund or give in one goodwill
+    voucher, in cents."""
     limits = db.one(
         "SELECT s.login, s.name, r.title AS role, r.refund_limit_cents, r.goodwill_limit_cents"
         " FROM staff s JOIN roles r ON r.code = s.role WHERE s.login = ?",
@@ -348,7 +370,7 @@ def find_vouchers(db: Db, passenger_id: Id) -> list[Row]:
     _passenger(db, passenger_id)
     return db.all(
         "SELECT code, kind, amount_cents, balance_cents, status, segment_id, issued_at, expires_on"
-        " FROM vouchers WHERE passenger_id = ? ORDER BY issued_at, id LIMIT 50",
+        " FROM vouchers WHERE passenger_id = ? ORDER BY issued_at, id",
         passenger_id,
     )
 
@@ -362,36 +384,30 @@ def get_voucher(db: Db, code: Annotated[str, Meta(max_length=20)]) -> Row:
 # Miles and waiting lists.
 
 
-def get_loyalty_account(
-    db: Db,
-    number: Annotated[str, Meta(max_length=12)] | None = None,
-    passenger_id: Id | None = None,
-) -> Row:
-    """A Vento Plus account by its number (such as VP100231) or by its passenger: tier, day of
-    joining, miles to spend and tier miles of this year."""
-    if (number is None) == (passenger_id is None):
-        raise ToolError("Give either the account number or the passenger_id.")
+def get_loyalty_account(db: Db, number: Annotated[str, Meta(max_length=12)]) -> Row:
+    """A Vento Plus account by its number (such as VP100231): its passenger, tier, day of joining,
+    miles to spend, and tier miles of this year. The tier is the one that holds today."""
     account = db.one(
         "SELECT a.number, a.passenger_id, p.first_name, p.last_name, p.born_on, a.tier,"
         " a.joined_on, a.balance_miles, a.tier_miles FROM loyalty_accounts a"
-        " JOIN passengers p ON p.id = a.passenger_id WHERE a.number = ? OR a.passenger_id = ?",
+        " JOIN passengers p ON p.id = a.passenger_id WHERE a.number = ?",
         number,
-        passenger_id,
     )
     if account is None:
-        raise ToolError(f"There is no loyalty account for {number or passenger_id}.")
+        raise ToolError(f"There is no loyalty account {number}.")
     return account
 
 
 def list_loyalty_ledger(db: Db, number: Annotated[str, Meta(max_length=12)]) -> list[Row]:
-    """The entries of a Vento Plus account, the newest first; a flight's entry names its segment.
-    At most 50."""
+    """The latest entries of a Vento Plus account, the newest first; a flight's entry names its
+    segment. Older entries of partners and of miles spent are archived, so the entries do not add
+    up to the balance; those of flights of the last 12 months are all here."""
     account = _account(db, number)
     return db.all(
         "SELECT l.kind, l.miles, l.segment_id, f.number AS flight, f.departs_at, l.posted_at,"
         " l.posted_by FROM loyalty_ledger l LEFT JOIN segments s ON s.id = l.segment_id"
         " LEFT JOIN flights f ON f.id = s.flight_id WHERE l.account_id = ?"
-        " ORDER BY l.posted_at DESC, l.id LIMIT 50",
+        " ORDER BY l.posted_at DESC, l.id",
         account["id"],
     )
 
@@ -405,14 +421,18 @@ def list_loyalty_tiers(db: Db) -> list[Row]:
 
 
 def list_waitlist(db: Db, flight_id: Id) -> list[Row]:
-    """Who waits for a place on a flight: elite before standard, then in order of joining."""
+    """Who waits, or waited, for a seat on a flight: as entered, elite before standard, then in
+    order of joining; with the fare family and the fare paid (cents) of the segment that they hold,
+    and their Vento Plus number."""
     _flight(db, flight_id)
     return db.all(
         "SELECT w.id AS waitlist_id, w.segment_id, b.reference, p.first_name, p.last_name,"
-        " w.priority, w.status, w.joined_at FROM waitlist w"
+        " a.number AS loyalty_number, s.family_code, s.fare_cents, w.priority, w.status,"
+        " w.joined_at FROM waitlist w"
         " JOIN segments s ON s.id = w.segment_id JOIN bookings b ON b.id = s.booking_id"
-        " JOIN passengers p ON p.id = s.passenger_id WHERE w.flight_id = ?"
-        " ORDER BY w.priority, w.joined_at, w.id LIMIT 50",
+        " JOIN passengers p ON p.id = s.passenger_id"
+        " LEFT JOIN loyalty_accounts a ON a.passenger_id = p.id WHERE w.flight_id = ?"
+        " ORDER BY w.priority, w.joined_at, w.id",
         flight_id,
     )
 
@@ -457,7 +477,7 @@ def change_segment(db: Db, segment_id: Id, fare_id: Id, reason: ChangeReason) ->
     _end_segment(db, old, "exchanged", reason, "cleared")
     _take_place(db, fare)
     _audit(db, "segment.changed", "segments", new_id)
-    return _segment(db, new_id)
+    return {**_segment(db, new_id), "replaces_id": segment_id}
 
 
 def add_segment(db: Db, reference: Reference, passenger_id: Id, fare_id: Id) -> Row:
@@ -489,7 +509,7 @@ def add_segment(db: Db, reference: Reference, passenger_id: Id, fare_id: Id) -> 
 
 def cancel_segment(db: Db, segment_id: Id, reason: CancelReason) -> Row:
     """Cancel one passenger's confirmed segment with its ticket, seat, bags and extras. Pays nothing
-    back; a refund is made apart. Reasons other than `customer_request` need the disruption on
+    back: refund it afterwards. Reasons other than `customer_request` need the disruption on
     file."""
     old = _segment(db, segment_id)
     if old["status"] != "confirmed":
@@ -501,7 +521,12 @@ def cancel_segment(db: Db, segment_id: Id, reason: CancelReason) -> Row:
     )
     _end_segment(db, old, "cancelled", reason, "left")
     _audit(db, "segment.cancelled", "segments", segment_id)
-    return _segment(db, segment_id)
+    extras = db.all(
+        "SELECT id AS ancillary_id, product_code, quantity, amount_cents, status FROM ancillaries"
+        " WHERE segment_id = ? ORDER BY id",
+        segment_id,
+    )
+    return {**_segment(db, segment_id), "ancillaries": extras}
 
 
 def issue_ticket(db: Db, segment_id: Id) -> Row:
@@ -527,7 +552,14 @@ def issue_ticket(db: Db, segment_id: Id) -> Row:
         issued_by=db.user.id,
     )
     _audit(db, "ticket.issued", "tickets", ticket_id)
-    return {"number": number, "segment_id": segment_id, "status": "open"}
+    return {
+        "number": number,
+        "segment_id": segment_id,
+        "status": "open",
+        "reference": segment["reference"],
+        "flight": segment["number"],
+        "departs_at": segment["departs_at"],
+    }
 
 
 def assign_seat(db: Db, segment_id: Id, seat: SeatLabel) -> Row:
@@ -535,7 +567,7 @@ def assign_seat(db: Db, segment_id: Id, seat: SeatLabel) -> Row:
     Takes no money, and who may sit where is for the agent to check."""
     segment = _confirmed(db, segment_id)
     place = db.one(
-        "SELECT e.id, e.cabin, e.blocked, a.segment_id FROM flights f"
+        "SELECT e.id, e.cabin, e.zone, e.fee_cents, e.blocked, a.segment_id FROM flights f"
         " JOIN aircraft c ON c.id = f.aircraft_id"
         " JOIN seats e ON e.type_id = c.type_id AND e.label = ?"
         " LEFT JOIN seat_assignments a ON a.flight_id = f.id AND a.seat_id = e.id WHERE f.id = ?",
@@ -559,16 +591,22 @@ def assign_seat(db: Db, segment_id: Id, seat: SeatLabel) -> Row:
         place["id"],
     )
     _audit(db, "seat.assigned", "segments", segment_id)
-    return {"segment_id": segment_id, "seat": seat}
+    return {
+        "segment_id": segment_id,
+        "flight": segment["number"],
+        "seat": seat,
+        "zone": place["zone"],
+        "list_fee_cents": place["fee_cents"],
+    }
 
 
 def release_seat(db: Db, segment_id: Id) -> Row:
-    """Give up the seat of a confirmed segment; it is assigned a new one at check-in."""
-    _confirmed(db, segment_id)
+    """Give up the seat of a confirmed segment; check-in assigns another one."""
+    flight = _confirmed(db, segment_id)["number"]
     if db.run("DELETE FROM seat_assignments WHERE segment_id = ?", segment_id) == 0:
         raise ToolError(f"Segment {segment_id} has no seat.")
     _audit(db, "seat.released", "segments", segment_id)
-    return {"segment_id": segment_id, "seat": None}
+    return {"segment_id": segment_id, "flight": flight, "seat": None}
 
 
 def add_ancillary(
@@ -602,13 +640,21 @@ def add_ancillary(
         added_at=db.now,
     )
     _audit(db, "ancillary.added", "ancillaries", ancillary_id)
-    return {"ancillary_id": ancillary_id, "product": product, "amount_cents": amount}
+    return {
+        "ancillary_id": ancillary_id,
+        "segment_id": segment_id,
+        "product": product,
+        "quantity": quantity,
+        "amount_cents": amount,
+        "status": "active",
+    }
 
 
 def cancel_ancillary(db: Db, ancillary_id: Id) -> Row:
     """Cancel a bag or another extra of a flight that has not left yet. Pays nothing back."""
     extra = db.one(
-        "SELECT x.status, x.amount_cents, f.departs_at FROM ancillaries x"
+        "SELECT x.status, x.segment_id, x.product_code, x.amount_cents, f.departs_at"
+        " FROM ancillaries x"
         " JOIN segments s ON s.id = x.segment_id JOIN flights f ON f.id = s.flight_id"
         " WHERE x.id = ?",
         ancillary_id,
@@ -623,8 +669,10 @@ def cancel_ancillary(db: Db, ancillary_id: Id) -> Row:
     _audit(db, "ancillary.cancelled", "ancillaries", ancillary_id)
     return {
         "ancillary_id": ancillary_id,
+        "segment_id": extra["segment_id"],
+        "product": extra["product_code"],
         "status": "cancelled",
-        "paid_cents": extra["amount_cents"],
+        "amount_cents": extra["amount_cents"],
     }
 
 
@@ -660,19 +708,26 @@ def join_waitlist(
         joined_at=db.now,
     )
     _audit(db, "waitlist.joined", "waitlist", waitlist_id)
-    return {"waitlist_id": waitlist_id, "status": "waiting", "priority": priority}
+    return {
+        "waitlist_id": waitlist_id,
+        "segment_id": segment_id,
+        "flight": flight["number"],
+        "departs_at": flight["departs_at"],
+        "priority": priority,
+        "status": "waiting",
+    }
 
 
 def leave_waitlist(db: Db, waitlist_id: Id) -> Row:
     """Take an entry off a waiting list."""
-    status = db.value("SELECT status FROM waitlist WHERE id = ?", waitlist_id)
-    if status is None:
+    entry = db.one("SELECT segment_id, flight_id, status FROM waitlist WHERE id = ?", waitlist_id)
+    if entry is None:
         raise ToolError(f"There is no waiting list entry {waitlist_id}.")
-    if status != "waiting":
-        raise ToolError(f"Waiting list entry {waitlist_id} is {status}.")
+    if entry["status"] != "waiting":
+        raise ToolError(f"Waiting list entry {waitlist_id} is {entry['status']}.")
     db.run("UPDATE waitlist SET status = 'left' WHERE id = ?", waitlist_id)
     _audit(db, "waitlist.left", "waitlist", waitlist_id)
-    return {"waitlist_id": waitlist_id, "status": "left"}
+    return {"waitlist_id": waitlist_id, **entry, "status": "left"}
 
 
 # Money.
@@ -713,6 +768,34 @@ def redeem_voucher(
     return {**payment, "voucher_balance_cents": left}
 
 
+def reverse_payment(db: Db, payment_id: Id) -> Row:
+    """Take back a whole payment that should not have been charged; it returns to the card or the
+    voucher that paid it. Only once, and within your refund limit. Not for fares or extras that a
+    customer gives up: those are refunded."""
+    payment = db.one(
+        "SELECT p.id AS payment_id, b.reference, p.purpose, p.method, p.method_reference,"
+        " p.amount_cents, p.reversed_at FROM payments p JOIN bookings b ON b.id = p.booking_id"
+        " WHERE p.id = ?",
+        payment_id,
+    )
+    if payment is None:
+        raise ToolError(f"There is no payment {payment_id}.")
+    if payment["reversed_at"] is not None:
+        raise ToolError(f"Payment {payment_id} was reversed at {payment['reversed_at']}.")
+    limit = get_my_limits(db)["refund_limit_cents"]
+    if payment["amount_cents"] > limit:
+        raise ToolError(f"You may pay back {limit} cents at once; a supervisor may do more.")
+    if payment["method"] == "voucher":
+        db.run(
+            "UPDATE vouchers SET balance_cents = balance_cents + ?, status = 'open' WHERE code = ?",
+            payment["amount_cents"],
+            payment["method_reference"],
+        )
+    db.run("UPDATE payments SET reversed_at = ? WHERE id = ?", db.now, payment_id)
+    _audit(db, "payment.reversed", "payments", payment_id)
+    return {**payment, "reversed_at": db.now}
+
+
 def create_refund(db: Db, segment_id: Id, amount_cents: Cents, reason: RefundReason) -> Row:
     """Pay money of one segment back to the card, within your limit and within what its fare and
     extras cost. Needs a cancelled segment; for `ancillary`, a cancelled extra."""
@@ -748,7 +831,13 @@ def create_refund(db: Db, segment_id: Id, amount_cents: Cents, reason: RefundRea
         created_by=db.user.id,
     )
     _audit(db, "refund.created", "refunds", refund_id)
-    return {"refund_id": refund_id, "segment_id": segment_id, "amount_cents": amount_cents}
+    return {
+        "refund_id": refund_id,
+        "reference": segment["reference"],
+        "segment_id": segment_id,
+        "amount_cents": amount_cents,
+        "reason": reason,
+    }
 
 
 def issue_voucher(
@@ -785,7 +874,15 @@ def issue_voucher(
         expires_on=expires_on,
     )
     _audit(db, "voucher.issued", "vouchers", voucher_id)
-    return {"code": code, "amount_cents": amount_cents, "expires_on": expires_on}
+    return {
+        "code": code,
+        "passenger_id": segment["passenger_id"],
+        "segment_id": segment_id,
+        "kind": kind,
+        "amount_cents": amount_cents,
+        "status": "open",
+        "expires_on": expires_on,
+    }
 
 
 def void_voucher(db: Db, code: Annotated[str, Meta(max_length=20)]) -> Row:
@@ -798,7 +895,12 @@ def void_voucher(db: Db, code: Annotated[str, Meta(max_length=20)]) -> Row:
         )
     db.run("UPDATE vouchers SET status = 'void', balance_cents = 0 WHERE code = ?", code)
     _audit(db, "voucher.voided", "vouchers", voucher["voucher_id"])
-    return {"code": code, "status": "void"}
+    return {
+        "code": code,
+        "passenger_id": voucher["passenger_id"],
+        "status": "void",
+        "balance_cents": 0,
+    }
 
 
 def post_miles(
@@ -830,15 +932,21 @@ def post_miles(
         account["id"],
     )
     _audit(db, "miles.posted", "loyalty_ledger", entry_id)
-    return {"number": number, "miles": miles, "balance_miles": account["balance_miles"] + miles}
+    return {
+        "number": number,
+        "segment_id": segment_id,
+        "miles": miles,
+        "balance_miles": account["balance_miles"] + miles,
+        "tier_miles": account["tier_miles"] + miles,
+    }
 
 
 # Names, contacts, and what the desk writes down.
 
 
 def correct_passenger_name(db: Db, passenger_id: Id, first_name: Name, last_name: Name) -> Row:
-    """Correct the spelling of a passenger's name; give both parts in full. A ticket passes to
-    nobody else by this."""
+    """Correct the spelling of a passenger's name; give both parts in full. This is not a
+    transfer of the ticket to another person."""
     person = _passenger(db, passenger_id)
     if (person["first_name"], person["last_name"]) == (first_name, last_name):
         raise ToolError(f"Passenger {passenger_id} has this name already.")
@@ -862,20 +970,18 @@ def correct_passenger_name(db: Db, passenger_id: Id, first_name: Name, last_name
 def update_contact(
     db: Db,
     reference: Reference,
-    email: Annotated[str, Meta(min_length=5, max_length=120)] | None = None,
-    phone: Annotated[str, Meta(min_length=6, max_length=30)] | None = None,
+    field: Literal["email", "phone"],
+    value: Annotated[str, Meta(min_length=5, max_length=120)],
 ) -> Row:
-    """Change the contact e-mail or phone of a booking; what is not given stays."""
+    """Change the contact e-mail or the contact phone of a booking; the other one stays."""
     booking = _booking(db, reference)
-    if email is None and phone is None:
-        raise ToolError("Give an e-mail or a phone number.")
-    if email is not None and "@" not in email.strip("@"):
-        raise ToolError(f"{email!r} is not an e-mail address.")
+    if field == "email" and "@" not in value.strip("@"):
+        raise ToolError(f"{value!r} is not an e-mail address.")
     db.run(
-        "UPDATE bookings SET contact_email = coalesce(?, contact_email),"
-        " contact_phone = coalesce(?, contact_phone) WHERE id = ?",
-        email,
-        phone,
+        "UPDATE bookings SET contact_email = iif(?1 = 'email', ?2, contact_email),"
+        " contact_phone = iif(?1 = 'phone', ?2, contact_phone) WHERE id = ?3",
+        field,
+        value,
         booking["id"],
     )
     _audit(db, "booking.contact_updated", "bookings", booking["id"])
@@ -889,7 +995,7 @@ def add_note(db: Db, reference: Reference, body: Text) -> Row:
     note_id = db.insert(
         "notes", booking_id=booking["id"], body=body, written_at=db.now, written_by=db.user.id
     )
-    return {"note_id": note_id, "reference": reference}
+    return {"note_id": note_id, "reference": reference, "body": body}
 
 
 def create_escalation(
@@ -913,10 +1019,21 @@ def create_escalation(
         opened_by=db.user.id,
     )
     _audit(db, "escalation.opened", "escalations", escalation_id)
-    return {"escalation_id": escalation_id, "status": "open"}
+    return {
+        "escalation_id": escalation_id,
+        "reference": reference,
+        "topic": topic,
+        "amount_cents": amount_cents,
+        "status": "open",
+    }
 
 
 # What the tools share.
+
+
+def _first(name: str, found: list[Row], limit: int) -> Row:
+    """The first rows of a list of which one row more than the limit was read."""
+    return {name: found[:limit], "truncated": len(found) > limit}
 
 
 def _booking(db: Db, reference: str) -> Row:
@@ -991,7 +1108,8 @@ def _voucher(db: Db, code: str) -> Row:
 
 def _account(db: Db, number: str) -> Row:
     account = db.one(
-        "SELECT id, passenger_id, balance_miles FROM loyalty_accounts WHERE number = ?", number
+        "SELECT id, passenger_id, balance_miles, tier_miles FROM loyalty_accounts WHERE number = ?",
+        number,
     )
     if account is None:
         raise ToolError(f"There is no loyalty account {number}.")
@@ -1112,7 +1230,13 @@ def _pay(
         taken_by=db.user.id,
     )
     _audit(db, "payment.taken", "payments", payment_id)
-    return {"payment_id": payment_id, "purpose": purpose, "amount_cents": amount_cents}
+    return {
+        "payment_id": payment_id,
+        "purpose": purpose,
+        "method": method,
+        "method_reference": method_reference,
+        "amount_cents": amount_cents,
+    }
 
 
 def _audit(db: Db, action: str, entity: str, entity_id: SqlValue) -> None:

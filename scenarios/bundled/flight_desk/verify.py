@@ -65,8 +65,9 @@ def _changed(
     family: str,
     fare_cents: int,
     had_seat: bool = False,
-) -> None:
-    """A segment was exchanged for a new one, ticket and places with it."""
+    inventory: bool = True,  # False: the caller checks the seats left of both flights
+) -> int | None:
+    """A segment was exchanged for a new one, ticket and places with it; the new one's id."""
     check.updated("segments", old_id, status="exchanged", reason=reason)
     new_id = _new_segment(
         check,
@@ -81,20 +82,29 @@ def _changed(
     _new_ticket(check, new_id)
     if had_seat:
         check.deleted("seat_assignments", old_id)
-    if flights[0] is not None:
+    if inventory and flights[0] is not None:
         _seats_left(check, flights[0], 1)
-    _seats_left(check, flights[1], -1)
+    if inventory:
+        _seats_left(check, flights[1], -1)
+    return new_id
 
 
 def _cancelled(
-    check: Check, segment_id: int, *, reason: str, flight_id: int, had_seat: bool = False
+    check: Check,
+    segment_id: int,
+    *,
+    reason: str,
+    flight_id: int | None,  # None: the caller checks the seats left of the flight
+    had_seat: bool = False,
+    cabin: str = "economy",
 ) -> None:
     """A segment was cancelled, its ticket and place with it."""
     check.updated("segments", segment_id, status="cancelled", reason=reason)
     check.updated("tickets", segment_id + 1000, status="cancelled")
     if had_seat:
         check.deleted("seat_assignments", segment_id)
-    _seats_left(check, flight_id, 1)
+    if flight_id is not None:
+        _seats_left(check, flight_id, 1, cabin)
 
 
 def _paid(
@@ -111,6 +121,26 @@ def _paid(
         amount_cents=amount_cents,
         taken_by=USER,
     )
+
+
+def _charged(
+    check: Check, booking_id: int, purpose: str, total_cents: int, parts: int, method: str = "card"
+) -> None:
+    """New payments of one purpose come to the total, in one sum or in up to so many parts."""
+    values = {"booking_id": booking_id, "purpose": purpose, "method": method, "taken_by": USER}
+    paid = [
+        int(row["amount_cents"])
+        for row in _new_rows(check, "payments")
+        if all(row[name] == value for name, value in values.items())
+    ]
+    name = f"{purpose} of booking {booking_id} by {method}"
+    check.goal(name, sum(paid) == total_cents, f"{total_cents} cents", f"{paid}")
+    check.allow("payments", new=parts, **values)
+
+
+def _new_rows(check: Check, table: str) -> list[dict[str, Any]]:
+    changes = [change for change in check.after.changes if change.table == table]
+    return [change.after for change in changes if change.before is None and change.after]
 
 
 def _refunded(
@@ -151,6 +181,17 @@ def _noted(check: Check, booking_id: int, *phrases: str) -> None:
     for phrase in phrases:
         passed = any(says(body, phrase) for body in bodies)
         check.goal(f"note says {phrase!r}", passed, repr(phrase), "; ".join(bodies) or "no note")
+
+
+def _noted_somewhere(check: Check, booking_id: int, most: int, *phrases: str) -> None:
+    """The new notes on the booking, at most so many, say every phrase between them."""
+    notes = [row for row in _new_rows(check, "notes") if row["booking_id"] == booking_id]
+    text = "; ".join(str(row["body"]) for row in notes)
+    for phrase in phrases:
+        check.goal(f"note says {phrase!r}", says(text, phrase), repr(phrase), text or "no note")
+    bodies = [str(row["body"]) for row in notes]
+    check.guard("no note twice", len(set(bodies)) == len(bodies), "different notes", text)
+    check.allow("notes", new=most, booking_id=booking_id, written_by=USER)
 
 
 # Rebooking and changes
@@ -475,6 +516,325 @@ def leave_the_waitlist(before: State, after: State, answer: str) -> list[Finding
     check.updated("waitlist", 951, status="left")
     check.untouched("segments", 3054)
     _logged(check, 1, 543)
+    check.nothing_else()
+    return check.findings
+
+
+# Long cases
+
+
+_JUNE_18 = ("18 June", "June 18", "18 Jun", "18th", "18/06", "18.06", "2026-06-18", "Thursday")
+
+
+def cancelled_flight_family(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    for old, passenger, family, fare in (
+        (2801, 35, "CLASSIC", 12400),
+        (2802, 36, "FLEX", 19600),
+        (2803, 37, "CLASSIC", 12400),
+    ):
+        _changed(
+            check,
+            old,
+            reason="airline_cancellation",
+            booking_id=401,
+            passenger_id=passenger,
+            flights=(251, 254),
+            family=family,
+            fare_cents=fare,
+            inventory=False,
+        )
+    _cancelled(check, 2804, reason="airline_cancellation", flight_id=None)
+    check.updated("ancillaries", 6901, status="cancelled")
+    _refunded(check, 401, 2804, 10900, "airline_cancellation")
+    _seats_left(check, 251, 4)
+    _seats_left(check, 254, -3)
+    _noted_somewhere(check, 401, 2, "VT176", "VT178")
+    check.untouched("segments", 2808)
+    check.answer_has("VT178")
+    check.answer_has(*_JUNE_18, name="answer says the day")
+    check.answer_has("109.00")
+    check.answer_has("LIGHT", "non-refundable", "not refundable", name="answer gives the reason")
+    _logged(check, 9)
+    check.nothing_else()
+    return check.findings
+
+
+def compensation_for_a_whole_flight(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    for passenger, segment in ((39, 2809), (43, 2813), (44, 2814), (46, 2817)):
+        _compensated(check, passenger, segment, 12500)
+    check.untouched("vouchers", 882)
+    check.answer_has("125.00")
+    for name in ("Vogel", "Dvořák", "Paula", "Simão", "Haddad", "Brandt", "Lídia"):
+        plain = name.translate(str.maketrans("řáãí", "raai"))
+        check.answer_has(name, plain, name=f"answer names {name}")
+    _logged(check, 4, 402, 403, 404, 406, 407)
+    check.nothing_else()
+    return check.findings
+
+
+def a_saturday_of_wrong_charges(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    for payment in (5954, 5955, 5957, 5958, 5959):
+        check.updated("payments", payment, reversed_at=before.now)
+    for payment in (5953, 5956, 5960, 5961):
+        check.untouched("payments", payment)
+    _paid(check, 409, "fare_difference", 2000)
+    check.answer_has("45.00", name="answer says what GT4MAD gets back")
+    check.answer_has("25.00", "5.00", name="answer says what HS6DUB gets back")
+    check.answer_has("20.00", "5.00", name="answer says what HS6DUB is charged")
+    both = all(says(answer, part) for part in ("39.00", "45.00"))
+    check.goal(
+        "answer says what NB2CDG gets back", both or says(answer, "84.00"), "84.00", answer[:200]
+    )
+    check.answer_has("9.00", name="answer says what PL9AMS gets back")
+    _logged(check, 6, 408, 409, 410, 411)
+    check.nothing_else()
+    return check.findings
+
+
+def change_within_a_budget(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    for old, passenger in ((2826, 51), (2828, 52)):
+        _changed(
+            check,
+            old,
+            reason="voluntary",
+            booking_id=412,
+            passenger_id=passenger,
+            flights=(266, 267),
+            family="CLASSIC",
+            fare_cents=17900,
+            inventory=False,
+        )
+    _seats_left(check, 266, 2)
+    _seats_left(check, 267, -2)
+    _charged(check, 412, "fare_difference", 3400, 2)
+    _charged(check, 412, "change_fee", 9000, 2)
+    check.untouched("segments", 2827)
+    check.untouched("segments", 2829)
+    check.answer_has("124.00")
+    _logged(check, 8, 412)
+    check.nothing_else()
+    return check.findings
+
+
+def bags_for_a_choir(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    _bags(check, {2830: 1, 2834: 1, 2836: 1, 2838: 2})
+    check.updated("vouchers", 880, balance_cents=0, status="used")
+    check.untouched("vouchers", 881)
+    _charged(check, 413, "ancillary", 3000, 1, "voucher")
+    _charged(check, 413, "ancillary", 17000, 5)
+    check.answer_has("170.00", "160.00", name="answer says what the card paid")
+    check.answer_has("30.00", name="answer says what the voucher paid")
+    check.answer_has("VB-3H6Q8", "second voucher", "other voucher", "Sara's voucher")
+    for name in ("Sara", "Gil"):
+        check.answer_has(name)
+    check.answer_has("Luísa", "Luisa")
+    _logged(check, 11, 413)
+    check.nothing_else()
+    return check.findings
+
+
+def _bags(check: Check, wanted: dict[int, int]) -> None:
+    """New bags of 23 kg, so many on each segment, in one entry or in several."""
+    found: dict[int, int] = {}
+    for row in _new_rows(check, "ancillaries"):
+        if row["product_code"] == "BAG23" and row["status"] == "active":
+            found[row["segment_id"]] = found.get(row["segment_id"], 0) + row["quantity"]
+    for segment_id, quantity in wanted.items():
+        got = found.get(segment_id, 0)
+        check.goal(f"bags of {segment_id}", got == quantity, f"{quantity}", f"{got}")
+        check.allow(
+            "ancillaries", new=quantity, segment_id=segment_id, product_code="BAG23", added_by=USER
+        )
+
+
+def three_connections_one_delay(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    new_ids = [
+        _changed(
+            check,
+            old,
+            reason="missed_connection",
+            booking_id=414,
+            passenger_id=passenger,
+            flights=(224, 225),
+            family=family,
+            fare_cents=fare,
+            had_seat=True,
+            inventory=False,
+        )
+        for old, passenger, family, fare in (
+            (2841, 58, "FLEX", 24800),
+            (2843, 59, "CLASSIC", 16300),
+        )
+    ]
+    _seats_left(check, 224, 2)
+    _seats_left(check, 225, -2)
+    check.updated("ancillaries", 6907, segment_id=new_ids[1])
+    check.created("seat_assignments", segment_id=new_ids[0], flight_id=225, seat_id=2111)
+    _noted_somewhere(check, 414, 2, "VT570", "VT574")
+    check.untouched("segments", 2845)
+    check.answer_has("VT574")
+    check.answer_has("11A")
+    check.answer_has("VT724", "Benedita", name="answer says what happens to Benedita")
+    check.answer_has(
+        "air traffic control",
+        "air traffic",
+        "ATC",
+        "outside our control",
+        "beyond our control",
+        "55 minutes late",
+        "120 minutes",
+        "two hours",
+        name="answer gives the reason",
+    )
+    _logged(check, 5)
+    check.nothing_else()
+    return check.findings
+
+
+def two_children_to_the_azores(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    new_ids = [
+        _changed(
+            check,
+            old,
+            reason="voluntary",
+            booking_id=416,
+            passenger_id=passenger,
+            flights=(273, 272),
+            family="CLASSIC",
+            fare_cents=10300,
+            inventory=False,
+        )
+        for old, passenger in ((2847, 62), (2849, 63))
+    ]
+    _seats_left(check, 273, 2)
+    _seats_left(check, 272, -2)
+    for segment_id in (*new_ids, 2850):
+        check.created(
+            "ancillaries",
+            segment_id=segment_id,
+            product_code="UMNR",
+            quantity=1,
+            amount_cents=6000,
+            status="active",
+            added_by=USER,
+        )
+    _charged(check, 416, "fare_difference", 2800, 2)
+    _charged(check, 416, "change_fee", 9000, 2)
+    _charged(check, 416, "ancillary", 18000, 3)
+    _noted_somewhere(
+        check, 416, 2, "Jorge Abrantes", "+351 296 555 214", "Vera", "+351 917 555 062"
+    )
+    check.answer_has("298.00")
+    check.answer_has("VT176")
+    check.answer_has("Afonso", name="answer says who travels without the escort")
+    _logged(check, 14)
+    check.nothing_else()
+    return check.findings
+
+
+def a_winter_of_miles(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    for segment_id, miles in ((2852, 1164), (2853, 303), (2856, 1432)):
+        check.created(
+            "loyalty_ledger",
+            account_id=819,
+            segment_id=segment_id,
+            kind="flight",
+            miles=miles,
+            posted_by=USER,
+        )
+    check.updated("loyalty_accounts", 819, balance_miles=29702, tier_miles=23852)
+    check.untouched("loyalty_accounts", 820)
+    each = all(says(answer, miles) for miles in ("1164", "303", "1432"))
+    check.goal("answer says the miles", each or says(answer, "2899"), "2899", answer[:200])
+    check.answer_has("180", "too old", "too long ago", "VT740", name="answer says what is too old")
+    check.answer_has("no-show", "no show", "not flown", "didn't fly", "did not fly", "VT662")
+    check.answer_has("Irene", "your wife", "wife's", name="answer says what Irene does not get")
+    _logged(check, 3, 417, 418, 419)
+    check.nothing_else()
+    return check.findings
+
+
+def a_project_called_off(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    own, ours = ("customer_request", "fare_rules"), ("airline_cancellation", "airline_cancellation")
+    for segment_id, (reason, refund), cents in (
+        (2860, own, 11300),
+        (2861, ours, 17600),
+        (2863, ours, 14400),
+        (2865, own, 31500),
+    ):
+        _cancelled(check, segment_id, reason=reason, flight_id=None)
+        _refunded(check, 420, segment_id, cents, refund)
+    _seats_left(check, 282, 2)
+    _seats_left(check, 283, 2)
+    check.updated("ancillaries", 6908, status="cancelled")
+    check.created(
+        "escalations",
+        booking_id=420,
+        topic="refund_over_limit",
+        amount_cents=58900,
+        status="open",
+        opened_by=USER,
+    )
+    check.untouched("segments", 2859)
+    check.untouched("segments", 2862)
+    for whose, total, parts in (
+        ("Bruno", "289.00", ("113.00", "176.00")),
+        ("Carmo", "144.00", ("104.00", "40.00")),
+        ("Dinis", "315.00", ("315.00",)),
+    ):
+        passed = says(answer, total) or all(says(answer, part) for part in parts)
+        check.goal(f"answer says what {whose} gets", passed, total, answer[:200])
+    check.answer_has("supervisor", name="answer says who decides on Odete's refund")
+    check.answer_has("LIGHT", "non-refundable", "not refundable", name="answer says what is lost")
+    _logged(check, 10, 420)
+    check.nothing_else()
+    return check.findings
+
+
+def three_seats_come_free(before: State, after: State, answer: str) -> list[Finding]:
+    check = Check(before, after, answer)
+    for old, booking, passenger, had_seat in (
+        (2867, 422, 72, True),
+        (2872, 426, 77, False),
+        (2871, 425, 76, False),
+    ):
+        _changed(
+            check,
+            old,
+            reason="voluntary",
+            booking_id=booking,
+            passenger_id=passenger,
+            flights=(285, 284),
+            family="FLEX",
+            fare_cents=32900,
+            had_seat=had_seat,
+            inventory=False,
+        )
+    _seats_left(check, 285, 3)
+    _seats_left(check, 284, -3)
+    for entry in (942, 946, 947):
+        check.updated("waitlist", entry, status="cleared")
+    check.updated("waitlist", 943, status="left")
+    for entry in (941, 944, 945):
+        check.untouched("waitlist", entry)
+    _paid(check, 422, "fare_difference", 1400)
+    _paid(check, 425, "fare_difference", 3000)
+    for name in ("Luc", "Nadine", "Rafael"):
+        check.answer_has(name)
+    check.answer_has("14.00")
+    check.answer_has("30.00")
+    check.answer_has("Guerra", "Ema", name="answer says what is odd about Ema Guerra")
+    check.answer_has("Simon", "Zoé", "Zoe", name="answer says what is odd about Zoé Simon")
+    _logged(check, 9, 421, 422, 423, 424, 425, 426)
     check.nothing_else()
     return check.findings
 

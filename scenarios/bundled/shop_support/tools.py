@@ -13,7 +13,12 @@ from scenarios.errors import ToolError
 Id = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 Cents = Annotated[int, msgspec.Meta(ge=1, le=10_000_000, description="US cents")]
 Quantity = Annotated[int, msgspec.Meta(ge=1, le=100)]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=50, description="rows at most")]
+Limit = Annotated[
+    int,
+    msgspec.Meta(
+        ge=1, le=200, description="rows at most; `truncated` tells whether there are more"
+    ),
+]
 Day = Annotated[str, msgspec.Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="YYYY-MM-DD")]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
 OrderStatus = Literal["open", "packed", "shipped", "delivered", "cancelled"]
@@ -25,6 +30,12 @@ WarehouseCode = Literal["RNO", "CMH"]
 def _like(text: str) -> str:
     escaped = text.strip().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"
+
+
+def _page(db: Db, limit: int, sql: str, *params: Any) -> Row:
+    """Up to `limit` rows, and whether there are more. The statement ends in `LIMIT ?`."""
+    rows = db.all(sql, *params, limit + 1)
+    return {"rows": rows[:limit], "truncated": len(rows) > limit}
 
 
 def _dollars(cents: int) -> str:
@@ -152,15 +163,16 @@ def _release(db: Db, warehouse_id: int, variant_id: int, quantity: int) -> None:
 # --- customers -------------------------------------------------------------------------------
 
 
-def search_customers(db: Db, query: Text, limit: Limit = 20) -> list[Row]:
+def search_customers(db: Db, query: Text, limit: Limit = 20) -> Row:
     """Customers whose name, e-mail address or phone number contains the text."""
     like = _like(query)
-    return db.all(
+    return _page(
+        db,
+        limit,
         "SELECT id, name, email, phone, tier, status FROM customers"
         " WHERE name LIKE ?1 ESCAPE '\\' OR email LIKE ?1 ESCAPE '\\' OR phone LIKE ?1 ESCAPE '\\'"
-        " ORDER BY name, id LIMIT ?2",
+        " ORDER BY name, id LIMIT ?",
         like,
-        limit,
     )
 
 
@@ -183,17 +195,18 @@ def get_customer(db: Db, customer_id: Id) -> Row:
     return customer
 
 
-def list_customer_orders(db: Db, customer_id: Id, limit: Limit = 20) -> list[Row]:
+def list_customer_orders(db: Db, customer_id: Id, limit: Limit = 20) -> Row:
     """A customer's orders, the latest first, with status, hold and total in cents."""
     _customer(db, customer_id)
-    return db.all(
+    return _page(
+        db,
+        limit,
         "SELECT o.id, o.status, o.hold, o.placed_at, o.total_cents, o.address_id,"
         " sum(l.quantity) AS units, group_concat(v.sku, ', ' ORDER BY l.id) AS skus"
         " FROM orders o JOIN order_lines l ON l.order_id = o.id"
         " JOIN variants v ON v.id = l.variant_id WHERE o.customer_id = ?"
         " GROUP BY o.id ORDER BY o.placed_at DESC, o.id DESC LIMIT ?",
         customer_id,
-        limit,
     )
 
 
@@ -221,25 +234,29 @@ def get_gift_card(db: Db, code: Text) -> Row:
 
 
 def update_customer_contact(
-    db: Db, customer_id: Id, email: Text | None = None, phone: Text | None = None
+    db: Db, customer_id: Id, field: Literal["email", "phone"], value: Text
 ) -> Row:
-    """Change a customer's e-mail address, phone number or both. Gives the record."""
+    """Change a customer's e-mail address or phone number. Gives the record as it is now."""
     customer = _active_customer(db, customer_id)
-    new_email = customer["email"] if email is None else email.strip().lower()
-    new_phone = customer["phone"] if phone is None else phone.strip()
-    if (new_email, new_phone) == (customer["email"], customer["phone"]):
-        raise ToolError("Nothing would change: give a new e-mail address or phone number.")
-    name, _, domain = new_email.partition("@")
-    if not name or "." not in domain or " " in new_email:
-        raise ToolError(f"{new_email!r} is not an e-mail address.")
-    other = db.value("SELECT id FROM customers WHERE email = ? AND id <> ?", new_email, customer_id)
+    new = value.strip().lower() if field == "email" else value.strip()
+    if not new or new == customer[field]:
+        raise ToolError(f"Nothing would change: the {field} is {customer[field]!r} already.")
+    if field == "email":
+        _check_email(db, customer_id, new)
+        db.run("UPDATE customers SET email = ? WHERE id = ?", new, customer_id)
+    else:
+        db.run("UPDATE customers SET phone = ? WHERE id = ?", new, customer_id)
+    _audit(db, customer_id, "contact_changed", f"{field}: {customer[field]} to {new}")
+    return _customer(db, customer_id)
+
+
+def _check_email(db: Db, customer_id: int, email: str) -> None:
+    name, _, domain = email.partition("@")
+    if not name or "." not in domain or " " in email:
+        raise ToolError(f"{email!r} is not an e-mail address.")
+    other = db.value("SELECT id FROM customers WHERE email = ? AND id <> ?", email, customer_id)
     if other is not None:
         raise ToolError(f"Customer {other} has this e-mail address already.")
-    db.run(
-        "UPDATE customers SET email = ?, phone = ? WHERE id = ?", new_email, new_phone, customer_id
-    )
-    _audit(db, customer_id, "contact_changed", f"{customer['email']} to {new_email}")
-    return _customer(db, customer_id)
 
 
 def add_address(
@@ -282,8 +299,8 @@ def add_address(
 
 
 def issue_goodwill_card(db: Db, customer_id: Id, order_id: Id, amount_cents: Cents) -> Row:
-    """Issue a goodwill gift card to a customer for trouble with one of their orders. It is valid
-    for a year. Gives the card with its code."""
+    """Issue a goodwill gift card to a customer for a late order. It is valid for a year. Gives the
+    card with its code and its last day."""
     _active_customer(db, customer_id)
     if _order(db, order_id)["customer_id"] != customer_id:
         raise ToolError(f"Order {order_id} is not an order of customer {customer_id}.")
@@ -313,7 +330,7 @@ def issue_goodwill_card(db: Db, customer_id: Id, order_id: Id, amount_cents: Cen
         at=db.now,
     )
     _audit(db, customer_id, "goodwill_card_issued", f"{code}, {amount_cents} cents.")
-    return {"id": number, "code": code, "balance_cents": amount_cents}
+    return db.one("SELECT * FROM gift_cards WHERE id = ?", number) or {}
 
 
 def merge_customer(db: Db, from_customer_id: Id, into_customer_id: Id) -> Row:
@@ -349,17 +366,18 @@ def list_categories(db: Db) -> list[Row]:
     return db.all("SELECT id, name, return_days, hygiene FROM categories ORDER BY id")
 
 
-def search_products(db: Db, query: Text, limit: Limit = 20) -> list[Row]:
+def search_products(db: Db, query: Text, limit: Limit = 20) -> Row:
     """Products whose name, brand or category contains the text, with the SKUs of their variants."""
-    return db.all(
+    return _page(
+        db,
+        limit,
         "SELECT p.id, p.name, p.brand, c.name AS category, p.final_sale, p.status,"
         " (SELECT group_concat(sku, ', ') FROM (SELECT sku FROM variants"
         "   WHERE product_id = p.id ORDER BY id)) AS skus"
         " FROM products p JOIN categories c ON c.id = p.category_id"
         " WHERE p.name LIKE ?1 ESCAPE '\\' OR p.brand LIKE ?1 ESCAPE '\\'"
-        " OR c.name LIKE ?1 ESCAPE '\\' ORDER BY p.name LIMIT ?2",
+        " OR c.name LIKE ?1 ESCAPE '\\' ORDER BY p.name LIMIT ?",
         _like(query),
-        limit,
     )
 
 
@@ -422,9 +440,11 @@ def list_inbound_deliveries(db: Db, sku: Text) -> list[Row]:
     )
 
 
-def list_low_stock(db: Db, warehouse: WarehouseCode, limit: Limit = 50) -> list[Row]:
+def list_low_stock(db: Db, warehouse: WarehouseCode, limit: Limit = 50) -> Row:
     """The SKUs of a warehouse whose available units are at or below the reorder point."""
-    return db.all(
+    return _page(
+        db,
+        limit,
         "SELECT v.sku, p.name AS product, i.on_hand, i.reserved,"
         " i.on_hand - i.reserved AS available, i.reorder_point"
         " FROM inventory i JOIN warehouses w ON w.id = i.warehouse_id"
@@ -432,7 +452,6 @@ def list_low_stock(db: Db, warehouse: WarehouseCode, limit: Limit = 50) -> list[
         " WHERE w.code = ? AND p.status = 'active' AND i.on_hand - i.reserved <= i.reorder_point"
         " ORDER BY v.sku LIMIT ?",
         warehouse,
-        limit,
     )
 
 
@@ -446,23 +465,25 @@ def find_orders(
     placed_from: Day | None = None,
     placed_to: Day | None = None,
     limit: Limit = 20,
-) -> list[Row]:
+) -> Row:
     """Orders that contain a SKU, the latest first, of one status and of a span of days (both
     inclusive) if given."""
     variant = _variant(db, sku)
-    return db.all(
+    return _page(
+        db,
+        limit,
         "SELECT o.id, o.customer_id, c.name AS customer, o.status, o.hold, o.placed_at,"
-        " l.quantity, w.code AS warehouse FROM order_lines l JOIN orders o ON o.id = l.order_id"
+        " l.id AS order_line_id, l.quantity, w.code AS warehouse"
+        " FROM order_lines l JOIN orders o ON o.id = l.order_id"
         " JOIN customers c ON c.id = o.customer_id JOIN warehouses w ON w.id = l.warehouse_id"
         " WHERE l.variant_id = ?1 AND (?2 IS NULL OR o.status = ?2)"
         " AND (?3 IS NULL OR substr(o.placed_at, 1, 10) >= ?3)"
         " AND (?4 IS NULL OR substr(o.placed_at, 1, 10) <= ?4)"
-        " ORDER BY o.placed_at DESC, l.id LIMIT ?5",
+        " ORDER BY o.placed_at DESC, l.id LIMIT ?",
         variant["id"],
         status,
         placed_from,
         placed_to,
-        limit,
     )
 
 
@@ -528,7 +549,7 @@ def cancel_order(
     db: Db, order_id: Id, reason: Literal["duplicate", "customer_request", "out_of_stock"]
 ) -> Row:
     """Cancel an open order and give its units free. It does not refund: do that for each captured
-    payment afterwards."""
+    payment afterwards. Gives the order."""
     _free_order(db, order_id, "open")
     db.run(
         "UPDATE inventory SET reserved = max(0, reserved - (SELECT sum(l.quantity)"
@@ -655,14 +676,15 @@ def get_coupon(db: Db, code: Text) -> Row:
     return coupon
 
 
-def list_coupon_redemptions(db: Db, code: Text, limit: Limit = 50) -> list[Row]:
+def list_coupon_redemptions(db: Db, code: Text, limit: Limit = 50) -> Row:
     """The orders that redeemed a coupon, the oldest first, with the discount in cents."""
     coupon = get_coupon(db, code)
-    return db.all(
+    return _page(
+        db,
+        limit,
         "SELECT order_id, customer_id, discount_cents, redeemed_at FROM coupon_redemptions"
         " WHERE coupon_id = ? ORDER BY redeemed_at, id LIMIT ?",
         coupon["id"],
-        limit,
     )
 
 
@@ -779,12 +801,13 @@ def list_refunds(db: Db, order_id: Id) -> list[Row]:
 
 
 def _overpaid(db: Db, order_id: int) -> int:
-    """Captured payments less refunds less the order's total, in cents."""
+    """Captured payments less the order's total and what coupons gave back already, in cents."""
     return int(
         db.value(
             "SELECT (SELECT coalesce(sum(amount_cents), 0) FROM payments"
             "   WHERE order_id = ?1 AND status = 'captured')"
-            " - (SELECT coalesce(sum(amount_cents), 0) FROM refunds WHERE order_id = ?1)"
+            " - (SELECT coalesce(sum(amount_cents), 0) FROM refunds"
+            "   WHERE order_id = ?1 AND reason = 'coupon_applied')"
             " - (SELECT total_cents FROM orders WHERE id = ?1)",
             order_id,
         )
@@ -891,18 +914,27 @@ def refund_payment(
     if payment["gift_card_id"] is not None:
         _credit_gift_card(db, payment["gift_card_id"], order_id, amount_cents)
     _event(db, order_id, "refunded", f"{amount_cents} cents to payment {payment_id} ({reason}).")
-    return {"refund_id": refund_id, "amount_cents": amount_cents, "method": payment["method"]}
+    return {
+        "refund_id": refund_id,
+        "order_id": order_id,
+        "payment_id": payment_id,
+        "method": payment["method"],
+        "order_line_id": order_line_id,
+        "amount_cents": amount_cents,
+        "left_on_payment_cents": payment["left_cents"] - amount_cents,
+    }
 
 
 def list_escalations(
     db: Db, status: Literal["open", "approved", "rejected"] | None = None, limit: Limit = 20
-) -> list[Row]:
+) -> Row:
     """Cases that were handed to supervisors or the fraud team, the latest first."""
-    return db.all(
-        "SELECT * FROM escalations WHERE ?1 IS NULL OR status = ?1"
-        " ORDER BY created_at DESC, id DESC LIMIT ?2",
-        status,
+    return _page(
+        db,
         limit,
+        "SELECT * FROM escalations WHERE ?1 IS NULL OR status = ?1"
+        " ORDER BY created_at DESC, id DESC LIMIT ?",
+        status,
     )
 
 
@@ -945,19 +977,20 @@ def create_escalation(
         created_by=db.user.id,
     )
     _event(db, order_id, "escalated", f"{kind}, {amount_cents} cents.")
-    return {"escalation_id": escalation_id, "order_id": order_id, "kind": kind}
+    return db.one("SELECT * FROM escalations WHERE id = ?", escalation_id) or {}
 
 
 # --- shipments -------------------------------------------------------------------------------
 
 
 def list_shipments(db: Db, order_id: Id) -> list[Row]:
-    """The shipments of an order with carrier, tracking number, promised day, delivery and the
-    order lines inside."""
+    """The shipments of an order with carrier, tracking number, promised day, delivery, the
+    carrier's last scan and the order lines inside."""
     _order(db, order_id)
     return db.all(
         "SELECT s.id, w.code AS warehouse, s.carrier, s.tracking, s.status, s.shipped_at,"
         " s.promised_on, s.delivered_at, s.trace_started_at,"
+        " (SELECT max(at) FROM shipment_scans WHERE shipment_id = s.id) AS last_scan_at,"
         " group_concat(sl.order_line_id, ', ' ORDER BY sl.order_line_id) AS order_lines"
         " FROM shipments s JOIN warehouses w ON w.id = s.warehouse_id"
         " JOIN shipment_lines sl ON sl.shipment_id = s.id"
@@ -1000,15 +1033,16 @@ def list_returns(
     db: Db,
     status: Literal["requested", "approved", "denied", "received"] | None = None,
     limit: Limit = 20,
-) -> list[Row]:
+) -> Row:
     """Returns, the oldest first, of one status if given, with order and customer."""
-    return db.all(
+    return _page(
+        db,
+        limit,
         "SELECT r.id, r.order_id, o.customer_id, c.name AS customer, r.status, r.reason,"
         " r.requested_at FROM returns r JOIN orders o ON o.id = r.order_id"
         " JOIN customers c ON c.id = o.customer_id WHERE ?1 IS NULL OR r.status = ?1"
-        " ORDER BY r.requested_at, r.id LIMIT ?2",
+        " ORDER BY r.requested_at, r.id LIMIT ?",
         status,
-        limit,
     )
 
 
@@ -1027,14 +1061,18 @@ def _requested_return(db: Db, return_id: int) -> Row:
 
 
 def get_return(db: Db, return_id: Id) -> Row:
-    """One return with its customer and lines: item, category, quantity and condition."""
+    """One return with its customer and lines: item, category with its return days, quantity,
+    condition and delivery."""
     found = _return(db, return_id)
     found["customer_id"] = db.value(
         "SELECT customer_id FROM orders WHERE id = ?", found["order_id"]
     )
     found["lines"] = db.all(
         "SELECT rl.order_line_id, v.sku, p.name AS product, c.name AS category, p.final_sale,"
-        " rl.quantity, rl.condition FROM return_lines rl"
+        " c.return_days, c.hygiene, rl.quantity, rl.condition,"
+        " (SELECT max(s.delivered_at) FROM shipment_lines sl JOIN shipments s"
+        "   ON s.id = sl.shipment_id WHERE sl.order_line_id = l.id) AS delivered_at"
+        " FROM return_lines rl"
         " JOIN order_lines l ON l.id = rl.order_line_id JOIN variants v ON v.id = l.variant_id"
         " JOIN products p ON p.id = v.product_id JOIN categories c ON c.id = p.category_id"
         " WHERE rl.return_id = ? ORDER BY rl.order_line_id",
@@ -1051,7 +1089,7 @@ def open_return(
     condition: Literal["unopened", "as_new", "used"],
 ) -> Row:
     """Record a customer's wish to return units of a delivered order line. It then awaits a
-    decision. Gives the return's id."""
+    decision. Gives the return with its id."""
     line = _line(db, order_line_id)
     _free_order(db, line["order_id"], "delivered")
     taken = db.value(
@@ -1079,7 +1117,7 @@ def open_return(
         condition=condition,
     )
     _event(db, line["order_id"], "return_opened", f"Return {return_id}.")
-    return {"return_id": return_id, "status": "requested"}
+    return get_return(db, return_id)
 
 
 def approve_return(
@@ -1130,20 +1168,22 @@ def list_tickets(
     customer_id: Id | None = None,
     status: Literal["open", "waiting", "solved"] | None = None,
     limit: Limit = 20,
-) -> list[Row]:
+) -> Row:
     """Tickets, the oldest first, of one customer and of one status if given."""
-    return db.all(
+    return _page(
+        db,
+        limit,
         "SELECT id, customer_id, order_id, subject, status, priority, assignee, created_at,"
         " updated_at FROM tickets WHERE (?1 IS NULL OR customer_id = ?1)"
-        " AND (?2 IS NULL OR status = ?2) ORDER BY created_at, id LIMIT ?3",
+        " AND (?2 IS NULL OR status = ?2) ORDER BY created_at, id LIMIT ?",
         customer_id,
         status,
-        limit,
     )
 
 
 def get_ticket(db: Db, ticket_id: Id) -> Row:
-    """One ticket with its customer's name and its messages, the oldest first."""
+    """One ticket with its customer's name and its messages, the oldest first; attachments is the
+    number of photos or files of a message."""
     ticket = _ticket(db, ticket_id)
     ticket["customer"] = db.value("SELECT name FROM customers WHERE id = ?", ticket["customer_id"])
     ticket["messages"] = db.all(
@@ -1155,8 +1195,9 @@ def get_ticket(db: Db, ticket_id: Id) -> Row:
 
 
 def reply_to_ticket(db: Db, ticket_id: Id, body: Text) -> Row:
-    """Send the customer a message on a ticket that is not solved."""
-    if _ticket(db, ticket_id)["status"] == "solved":
+    """Send the customer a message on a ticket that is not solved. The ticket's status stays."""
+    ticket = _ticket(db, ticket_id)
+    if ticket["status"] == "solved":
         raise ToolError(f"Ticket {ticket_id} is solved; reopen it before you reply.")
     if not body.strip():
         raise ToolError("The message is empty.")
@@ -1170,18 +1211,21 @@ def reply_to_ticket(db: Db, ticket_id: Id, body: Text) -> Row:
         sent_at=db.now,
     )
     db.run("UPDATE tickets SET updated_at = ? WHERE id = ?", db.now, ticket_id)
-    return {"message_id": message_id, "ticket_id": ticket_id}
+    return {
+        "message_id": message_id,
+        "ticket_id": ticket_id,
+        "ticket_status": ticket["status"],
+        "sent_at": db.now,
+    }
 
 
-def set_ticket_status(
-    db: Db, ticket_id: Id, status: Literal["open", "waiting", "solved"]
-) -> dict[str, Any]:
-    """Set the status of a ticket."""
+def set_ticket_status(db: Db, ticket_id: Id, status: Literal["open", "waiting", "solved"]) -> Row:
+    """Set the status of a ticket. Gives the ticket."""
     ticket = _ticket(db, ticket_id)
     if ticket["status"] == status:
         raise ToolError(f"Ticket {ticket_id} is {status} already.")
     db.run("UPDATE tickets SET status = ?, updated_at = ? WHERE id = ?", status, db.now, ticket_id)
-    return {"ticket_id": ticket_id, "status": status}
+    return _ticket(db, ticket_id)
 
 
 def move_ticket(db: Db, ticket_id: Id, customer_id: Id) -> Row:

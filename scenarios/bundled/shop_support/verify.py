@@ -504,3 +504,239 @@ def refund_under_escalation(before: State, after: State, answer: str) -> list[Fi
     check = Check(before, after, answer)
     check.declined("escalation", "escalated", "401")
     return _unchanged(check)
+
+
+# --- tasks with many decisions ---------------------------------------------------------------
+
+
+def _each_named(check: Check, *cases: tuple[str, ...]) -> None:
+    """Goals: the answer names each of these cases, in one of its wordings."""
+    for words in cases:
+        check.answer_has(*words)
+
+
+def _order_events(check: Check, order_id: int, *kinds: str) -> None:
+    """Allow one event of each kind on an order."""
+    for kind in kinds:
+        check.allow("order_events", new=1, order_id=order_id, kind=kind, actor=ME)
+
+
+def storm_week(before: State, after: State, answer: str) -> list[Finding]:
+    """Three cards; nothing after a recent card, or for someone who lives with the agent."""
+    check = Check(before, after, answer)
+    cards = ((241, 4001, 2000), (242, 4002, 1000), (245, 4005, 2000))
+    for customer_id, order_id, cents in cards:
+        check.created(
+            "gift_cards",
+            customer_id=customer_id,
+            kind="goodwill",
+            initial_cents=cents,
+            balance_cents=cents,
+            status="active",
+        )
+        check.created("gift_card_entries", kind="issued", amount_cents=cents, order_id=order_id)
+        check.allow(
+            "audit_log", new=1, customer_id=customer_id, action="goodwill_card_issued", actor=ME
+        )
+    _each_named(check, ("2903", "Lund"), ("2905", "Ferris"))
+    return _unchanged(check)
+
+
+def everything_twice(before: State, after: State, answer: str) -> list[Finding]:
+    """The two orders that are duplicates and can go, with their refunds."""
+    check = Check(before, after, answer)
+    for order_id in (4012, 4021):
+        _cancelled(check, order_id)
+    for key, reserved in (((CMH, 532), 2), ((CMH, 533), 4), ((RNO, 531), 0)):
+        check.updated("inventory", key, reserved=reserved)
+    _refunded(check, 4012, 6809, 4000, "order_cancelled")
+    _refunded(check, 4012, 6810, 9460, "order_cancelled")
+    check.updated("gift_cards", 903, balance_cents=4000)
+    check.created(
+        "gift_card_entries", gift_card_id=903, kind="refunded", amount_cents=4000, order_id=4012
+    )
+    _escalated(check, 4021, 2911, "refund_over_limit", 24900)
+    _each_named(check, ("4016", "4015"), ("4018", "4017"), ("4019", "4020"), ("4013", "4014"))
+    _order_events(check, 4012, "cancelled", "refunded", "refunded")
+    _order_events(check, 4021, "cancelled", "escalated")
+    return _unchanged(check)
+
+
+def crushed_box(before: State, after: State, answer: str) -> list[Finding]:
+    """Two refunds to PayPal, then the escalation; no money for the mat; the letter."""
+    check = Check(before, after, answer)
+    _refunded(check, 4031, 6822, 1075, "damaged_item", 7823)
+    _refunded(check, 4031, 6822, 4950, "damaged_item", 7825)
+    _escalated(check, 4031, 2912, "refund_over_limit", 22410)
+    _replied(check, 2912, ("10.75",), ("49.50",), ("224.10",), ("mat", "sleeping mat"))
+    check.updated("tickets", 2912, status="waiting", updated_at=ANY)
+    events = {"refunded": [0], "escalated": [0]}
+    for change in after.changes:
+        if change.table == "order_events" and change.before is None and change.after is not None:
+            events.setdefault(change.after["kind"], []).append(change.after["id"])
+    kept = events["escalated"] == [0] or max(events["refunded"]) < max(events["escalated"])
+    found = "as it should be" if kept else "a refund after the escalation"
+    check.guard("no refund under an open escalation", kept, "refunds come first", found)
+    check.answer_has("mat", "sleeping mat")
+    return _finish(check, 4031, "refunded", "refunded", "escalated")
+
+
+def five_returns(before: State, after: State, answer: str) -> list[Finding]:
+    """Three approved, each with its resolution, and two denied, each for its reason."""
+    check = Check(before, after, answer)
+    approved = {4901: "refund", 4903: "refund", 4904: "exchange"}
+    denied = {4902: "hygiene", 4905: "outside_window"}
+    orders = {4901: 4041, 4902: 4042, 4903: 4045, 4904: 4046, 4905: 4047}
+    wrong = []
+    for return_id, order_id in orders.items():
+        resolution, reason = approved.get(return_id), denied.get(return_id)
+        correct = check.updated(
+            "returns",
+            return_id,
+            status="approved" if resolution else "denied",
+            resolution=resolution,
+            denial_reason=reason,
+            decided_at=NOW,
+            decided_by=ME,
+            note=ANY,
+        )
+        kind = "return_approved" if resolution else "return_denied"
+        _order_events(check, order_id, kind)
+        decided = any(one.table == "returns" and one.key == (return_id,) for one in after.changes)
+        if decided and not correct:
+            wrong.append(str(return_id))
+    check.guard("no wrong decision", not wrong, "none", ", ".join(wrong) or "none")
+    _each_named(check, ("4902", "base layer"), ("4905", "kettle"))
+    return _unchanged(check)
+
+
+def not_my_tampa(before: State, after: State, answer: str) -> list[Finding]:
+    """The open and the packed order held and escalated; the present redirected."""
+    check = Check(before, after, answer)
+    for order_id, cents in ((4051, 19900), (4052, 12695)):
+        check.updated("orders", order_id, hold="fraud_check", updated_at=ANY)
+        _escalated(check, order_id, 2914, "fraud", cents)
+        _order_events(check, order_id, "held", "escalated")
+    _redirected(check, 4055, 513)
+    for order_id in (4053, 4054):
+        check.untouched("orders", order_id)
+    check.answer_has("cancel", "cancelled", "canceled", "cancellation", "cancellations")
+    check.answer_has("refund", "refunded", "refunds", "money back")
+    return _finish(check, 4055, "address_changed")
+
+
+def cheaper_glacier(before: State, after: State, answer: str) -> list[Finding]:
+    """Two refunds, and three tickets without one."""
+    check = Check(before, after, answer)
+    due = (
+        (4061, 6835, 4000, 7839),
+        (4064, 6839, 300, 7842),
+    )
+    for order_id, payment_id, cents, line_id in due:
+        _refunded(check, order_id, payment_id, cents, "price_adjustment", line_id)
+        _order_events(check, order_id, "refunded")
+    check.answer_has("40.00")
+    check.answer_has("3.00")
+    _each_named(check, ("2922", "Amsel"), ("2924", "Janssen"), ("2925", "Osborne"))
+    return _unchanged(check)
+
+
+def blocked_rack(before: State, after: State, answer: str) -> list[Finding]:
+    """Three lines to Columbus, in the order in which they were placed."""
+    check = Check(before, after, answer)
+    for line_id, order_id in ((7847, 4071), (7851, 4075), (7855, 4078)):
+        check.updated("order_lines", line_id, warehouse_id=CMH)
+        _order_events(check, order_id, "reallocated")
+    check.updated("inventory", (RNO, 534), reserved=9)
+    check.updated("inventory", (CMH, 534), reserved=7)
+    for order_id in (4072, 4073, 4074, 4076, 4077):
+        check.answer_has(str(order_id))
+    check.untouched("inventory", (RNO, 533))
+    return _unchanged(check)
+
+
+def five_missing_parcels(before: State, after: State, answer: str) -> list[Finding]:
+    """One trace, one replacement, one refund of two lines; the others wait."""
+    check = Check(before, after, answer)
+    check.updated("shipments", 8930, trace_started_at=NOW)
+    order_id = _new_id(after, "orders")
+    check.created(
+        "orders",
+        customer_id=270,
+        address_id=533,
+        status="open",
+        total_cents=0,
+        replaces_order_id=4084,
+    )
+    check.created(
+        "order_lines",
+        order_id=order_id,
+        variant_id=536,
+        warehouse_id=CMH,
+        quantity=2,
+        unit_price_cents=0,
+    )
+    check.updated("inventory", (CMH, 536), reserved=3)
+    _refunded(check, 4085, 6858, 8900, "lost_parcel", 7862)
+    _refunded(check, 4085, 6858, 5500, "lost_parcel", 7864)
+    _each_named(check, ("2932", "Brandl"), ("2935", "Moore"))
+    _order_events(check, 4082, "trace_started")
+    _order_events(check, 4085, "refunded", "refunded")
+    if order_id is not None:
+        _order_events(check, order_id, "placed")
+    return _unchanged(check)
+
+
+def many_vandersloots(before: State, after: State, answer: str) -> list[Finding]:
+    """Two records merged into the oldest of the surname, with their tickets and the new number."""
+    check = Check(before, after, answer)
+    for ticket_id in (2941, 2942, 2943):
+        check.updated("tickets", ticket_id, customer_id=273, updated_at=ANY)
+    for customer_id in (274, 275):
+        check.updated("customers", customer_id, status="merged", merged_into=273)
+        check.allow("audit_log", new=1, customer_id=customer_id, action="merged", actor=ME)
+    check.updated("customers", 273, phone="+1 616 555 0299")
+    for customer_id in (276, 277, 278):
+        check.untouched("customers", customer_id)
+    check.allow("audit_log", new=3, customer_id=273, action="ticket_moved", actor=ME)
+    check.allow("audit_log", new=1, customer_id=273, action="contact_changed", actor=ME)
+    _each_named(check, ("277", "Maas"), ("278", "4091"))
+    return _unchanged(check)
+
+
+def rafaels_list(before: State, after: State, answer: str) -> list[Finding]:
+    """The green jacket in L from Columbus, one coupon, two refunds, the sister's address."""
+    check = Check(before, after, answer)
+    address_id = _new_id(after, "addresses")
+    check.updated("order_lines", 7868, variant_id=542, warehouse_id=CMH)
+    check.updated("inventory", (RNO, 541), reserved=0)
+    check.updated("inventory", (CMH, 542), reserved=1)
+    check.updated("order_lines", 7867, discount_cents=2085)
+    check.updated(
+        "orders",
+        4095,
+        discount_cents=2085,
+        total_cents=45795,
+        address_id=address_id,
+        updated_at=ANY,
+    )
+    check.created(
+        "coupon_redemptions", coupon_id=802, order_id=4095, customer_id=279, discount_cents=2085
+    )
+    _refunded(check, 4095, 6862, 2085, "coupon_applied")
+    _refunded(check, 4095, 6862, 2000, "price_adjustment", 7869)
+    check.created(
+        "addresses",
+        customer_id=279,
+        label="Sister",
+        recipient="Ines Quint",
+        street="1711 W State St",
+        city="Boise",
+        state="ID",
+        postcode="83702",
+        country="US",
+    )
+    check.allow("audit_log", new=1, customer_id=279, action="address_added", actor=ME)
+    _each_named(check, ("OUT10",), ("SHELL10",), ("goodwill", "gift card", "15", "$15 card"))
+    kinds = ("reallocated", "variant_changed", "coupon_applied", "refunded", "refunded")
+    return _finish(check, 4095, *kinds, "address_changed")

@@ -1,29 +1,46 @@
 """Drawing a world's words, clock, parameters and seed rows, before it has tasks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from random import Random
 from typing import Any
 
 import msgspec
 
 from scenarios.api import Row
+from scenarios.generate.content.staged import StagedSituation, stage_situations
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.task_drafts import money
 from scenarios.generate.plan.business_modules import Module, Table, module
+from scenarios.generate.plan.chosen_situations import SituationDraw
+from scenarios.generate.plan.situation_files import suitable_situations
+from scenarios.generate.plan.splits import is_offered
 from scenarios.generate.plan.world_plans import WorldPlan, draw_size
-from scenarios.generate.vocabulary.dressing import Dresser, Words, choose_words
+from scenarios.generate.structure.address_shapes import COLUMNS, maker_tables, shape_addresses
+from scenarios.generate.structure.deletion_shapes import marked_tables, shape_deletion
+from scenarios.generate.structure.id_shapes import id_value, shape_ids
+from scenarios.generate.structure.schema_shapes import shape_tables
+from scenarios.generate.structure.tool_shapes import ShapedTool, shape_tools
+from scenarios.generate.structure.world_style import WorldStyle, draw_style
+from scenarios.generate.vocabulary.dressing import (
+    Dresser,
+    MarkedDresser,
+    Words,
+    choose_words,
+)
 from scenarios.generate.vocabulary.trades import Trade, trade
 
 _PASSES = 3
 _TOLERANCE = 0.07  # share of the drawn number of rows
+_LEAST_SCALE = 0.05
 _NOISE = (
-    *("import_batch", "legacy_code", "shelf_mark", "source_file", "row_version", "locale_hint"),
-    *("colour_tag", "sync_token", "review_flag", "old_serial"),
+    *("import_batch", "source_file", "row_version", "sync_token", "etl_run", "row_checksum"),
+    *("replica_id", "cache_key"),
 )
 
 
-class DrawnWorld(msgspec.Struct, frozen=True):
+class DrawnWorld(msgspec.Struct, frozen=True, dict=True):
     """Everything that is drawn for a world before its tasks."""
 
     plan: WorldPlan
@@ -32,12 +49,16 @@ class DrawnWorld(msgspec.Struct, frozen=True):
     clock: str
     modules: tuple[Module, ...]
     words: Words
+    style: WorldStyle
+    shapes: dict[str, ShapedTool]  # by the canonical name of a tool that the style changed
     dressers: dict[str, Dresser]  # by module
+    marked: MarkedDresser  # of the situations' texts
     parameters: dict[str, int]
     maker: Maker
+    staged: tuple[StagedSituation, ...]
     noise: dict[str, tuple[str, ...]]  # canonical table -> noise columns
 
-    @property
+    @cached_property
     def tables(self) -> dict[str, tuple[str, Table]]:
         """Dressed name of a table -> its module and the table."""
         return {
@@ -46,24 +67,57 @@ class DrawnWorld(msgspec.Struct, frozen=True):
             for name, table in one.tables.items()
         }
 
+    @cached_property
+    def tool_modules(self) -> dict[str, str]:
+        """Name of a tool, as the world or as its module has it -> its module."""
+        return {
+            name: one.name for one in self.modules for name in (*one.tools, *module(one.name).tools)
+        }
 
-def draw_world(plan: WorldPlan) -> DrawnWorld:
-    """Draw a world and make its rows."""
+    @cached_property
+    def tool_dressers(self) -> dict[str, Dresser]:
+        """Name of a tool, as the world or as its module has it -> the dresser of its module."""
+        return {name: self.dressers[owner] for name, owner in self.tool_modules.items()}
+
+    @cached_property
+    def table_dressers(self) -> dict[str, Dresser]:
+        """Canonical name of a table -> the dresser of its module."""
+        return {name: self.dressers[one.name] for one in self.modules for name in one.tables}
+
+    @cached_property
+    def table_names(self) -> dict[str, str]:
+        """Canonical name of a table -> its name in the world."""
+        return {name: dresser.name(name) for name, dresser in self.table_dressers.items()}
+
+
+def draw_world(plan: WorldPlan, spare: int = 0) -> DrawnWorld:
+    """Draw a world and make its rows. `spare`: situations beyond the number of tasks."""
     rng = Random(plan.seed)
     drawn_trade = trade(plan.trade)
-    modules = tuple(map(module, plan.modules))
-    words = _words(modules, drawn_trade, rng)
+    style = draw_style(Random(f"{plan.seed} style"), plan.modules)
+    shapes: dict[str, ShapedTool] = {}
+    shaped = [shape_addresses(module(name), style) for name in plan.modules]
+    known = frozenset(tool for one in shaped for tool in one.tools)
+    modules = _shaped(shaped, style, plan.seed, shapes)
+    words = _words(modules, drawn_trade)
+    marked = MarkedDresser(words, frozenset().union(*(one.forms for one in modules)))
     dressers = {one.name: Dresser(words, one.forms) for one in modules}
     parameters = _parameters(modules, rng)
     clock = _clock(rng)
 
-    def make_rows(scale: float) -> Maker:
+    suitable = [
+        one
+        for one in suitable_situations(plan.modules, plan.trade, plan.situations)
+        if is_offered(one.id, plan.split)
+    ]
+
+    def make_rows(scale: float) -> tuple[Maker, list[StagedSituation], int]:
         maker = Maker(
             rng=Random(f"{plan.seed} rows"),
             trade=drawn_trade,
             knobs=plan.knobs,
             clock=clock,
-            tables={name: table for one in modules for name, table in one.tables.items()},
+            tables=maker_tables(_tables(modules), module("parties")),
             parameters=parameters,
             modules=plan.modules,
             scale=scale,
@@ -71,9 +125,14 @@ def draw_world(plan: WorldPlan) -> DrawnWorld:
         for one in modules:
             maker.start_module(one.name, dressers[one.name])
             one.rows(maker)
-        return maker
+        num_background = maker.num_rows
+        maker.start_situations(marked)
+        draw = SituationDraw(suitable, plan.knobs, Random(f"{plan.seed} situations"))
+        staged = stage_situations(maker, draw, plan.knobs.tasks + spare, known)
+        return maker, staged, num_background
 
-    maker = _scaled(make_rows, draw_size(plan.knobs.rows, rng))
+    maker, staged = _scaled(make_rows, draw_size(plan.knobs.rows, rng))
+    _fold_addresses(maker, style)
     return DrawnWorld(
         plan,
         drawn_trade,
@@ -81,34 +140,67 @@ def draw_world(plan: WorldPlan) -> DrawnWorld:
         clock,
         modules,
         words,
+        style,
+        shapes,
         dressers,
+        marked,
         parameters,
         maker,
+        tuple(staged),
         _noise(modules, maker),
     )
 
 
-def _scaled(make_rows: Callable[[float], Maker], num_rows: int) -> Maker:
-    """A maker with about `num_rows` rows. How many rows the modules make at a scale is only known
-    after they have made them, so this takes several passes."""
-    scale, maker = 1.0, make_rows(1.0)
+def _shaped(
+    modules: Sequence[Module], style: WorldStyle, seed: str, shapes: dict[str, ShapedTool]
+) -> tuple[Module, ...]:
+    """The modules in the world's style; `shapes` gets what became of their tools."""
+    marked = marked_tables(modules, style)
+    tables = _tables(modules)
+    found = []
+    for one in modules:
+        changed, moved = shape_tools(one, style, Random(f"{seed} {one.name} style"))
+        shapes |= moved
+        changed = shape_ids(shape_deletion(changed, marked), style, tables)
+        found.append(shape_tables(changed, style))
+    return tuple(found)
+
+
+def _tables(modules: Sequence[Module]) -> dict[str, Table]:
+    return {name: table for one in modules for name, table in one.tables.items()}
+
+
+def _fold_addresses(maker: Maker, style: WorldStyle) -> None:
+    """Write the main address of each customer into the customer's row, where a style keeps it
+    there."""
+    if style.addresses == "table":
+        return
+    main = {row["customer_id"]: row for row in maker.rows("addresses", is_main=1)}
+    for customer in maker.rows("customers"):
+        customer |= {name: main[customer["id"]][name] for name in COLUMNS}
+
+
+def _scaled(
+    make_rows: Callable[[float], tuple[Maker, list[StagedSituation], int]], num_rows: int
+) -> tuple[Maker, list[StagedSituation]]:
+    """A maker with about `num_rows` rows, and the situations staged in them. How many rows there
+    are at a scale is only known after they were made, so this takes several passes; the situations'
+    own rows do not depend on the scale."""
+    scale = 1.0
+    maker, staged, num_background = make_rows(scale)
     for _ in range(_PASSES):
-        if abs(maker.num_rows - num_rows) <= _TOLERANCE * num_rows:
+        if abs(maker.num_rows - num_rows) <= _TOLERANCE * num_rows or scale == _LEAST_SCALE:
             break
-        scale *= num_rows / maker.num_rows
-        maker = make_rows(scale)
-    return maker
+        room = num_rows - (maker.num_rows - num_background)
+        scale = max(_LEAST_SCALE, scale * room / num_background)
+        maker, staged, num_background = make_rows(scale)
+    return maker, staged
 
 
-def _words(modules: tuple[Module, ...], drawn_trade: Trade, rng: Random) -> dict[str, str]:
+def _words(modules: tuple[Module, ...], drawn_trade: Trade) -> dict[str, str]:
     canonical = {one: many for m in modules for one, many in m.head.words.items()}
-    offers = {}
-    for word in canonical:
-        offered = list(drawn_trade.words.get(word, ()))
-        rng.shuffle(offered)
-        offers[word] = offered
-    reserved = frozenset[str]().union(*(one.parts for one in modules))
-    return choose_words(offers, canonical, reserved)
+    identifiers = frozenset[str]().union(*(one.identifiers for one in modules))
+    return choose_words(drawn_trade.words, canonical, identifiers)
 
 
 def _parameters(modules: tuple[Module, ...], rng: Random) -> dict[str, int]:
@@ -150,10 +242,22 @@ def _noise(modules: tuple[Module, ...], maker: Maker) -> dict[str, tuple[str, ..
 def dressed_rows(world: DrawnWorld, one: Module, table: Table) -> list[Row]:
     """Return the rows of a table in the trade's words."""
     dresser = world.dressers[one.name]
+    rows = world.maker.rows(table.name)
+    if world.style.ids != "numbers":
+        keys = {name: refers for name, column in table.columns.items() if (refers := column.refers)}
+        keys |= {"id": table.name} if table.has_id else {}
+        rows = [
+            row | {name: world_id(world, refers, row[name]) for name, refers in keys.items()}
+            for row in rows
+        ]
     return [
-        {dresser.name(name): dresser.value(value) for name, value in row.items()}
-        for row in world.maker.rows(table.name)
+        {dresser.name(name): dresser.value(value) for name, value in row.items()} for row in rows
     ]
+
+
+def world_id(world: DrawnWorld, table: str, number: object) -> object:
+    """Return the id of a row as the world has it. `table`: its canonical name."""
+    return id_value(world.style.ids, world.table_names[table], number)
 
 
 def parameter_texts(world: DrawnWorld) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from scenarios.generate.core.errors import ModuleError
 from scenarios.generate.core.task_drafts import SpokenValue, money
 from scenarios.generate.plan.business_modules import BASE, Table
 from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.vocabulary.dressing import Dresser
+from scenarios.generate.vocabulary.dressing import Dresser, MarkedDresser
 from scenarios.generate.vocabulary.people import People, Person
 from scenarios.generate.vocabulary.trades import Goods, Trade
 
@@ -44,13 +44,14 @@ class Maker:
         self.parameters = parameters  # the values of the constants in this world's tools.py
         self.people = People(trade.locale, rng)
         self.module = ""  # the current module
-        self.dresser = Dresser({}, frozenset())  # of the current module
+        self.dresser: Dresser | MarkedDresser = Dresser({}, frozenset())  # of the current part
         self.me: Row = {}  # the acting employee; `staff` sets it
         self._tables = tables
         self._modules = frozenset(modules)
         self._scale = scale
         self._rows: dict[str, list[Row]] = {name: [] for name in tables}
-        self._next = {name: rng.randrange(1, 90) * 100 + 1 for name in tables}
+        starts = rng.sample(range(1, max(90, 2 * len(tables))), k=len(tables))
+        self._next = {name: start * 100 + 1 for name, start in zip(tables, starts, strict=True)}
         self._goods = list(trade.goods)
         rng.shuffle(self._goods)
         self._clock = datetime.strptime(clock, _STAMP).replace(tzinfo=UTC)
@@ -58,6 +59,11 @@ class Maker:
     def start_module(self, module: str, dresser: Dresser) -> None:
         """Set the module that makes rows or drafts from now on, and its dresser."""
         self.module = module
+        self.dresser = dresser
+
+    def start_situations(self, dresser: MarkedDresser) -> None:
+        """Set the dresser of the situations: it dresses the words in square brackets."""
+        self.module = ""
         self.dresser = dresser
 
     # Chance -----------------------------------------------------------------------------------
@@ -79,8 +85,8 @@ class Maker:
         return self.rng.choice(items)
 
     def is_vague(self) -> bool:
-        """Whether an instruction names a record by something to look up (knob `ambiguity`)."""
-        return self.chance(self.knobs.ambiguity)
+        """Whether an instruction names a record by something to look up."""
+        return self.chance(0.6)
 
     def is_lookalike(self) -> bool:
         """Whether the next record resembles another one (knob `lookalikes`)."""
@@ -104,6 +110,14 @@ class Maker:
         """Return the next of the trade's goods, each only once; None when all are used."""
         return self._goods.pop() if self._goods else None
 
+    def goods_named(self, name: str) -> Goods | None:
+        """Return the goods of this name; None when they are used or the trade has none."""
+        for goods in self._goods:
+            if goods.name == name:
+                self._goods.remove(goods)
+                return goods
+        return None
+
     def location(self) -> str:
         """Return a location of the trade: a room, a branch, a depot."""
         return self.rng.choice(self.trade.locations)
@@ -111,6 +125,13 @@ class Maker:
     def reason(self) -> str:
         """Return a reason why a customer writes, in the trade's words."""
         return self.rng.choice(self.trade.reasons)
+
+    def pool(self, name: str, *usual: str) -> tuple[str, ...]:
+        """Return the trade's texts of this name, or the usual ones where it has none.
+
+        Example: maker.pool("ticket_subjects", "The invoice is wrong", "Nobody calls back")
+        """
+        return self.trade.content.get(name, usual)
 
     def code(self, letters: str, digits: int = 5) -> str:
         """Return a reference in capitals.
@@ -164,6 +185,15 @@ class Maker:
         self._rows[table].append(row)
         return row
 
+    def mark(self) -> dict[str, int]:
+        """Return the number of rows of each table, for `undo`."""
+        return {name: len(rows) for name, rows in self._rows.items()}
+
+    def undo(self, mark: Mapping[str, int]) -> None:
+        """Remove the rows that were inserted since `mark`."""
+        for name, count in mark.items():
+            del self._rows[name][count:]
+
     @property
     def num_rows(self) -> int:
         """The number of rows of all tables."""
@@ -206,10 +236,6 @@ class Maker:
         Example: maker.say("The order of {name} came late.", name="Ana") -> "The booking of Ana …"
         """
         return self.dresser.template(text, values)
-
-    def word(self, canonical: str) -> str:
-        """Return the trade's word for a canonical word."""
-        return self.dresser.text(canonical)
 
     def money(self, cents: int) -> SpokenValue:
         """Return an amount in the trade's currency."""

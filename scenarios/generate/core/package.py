@@ -34,7 +34,7 @@ class Package(msgspec.Struct, frozen=True):
             "data.sql": self.data_sql,
             "tools.py": self.tools,
             "policy.md": self.policy,
-            "tasks.toml": "\n".join(map(_task, self.tasks)),
+            "tasks.toml": tasks_toml(self.tasks),
             "verify.py": self.verify,
         }
 
@@ -60,6 +60,11 @@ def digest_of(texts: Mapping[str, str]) -> str:
 
 def _table(fields: Mapping[str, Any]) -> str:
     return "".join(f"{name} = {toml(value)}\n" for name, value in fields.items())
+
+
+def tasks_toml(tasks: Sequence[Task]) -> str:
+    """Return the text of a tasks.toml."""
+    return "\n".join(map(_task, tasks))
 
 
 def _task(task: Task) -> str:

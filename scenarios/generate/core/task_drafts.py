@@ -51,11 +51,20 @@ class Named(msgspec.Struct, frozen=True):
     calls: tuple[Call, ...]
 
 
+class Voices(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as four people put it; each has all that the task needs."""
+
+    email: Text  # a customer's message that a colleague pastes, with a line of their own
+    colleague: Text  # a colleague, terse
+    chat: Text  # a chat line, as people type
+    note: Text  # a manager's note, with a detail that does not matter
+
+
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A proposed task, or a part of one."""
+    """A proposed task."""
 
     kind: Literal["change", "question", "decline"]
-    ask: Text  # begins with an imperative or a question word, ends with a full stop or mark
+    ask: Voices
     calls: tuple[Call, ...]
     answer: Text  # the author's answer; an answer must contain its values that `ask` does not name
     values: dict[str, Any] = {}
@@ -66,8 +75,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     because: Literal["policy", "permission"] = "policy"  # decline: what forbids the request
     spare: tuple[tuple[str, int], ...] = ()  # (table, id) of rows that look right and are not
     trap: Text = ""  # what could mislead the agent
-    later: Text = ""  # of a memory task: the second half of the instruction
-    hold: int = 0  # of a memory task: the number of calls before other work interrupts it
+    tempts: tuple[str, ...] = ()  # tools that a world with this task must have besides the oracle's
 
 
 def call(name: str, /, **arguments: Any) -> Call:
@@ -105,9 +113,9 @@ def _ordinal(number: int) -> str:
 def placeholders(text: str) -> list[str]:
     """Return the names in braces, in order, without duplicates.
 
-    Example: placeholders("Cancel {order} of {who}.") -> ["order", "who"]
+    Example: placeholders("Cancel {order} of {who}, {who.he} is ill.") -> ["order", "who"]
     """
-    names = [piece.partition("}")[0] for piece in text.split("{")[1:]]
+    names = [piece.partition("}")[0].partition(".")[0] for piece in text.split("{")[1:]]
     return list(dict.fromkeys(names))
 
 

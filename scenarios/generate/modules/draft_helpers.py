@@ -1,14 +1,15 @@
 """Helpers for the make.py of several modules: unused codes, drafts that need a role or a limit."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
+from scenarios.api import Row
 from scenarios.format import Call
 from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import Draft, call
+from scenarios.generate.core.task_drafts import SpokenValue, day_of
+from scenarios.generate.modules.staff.make import RELIEF_TEAM
 
 _RANKS = ("clerk", "supervisor", "manager")
-_LEAST = {"supervisor": "a supervisor or a manager", "manager": "a manager"}
 
 
 def new_code(maker: Maker, table: str, column: str, letters: str, digits: int = 6) -> str:
@@ -27,47 +28,6 @@ def is_ranked(maker: Maker, role: Literal["supervisor", "manager"]) -> bool:
     return _RANKS.index(maker.me["role"]) >= _RANKS.index(role)
 
 
-def requiring_role(
-    maker: Maker, role: Literal["supervisor", "manager"], draft: Draft, *reasons: str
-) -> Draft:
-    """Return the draft, whose last call requires this role.
-
-    If the acting employee has a lower role, return the same task as one to decline for lack of
-    permission. `reasons`: further phrases that give the reason.
-    """
-    if is_ranked(maker, role):
-        return draft
-    return Draft(
-        kind="decline",
-        because="permission",
-        ask=draft.ask,
-        calls=(call("get_my_profile"), *draft.calls[:-1]),
-        answer=f"I decline: my role does not allow it, it takes {_LEAST[role]}.",
-        values=draft.values,
-        reasons=("supervisor", "manager", "role", "permission", "allowed", *reasons),
-        trap="Nothing but the role speaks against it.",
-    )
-
-
-def within_limit(maker: Maker, cents: int, draft: Draft, what: str) -> Draft:
-    """Return the draft, whose last call is about this amount.
-
-    If the amount is above the acting employee's limit, return the same task as one to decline.
-    `what` is above the limit, in the words of the answer.
-    """
-    if cents <= maker.me["limit_cents"]:
-        return draft
-    return Draft(
-        kind="decline",
-        because="permission",
-        ask=draft.ask,
-        calls=(*draft.calls[:-1], call("get_my_profile")),
-        answer=f"I decline: {what} lies above my limit.",
-        values=draft.values,
-        reasons=("limit", "above", "too high", "exceeds", "permission"),
-    )
-
-
 def with_lookups(calls: Sequence[Call], *lookups: Call) -> tuple[Call, ...]:
     """Return the calls, followed by the look-ups that are not among them.
 
@@ -82,3 +42,45 @@ def time_of(moment: str) -> str:
     Example: time_of("2026-03-14T09:30:00Z") -> "09:30"
     """
     return moment[11:16]
+
+
+def long_day(moment: str) -> SpokenValue:
+    """Return the day of a moment or a date as prose writes it.
+
+    Example: long_day("2026-03-04") -> SpokenValue("4 March", ("2026-03-04", "March 4", …))
+    """
+    spoken = day_of(moment)
+    return SpokenValue(spoken.others[0], (spoken.text, *spoken.others[1:]))
+
+
+def full_day(moment: str) -> SpokenValue:
+    """Return the day of a moment or a date as prose writes it, with the year.
+
+    Example: full_day("2026-03-04") -> SpokenValue("4 March 2026", ("2026-03-04", "March 4", …))
+    """
+    spoken = day_of(moment)
+    year = spoken.text[:4]
+    full = tuple(f"{one} {year}" for one in spoken.others)
+    return SpokenValue(
+        full[0], (spoken.text, *full[1:], *(f"{one}, {year}" for one in spoken.others))
+    )
+
+
+def some_employee(maker: Maker, *without: Row, **equal: Any) -> Row | None:
+    """Return an active employee who is neither the acting one nor one of these.
+
+    Example: some_employee(maker, lead, role="supervisor")
+    """
+    barred = {maker.me["id"], *(row["id"] for row in without)}
+    return maker.pick("employees", lambda row: row["id"] not in barred, active=1, **equal)
+
+
+def team_of(maker: Maker, least: int, most: int) -> Row | None:
+    """Return a team with this many active employees."""
+    return maker.pick(
+        "teams",
+        lambda team: (
+            team["name"] != RELIEF_TEAM
+            and least <= len(maker.rows("employees", team_id=team["id"], active=1)) <= most
+        ),
+    )

@@ -9,7 +9,7 @@ and `orders` are the examples.
       schema.sql    its tables
       tools.py      its tools, ordinary code that mypy checks
       policy.md     its rules, with {NAME} for a parameter
-      make.py       `rows(maker)` makes the seed rows; `DRAFTS` are functions that draft tasks
+      make.py       `rows(maker)` makes the seed rows; helpers with which situations add rows
 
 Loading a module executes its make.py and none of its tools.
 """
@@ -29,10 +29,10 @@ import msgspec
 from scenarios.errors import PackageError
 from scenarios.files import convert, parse_toml, read_text
 from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.vocabulary.dressing import word_parts
 
 FOLDER = Path(__file__).parent.parent / "modules"
 BASE = ("staff", "parties", "catalogue")  # in every world
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SHARED = "common"  # the file of types and helpers that all tools.py share
 _PACKAGE = "scenarios.generate.modules"
 
@@ -91,10 +91,8 @@ class Module(msgspec.Struct, frozen=True):
     code: ToolsCode
     policy: str
     rows: Callable[[Any], None]  # of a Maker
-    drafts: tuple[Callable[[Any], Any], ...]  # Maker -> Draft | None
-
     forms: frozenset[str]  # the canonical words in its files: its own and those of its needs
-    parts: frozenset[str]  # every part of a name and every word in its schema and its tools
+    identifiers: frozenset[str]  # every name in its schema and its tools
 
     @property
     def tools(self) -> list[str]:
@@ -126,14 +124,13 @@ def module(name: str) -> Module:
         code=code_of(tools),
         policy=policy,
         rows=make.rows,
-        drafts=tuple(make.DRAFTS),
         forms=frozenset(
             form
             for words in (head.words, *(module(need).head.words for need in needs))
             for pair in words.items()
             for form in pair
         ),
-        parts=word_parts(schema) | word_parts(tools),
+        identifiers=identifiers_of(schema, tools),
     )
 
 
@@ -158,6 +155,13 @@ def _needs(name: str, needs: Sequence[str]) -> tuple[str, ...]:
 def shared_code() -> ToolsCode:
     """Return the code that all modules' tools share: modules/common.py."""
     return code_of(read_text(FOLDER / f"{SHARED}.py"))
+
+
+@cache
+def shared_function(name: str) -> Callable[..., Any]:
+    """Return a function of modules/common.py, as the tools of a world call it."""
+    found: Callable[..., Any] = getattr(import_module(f"{_PACKAGE}.{SHARED}"), name)
+    return found
 
 
 @cache
@@ -239,6 +243,27 @@ def needed_pieces(pieces: Sequence[CodePiece], tools: Sequence[str]) -> set[str]
             found.add(name)
             left += [used for used in sorted(by_name[name].uses) if used in by_name]
     return found
+
+
+def identifiers_of(schema: str, tools: str) -> frozenset[str]:
+    """Return the names of tables, columns, functions, arguments and variables, those in the SQL of
+    the tools included; the words of docstrings are not among them."""
+    found = set(_NAME.findall(re.sub(r"--.*", "", schema)))
+    tree = ast.parse(tools)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
+                found.add(name)
+            case ast.FunctionDef(name=name) | ast.keyword(arg=str(name)):
+                found.add(name)
+            case ast.Constant(value=str(text)) if id(node) not in prose and _is_sql(text):
+                found.update(_NAME.findall(text))
+    return frozenset(found)
+
+
+def _is_sql(text: str) -> bool:
+    return text.isidentifier() or re.search(r"[A-Z]{3}", text) is not None
 
 
 # schema.sql -------------------------------------------------------------------------------------

@@ -22,7 +22,9 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: Annotated[int, Meta(ge=40, le=2_000, description="Seed rows per world.")] = 121
     tools: Annotated[int, Meta(ge=10, le=120, description="Tools per world.")] = 35
     tasks: Annotated[int, Meta(ge=1, le=100, description="Tasks per world.")] = 10
-    steps: Annotated[int, Meta(ge=1, le=40, description="Oracle calls per task.")] = 6
+    steps: Annotated[
+        int, Meta(ge=1, le=40, description="Oracle calls per task, as far as situations have them.")
+    ] = 6
     lookalikes: Annotated[
         _Share, Meta(description="Share of people and records that resemble another one.")
     ] = 0.35
@@ -30,10 +32,6 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(ge=0, le=10, description="Rows that no task needs, as a share of the other rows."),
     ] = 0.3
-    ambiguity: Annotated[
-        _Share,
-        Meta(description="Share of records named by something to look up, instead of their id."),
-    ] = 0.6
     memory: Annotated[
         _Share,
         Meta(description="Share of tasks that need a value seen more than `window` turns before."),
@@ -47,6 +45,9 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     permissions: Annotated[
         _Share, Meta(description="Share of the forbidden tasks that the role forbids.")
     ] = 0.5
+    terse: Annotated[
+        _Share, Meta(description="Share of tasks in one or two sentences, as AWM's are.")
+    ] = 0.0
     noise: Annotated[
         int,
         Meta(ge=0, le=6, description="Irrelevant columns in the first table of each module."),

@@ -1,13 +1,15 @@
-"""Held-out splits for measuring transfer: by trade, by module combination, by seed.
+"""Held-out splits for measuring transfer: by trade, by module combination, by situation, by seed.
 
-    train     trades marked "train", no held-out pair of modules, the seeds of training
-    trades    trades marked "held_out"; otherwise as train
-    modules   trades of train, at least one held-out pair of modules; otherwise as train
-    seeds     as train, with seeds that training never has
+    train       trades marked "train", no held-out pair of modules, no held-out situation, the seeds
+                of training
+    trades      trades marked "held_out"; otherwise as train
+    modules     trades of train, at least one held-out pair of modules; otherwise as train
+    situations  held-out situations only; otherwise as train
+    seeds       as train, with seeds that training never has
 
-Whether a pair of optional modules is held out depends on its names alone, so the same pairs are
-held out in every generation. No trade of train offers a word that a held-out trade offers (a test
-checks this).
+Whether a pair of optional modules or a situation is held out depends on its names alone, so the
+same ones are held out in every generation. No trade of train offers a word that a held-out trade
+offers (a test checks this).
 """
 
 from collections.abc import Sequence
@@ -18,9 +20,10 @@ from zlib import crc32
 from scenarios.generate.plan.business_modules import BASE, module
 from scenarios.generate.vocabulary.trades import trade, trade_names
 
-Split = Literal["train", "trades", "modules", "seeds"]
-SPLITS: tuple[Split, ...] = ("train", "trades", "modules", "seeds")
+Split = Literal["train", "trades", "modules", "situations", "seeds"]
+SPLITS: tuple[Split, ...] = ("train", "trades", "modules", "situations", "seeds")
 _HELD_OUT = 12  # one pair of twelve is held out
+_HELD_OUT_SITUATIONS = 6  # one situation of six is held out
 
 
 def is_held_out(one: str, other: str) -> bool:
@@ -31,6 +34,14 @@ def is_held_out(one: str, other: str) -> bool:
     if other in module(one).needs or one in module(other).needs:
         return False
     return crc32(" ".join(sorted((one, other))).encode()) % _HELD_OUT == 0
+
+
+def is_offered(situation: str, split: Split | None) -> bool:
+    """Whether worlds of a split may have a situation (its id); None: worlds of no split."""
+    if split is None:
+        return True
+    is_held_out = crc32(situation.encode()) % _HELD_OUT_SITUATIONS == 0
+    return is_held_out == (split == "situations")
 
 
 def held_out_pairs(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from scenarios.generate.plan.splits import Split, held_out_pairs, seeds_of, trad
 from scenarios.generate.vocabulary.trades import trade
 from scenarios.nearest import did_you_mean
 
-VERSION = "1"  # of the generator; raise it whenever the same plan gives other bytes
+VERSION = "2"  # of the generator; raise it whenever the same plan gives other bytes
 _SPREAD = 0.18  # standard deviation of a size, as a share of its knob
 _TOLERANCE = 1  # tables; a world is full within this distance of its drawn number
 
@@ -25,6 +25,8 @@ class WorldPlan(msgspec.Struct, frozen=True):
     trade: str
     modules: tuple[str, ...]  # a module comes after those that it needs
     knobs: Knobs
+    situations: tuple[str, ...] = ()  # only these; empty: all that suit it
+    split: Split | None = None
 
 
 def plan_worlds(
@@ -36,6 +38,7 @@ def plan_worlds(
     modules: Sequence[str] = (),
     among: Sequence[str] | None = None,
     split: Split | None = None,
+    situations: Sequence[str] = (),
 ) -> list[WorldPlan]:
     """Return the plans of `count` worlds. A longer list begins with the plans of a shorter one.
 
@@ -54,7 +57,7 @@ def plan_worlds(
             hint = did_you_mean(name, names) or f"; modules: {', '.join(names)}"
             raise GenerateError(f"module {name!r} not found{hint}")
     return [
-        _plan(number, seeds_of(split, seed), knobs, offered, modules, left, split)
+        _plan(number, seeds_of(split, seed), knobs, offered, modules, left, split, situations)
         for number in range(1, count + 1)
     ]
 
@@ -78,6 +81,7 @@ def _plan(
     required: Sequence[str],
     among: Sequence[str],
     split: Split | None,
+    situations: Sequence[str],
 ) -> WorldPlan:
     rng = Random(f"{VERSION} {seed} {number}")
     # Trades take turns in an order that changes, so that a thousand worlds have each equally often.
@@ -91,6 +95,8 @@ def _plan(
         trade=name,
         modules=_draw_modules(rng, knobs, name, required, among, split),
         knobs=knobs,
+        situations=tuple(situations),
+        split=split,
     )
 
 
@@ -104,17 +110,17 @@ def _draw_modules(
 ) -> tuple[str, ...]:
     """Random modules, until the drawn number of tables is reached."""
     tables = draw_size(knobs.tables, rng)
-    without = trade(trade_name).without
-    left = [name for name in among if name not in without]
+    sensible = trade(trade_name).modules
+    left = [name for name in among if name in sensible]
     rng.shuffle(left)
     chosen = with_needs(required)
     if split == "modules":
         chosen = with_needs((*required, *_pair(left, rng)))
     for name in left:
         grown = with_needs((*chosen, name))
-        if num_tables(grown) > tables + _TOLERANCE or set(grown) & set(without):
+        if num_tables(grown) > tables + _TOLERANCE or not {*grown} <= {*BASE, *sensible}:
             continue
-        if split in ("train", "trades", "seeds") and held_out_pairs(grown):
+        if split not in (None, "modules") and held_out_pairs(grown):
             continue
         chosen = grown
         if num_tables(chosen) >= tables - _TOLERANCE:

@@ -52,7 +52,7 @@ class VerifierDemands(msgspec.Struct, frozen=True):
     facts: tuple[tuple[str, ...], ...] = ()  # wordings of each value that the answer must contain
     reasons: tuple[tuple[str, ...], ...] = ()  # of each part that must be declined
     free: dict[str, tuple[tuple[str, ...], ...]] = {}  # "table.column" -> phrases of each part
-    spare: tuple[tuple[str, int], ...] = ()  # (table, id) of rows that must stay unchanged
+    spare: tuple[tuple[str, object], ...] = ()  # (table, id) of rows that must stay unchanged
 
 
 def verify_py(tasks: Sequence[VerifierDemands], tables: Mapping[str, TableColumns]) -> str:
@@ -96,7 +96,7 @@ class _Function:
     def _untouched(self) -> list[str]:
         touched = {(change.table, change.key) for change in self._task.changes}
         return [
-            f"check.untouched({_py(table)}, {row_id})"
+            f"check.untouched({_py(table)}, {_py(row_id)})"
             for table, row_id in self._task.spare
             if (table, (row_id,)) not in touched
         ]

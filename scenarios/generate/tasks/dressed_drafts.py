@@ -1,6 +1,7 @@
-"""Dressing drafts in a trade's words, and executing their calls: the parts of tasks."""
+"""Dressing a situation's draft in a trade's words, and executing its calls."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -9,66 +10,106 @@ import msgspec
 from scenarios.api import RowChange
 from scenarios.checks import says
 from scenarios.format import Call
+from scenarios.generate.content.drawn_world import DrawnWorld, world_id
+from scenarios.generate.content.staged import StagedSituation
 from scenarios.generate.core.task_drafts import (
     Draft,
     ResultField,
     Text,
+    day_of,
     placeholders,
     value_texts,
     wordings,
 )
 from scenarios.generate.core.world_host import CallOutcome, SeededWorld
+from scenarios.generate.structure.id_shapes import id_arguments
+from scenarios.generate.structure.tool_shapes import shape_call
+from scenarios.generate.tasks.second_mentions import shorten_names
 from scenarios.generate.vocabulary.dressing import Dresser
 from scenarios.value_checks import json_fault
 
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
-class TaskPart(msgspec.Struct, frozen=True):
-    """A dressed draft. Its calls may still have ResultField arguments."""
+
+class DressedDraft(msgspec.Struct, frozen=True):
+    """A draft in the trade's words. Its calls may still have ResultField arguments."""
 
     draft: Draft
-    module: str
-    function: str  # the function that drafted it
-    name: str  # the function's name, dressed
+    situation: str  # its id
+    voice: str  # email, colleague, chat or note
     ask: str
-    later: str
     answer: str
     trap: str
     calls: tuple[Call, ...]
     facts: tuple[tuple[str, ...], ...]  # wordings of each value that the answer must contain
     reasons: tuple[str, ...]
     free: dict[str, tuple[str, ...]]  # dressed "table.column" -> phrases for its text
+    spare: tuple[tuple[str, object], ...]  # (dressed table, id) of rows that must stay unchanged
+    tools: frozenset[str]  # of the calls, and those that tempt; canonical, as the world has them
 
 
-def dress_draft(draft: Draft, module: str, name: str, dresser: Dresser, rng: Random) -> TaskPart:
-    """Dress a draft. Raises KeyError for a placeholder without a value."""
-    texts = value_texts(draft.values)
+def dress_draft(world: DrawnWorld, staged: StagedSituation, rng: Random) -> DressedDraft:
+    """Dress a draft, in one of its voices.
 
-    def dressed(text: Text) -> str:
-        drawn = text if isinstance(text, str) else rng.choice(text)
-        return dresser.template(drawn, texts)
+    Raises KeyError for a placeholder without a value, a mark that is not a word of the world, and a
+    tool or table that the world does not have.
+    """
+    draft = staged.draft
+    texts = spoken_values(world, draft)
+    is_terse = rng.random() < world.plan.knobs.terse
+    voice = "colleague" if is_terse else rng.choice(draft.ask.__struct_fields__)
 
-    ask = draft.ask if isinstance(draft.ask, str) else rng.choice(draft.ask)
-    answer = draft.answer if isinstance(draft.answer, str) else rng.choice(draft.answer)
-    named_before = {*placeholders(ask), *placeholders(str(draft.later))}
+    def drawn(text: Text) -> str:
+        return text if isinstance(text, str) else rng.choice(text)
+
+    ask, answer = drawn(getattr(draft.ask, voice)), drawn(draft.answer)
+    named_before = placeholders(ask)
     asked = [name for name in placeholders(answer) if name not in named_before]
-    return TaskPart(
+    return DressedDraft(
         draft=draft,
-        module=module,
-        function=name,
-        name=dresser.name(name),
-        ask=dresser.template(ask, texts),
-        later=dressed(draft.later),
-        answer=_without_double_stop(dresser.template(answer, texts)),
-        trap=dressed(draft.trap),
-        calls=tuple(
-            Call(dresser.name(one.name), _arguments(one.arguments, dresser)) for one in draft.calls
-        ),
+        situation=staged.situation.id,
+        voice=voice,
+        ask=instruction_of(world, draft, ask),
+        answer=_without_double_stop(world.marked.template(answer, texts)),
+        trap=world.marked.template(drawn(draft.trap), texts),
+        calls=tuple(_call(one, world.tool_dressers[one.name], world, draft) for one in draft.calls),
         facts=tuple(wordings(draft.values[name]) for name in asked),
-        reasons=tuple(dresser.template(reason, texts) for reason in draft.reasons),
+        reasons=tuple(world.marked.template(reason, texts) for reason in draft.reasons),
         free={
-            dresser.name(column): tuple(map(str, phrases)) for column, phrases in draft.free.items()
+            world.table_dressers[column.partition(".")[0]].name(column): _any_wording(phrases)
+            for column, phrases in draft.free.items()
         },
+        spare=tuple(
+            (world.table_names[name], world_id(world, name, row))
+            for name, row in draft.spare
+            if name in world.table_names
+        ),
+        tools=frozenset(
+            world.shapes[name].name if name in world.shapes else name
+            for name in (*(one.name for one in draft.calls), *draft.tempts)
+        ),
     )
+
+
+def instruction_of(world: DrawnWorld, draft: Draft, text: str) -> str:
+    """Return one of a draft's texts in the trade's words, with its values. Raises KeyError as
+    `dress_draft` does."""
+    values = spoken_values(world, draft)
+    return shorten_names(world.marked.template(text, values), values.values())
+
+
+def spoken_values(world: DrawnWorld, draft: Draft) -> dict[str, str]:
+    """Return a draft's values as texts show them; the name of a person is a PersonName."""
+    named = world.maker.people.named
+    return {key: named(text) or text for key, text in value_texts(draft.values).items()}
+
+
+def _any_wording(phrases: Iterable[Any]) -> tuple[str, ...]:
+    """Phrases as texts; a date counts in each of its wordings."""
+    found: list[str] = []
+    for text in map(str, phrases):
+        found += wordings(day_of(text)) if _DAY.fullmatch(text) else (text,)
+    return tuple(found)
 
 
 def _without_double_stop(text: str) -> str:
@@ -76,16 +117,21 @@ def _without_double_stop(text: str) -> str:
     return text[:-1] if text.endswith("..") else text
 
 
-def _arguments(arguments: dict[str, Any], dresser: Dresser) -> dict[str, Any]:
+def _call(one: Call, dresser: Dresser, world: DrawnWorld, draft: Draft) -> Call:
+    tables = id_arguments(world.tool_modules[one.name])
+    one = shape_call(one, world.shapes)
     found = {}
-    for name, value in arguments.items():
+    for name, value in one.arguments.items():
+        if name in tables and value is not None:
+            value = world_id(world, tables[name], value)
         if isinstance(value, ResultField):
-            value = ResultField(value.call, dresser.name(value.field))
+            giver = world.tool_dressers[draft.calls[value.call].name]
+            value = ResultField(value.call, giver.name(value.field))
         elif value is not None:
             value = dresser.value(value)
         if value is not None:  # TOML has no null; leaving the argument out means the same
             found[dresser.name(name)] = value
-    return found
+    return Call(dresser.name(one.name), found)
 
 
 class PlayedCalls(msgspec.Struct, frozen=True):
@@ -96,64 +142,68 @@ class PlayedCalls(msgspec.Struct, frozen=True):
     changes: tuple[RowChange, ...]
 
 
-class PartCall(msgspec.Struct, frozen=True):
-    """One call of one part of a task."""
+def play_draft(world: SeededWorld, dressed: DressedDraft) -> PlayedCalls | str:
+    """Execute a draft's calls on a fresh world; return why they are not a valid task, if so."""
+    played = _play(world, dressed)
+    if isinstance(played, str):
+        return played
+    return _fault(dressed, played) or played
 
-    part: int  # index of the part
-    call: int  # index of the call in its part
 
-
-def play_calls(
-    world: SeededWorld, parts: Sequence[TaskPart], order: Sequence[PartCall]
-) -> PlayedCalls | str:
-    """Execute the parts' calls in this order on a fresh world; return why that fails, if so."""
+def _play(world: SeededWorld, dressed: DressedDraft) -> PlayedCalls | str:
     run = world.start_run()
-    results: dict[PartCall, CallOutcome] = {}
+    outcomes: list[CallOutcome] = []
     calls = []
-    for position in order:
-        drafted = parts[position.part].calls[position.call]
+    for one in dressed.calls:
         arguments = {
-            name: _result_field(value, position.part, results)
-            if isinstance(value, ResultField)
-            else value
-            for name, value in drafted.arguments.items()
+            name: _result_field(value, outcomes) if isinstance(value, ResultField) else value
+            for name, value in one.arguments.items()
         }
         if fault := json_fault(arguments):
-            return f"call {drafted.name}: argument{fault}"
-        outcome = run.call(drafted.name, arguments)
+            return f"call {one.name}: argument{fault}"
+        outcome = run.call(one.name, arguments)
         if outcome.is_error:
-            return f"call {drafted.name}({arguments}) fails: {outcome.text}"
-        results[position] = outcome
-        calls.append(Call(drafted.name, arguments))
-    return PlayedCalls(tuple(calls), tuple(results.values()), tuple(run.changes()))
+            return f"call {one.name}({arguments}) fails: {outcome.text}"
+        outcomes.append(outcome)
+        calls.append(Call(one.name, arguments))
+    return PlayedCalls(tuple(calls), tuple(outcomes), tuple(run.changes()))
 
 
-def _result_field(value: ResultField, part: int, results: dict[PartCall, CallOutcome]) -> Any:
-    found = results.get(PartCall(part, value.call))
+def _result_field(value: ResultField, outcomes: list[CallOutcome]) -> Any:
+    found = outcomes[value.call] if value.call < len(outcomes) else None
     result = msgspec.json.decode(found.text) if found else None
-    return result.get(value.field) if isinstance(result, dict) else None
+    return result.get(value.field) if isinstance(result, Mapping) else None
 
 
-def part_calls(part: int, count: int, start: int = 0) -> list[PartCall]:
-    """Return the calls of a part, from call number `start` (from 0) on."""
-    return [PartCall(part, index) for index in range(start, count)]
-
-
-def part_fault(part: TaskPart, played: PlayedCalls) -> str | None:
-    """Return why a part that was executed by itself is not a valid task; None: it is valid."""
-    kind = part.draft.kind
+def _fault(dressed: DressedDraft, played: PlayedCalls) -> str | None:
+    """Return why a draft that was executed is not a valid task; None: it is valid."""
+    kind, reasons = dressed.draft.kind, dressed.reasons
     if kind == "change" and not played.changes:
         return "its calls change nothing"
     if kind != "change" and played.changes:
         return f"a {kind} changes rows of {played.changes[0].table}"
     if kind == "question":
-        if not part.facts:
-            return "the answer has no fact"
-        for fact in part.facts:
-            if says(f"{part.ask} {part.later}", fact[0]):
-                return f"the question contains its answer, {fact[0]!r}"
-            if not says(part.answer, fact[0]):
-                return f"the answer does not contain {fact[0]!r}"
-    if kind == "decline" and not any(says(part.answer, reason) for reason in part.reasons):
-        return f"the answer gives none of the reasons {part.reasons}"
+        return _fault_of_question(dressed)
+    if (kind == "decline" or reasons) and not any(says(dressed.answer, one) for one in reasons):
+        return f"the answer gives none of the reasons {reasons}"
     return None
+
+
+def _fault_of_question(dressed: DressedDraft) -> str | None:
+    if not dressed.facts:
+        return "the answer has no fact"
+    for fact in dressed.facts:
+        if says(dressed.ask, fact[0]):
+            return f"the question contains its answer, {fact[0]!r}"
+        if not says(dressed.answer, fact[0]):
+            return f"the answer does not contain {fact[0]!r}"
+        if _is_repeated(dressed.answer, fact):
+            return f"the answer contains {fact[0]!r} twice, so that a wrong answer would pass"
+    return None
+
+
+def _is_repeated(answer: str, fact: tuple[str, ...]) -> bool:
+    """Whether an answer contains a fact a second time, as "2026-12-03" contains 12."""
+    start = answer.find(fact[0])
+    rest = answer[:start] + answer[start + len(fact[0]) :]
+    return any(says(rest, wording) for wording in fact)

@@ -5,10 +5,9 @@ from typing import Any
 
 import msgspec
 
-from scenarios.difficulty import difficulty_of
-from scenarios.format import Difficulty, TaskKind
-from scenarios.generate.tasks.combined_tasks import CombinedTask
-from scenarios.generate.tasks.dressed_drafts import PlayedCalls
+from scenarios.format import Difficulty, TaskKind, difficulty_of
+from scenarios.generate.tasks.dressed_drafts import DressedDraft, PlayedCalls
+from scenarios.generate.tasks.purposes import purposes_of
 
 
 class TaskFeatures(msgspec.Struct, frozen=True):
@@ -17,33 +16,37 @@ class TaskFeatures(msgspec.Struct, frozen=True):
     task: str
     kind: TaskKind
     difficulty: Difficulty
-    drafts: tuple[str, ...]  # "module.function" of its parts
+    situation: str  # the id of its template
+    voice: str  # who speaks: email, colleague, chat or note
+    purposes: int  # requests that do not depend on each other
     calls: int
     tools: int  # different tools
     tables: int  # tables with changed rows
     lookups: int  # calls before the first call that writes
     distance: int  # the largest number of turns between seeing a value and writing it
     lookalikes: int  # rows that look right and are not
-    forbidden: bool  # a part must be declined
+    forbidden: bool  # it, or a part of it, must be declined
+    paraphrased: bool | None = None  # whether a model's wording took its place; None: none asked
 
 
-def measure_task(task: str, kind: TaskKind, combined: CombinedTask) -> TaskFeatures:
+def measure_task(task: str, dressed: DressedDraft, played: PlayedCalls) -> TaskFeatures:
     """Return the measures of a task; `task` is its id."""
-    played = combined.played
     wrote = [outcome.wrote for outcome in played.outcomes]
     tables = len({change.table for change in played.changes})
     return TaskFeatures(
         task=task,
-        kind=kind,
+        kind=dressed.draft.kind,
         difficulty=difficulty_of(len(played.calls) + tables),
-        drafts=tuple(f"{part.module}.{part.function}" for part in combined.parts),
+        situation=dressed.situation,
+        voice=dressed.voice,
+        purposes=purposes_of(dressed.ask, played.calls, played.outcomes).count,
         calls=len(played.calls),
         tools=len({call.name for call in played.calls}),
         tables=tables,
         lookups=wrote.index(True) if True in wrote else len(wrote),
         distance=distance_of(played),
-        lookalikes=sum(len(part.draft.spare) for part in combined.parts),
-        forbidden=any(part.draft.kind == "decline" for part in combined.parts),
+        lookalikes=len(dressed.spare),
+        forbidden=bool(dressed.reasons),
     )
 
 

@@ -10,11 +10,12 @@ renamed either.
 import builtins
 import keyword
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ARTICLE = re.compile(r"\b[Aa]n?\s+\Z")
+_MARK = re.compile(r"(\b[Aa]n? )?\[((?:[Aa]n? )?([A-Za-z]+))\]")  # an article before it fits, too
 _NAME = re.compile(r"[a-z]+(?:_[a-z]+)*")
 _SILENT_H = ("hour", "heir", "honest", "honour", "honor")  # an hour
 _SPOKEN_AS_CONSONANT = ("uni", "use", "usa", "eu", "one", "ubi", "uti")  # a unit, a user
@@ -186,28 +187,84 @@ class Dresser:
         return value
 
 
+_VERB = re.compile(r"\{(\w+)\} (is|was|has|isn't|wasn't|hasn't|needs|costs)\b")
+_OF_SEVERAL = {"is": "are", "was": "were", "has": "have", "needs": "need", "costs": "cost"}
+_IS_PLURAL = re.compile(r"(?!.* (?:of|for|in|with) ).*\b[a-z]*[a-hj-rtv-z]s")  # goods, no names
+_TWO_ARTICLES = re.compile(r"\b[Tt]he (?=(?:The|An?) [A-Z])")
+
+
+class MarkedDresser:
+    """Dresses the words of a text that stand in square brackets, and nothing else.
+
+    Example: MarkedDresser({"order": "booking"}, {"order"}).template("Change an [order].", {})
+    -> "Change a booking."
+    """
+
+    def __init__(self, words: Words, forms: frozenset[str]) -> None:
+        self._words = words
+        self._forms = forms  # every canonical word of the world, singular and plural
+
+    def text(self, text: str) -> str:
+        """Return a text with its marked words dressed and without the marks.
+
+        Raises KeyError for a mark that holds no canonical word of this world.
+        """
+        return _MARK.sub(self._dress, text)
+
+    def template(self, text: str, values: Mapping[str, object]) -> str:
+        """Return a dressed text, filled with values, which are not dressed.
+
+        A title that begins with an article of its own takes no other: "the The Bailiff" becomes
+        "The Bailiff". A verb agrees with the value before it: "Trekking poles is" becomes
+        "Trekking poles are". Raises KeyError for a placeholder without a value, and as `text`.
+        """
+        agreeing = _VERB.sub(lambda verb: _agreeing(verb, values), self.text(text))
+        return _TWO_ARTICLES.sub("", agreeing.format_map(values))
+
+    def _dress(self, mark: re.Match[str]) -> str:
+        if mark[3].lower() not in self._forms:
+            raise KeyError(mark[0])
+        return pattern_of((mark[1] or "") + mark[2], self._forms).dress(self._words)
+
+
+def _agreeing(verb: re.Match[str], values: Mapping[str, object]) -> str:
+    value = values.get(verb[1])
+    if not (isinstance(value, str) and _IS_PLURAL.fullmatch(value)):
+        return verb[0]
+    singular, negation, _ = verb[2].partition("n't")
+    return f"{{{verb[1]}}} {_OF_SEVERAL[singular]}{negation}"
+
+
 def word_parts(text: str) -> frozenset[str]:
     """Return every identifier part or word of a text, in lower case."""
     return frozenset(found.lower() for found in _PART.findall(text))
 
 
 def choose_words(
-    offers: Mapping[str, Iterable[str]],
-    canonical: Mapping[str, str],
-    reserved: frozenset[str],
+    words: Mapping[str, str], canonical: Mapping[str, str], identifiers: frozenset[str]
 ) -> dict[str, str]:
-    """Return the replacement of each canonical form: the first offer that conflicts with nothing.
+    """Return the replacement of each canonical form that a trade replaces.
 
-    `canonical` maps singular to plural; `reserved` are the words that the code already uses. A word
-    without a usable offer is not replaced.
+    `words` maps a canonical singular to the trade's word, `canonical` singular to plural;
+    `identifiers` are all that the code uses. A word keeps its canonical form when its replacement
+    is another word of the world, or would give an identifier that there is already.
     """
-    used = set(reserved) | {form for pair in canonical.items() for form in pair}
-    words: dict[str, str] = {}
+    used = {form for pair in canonical.items() for form in pair}
+    found: dict[str, str] = {}
     for singular, plural in canonical.items():
-        for offer in offers.get(singular, ()):
-            one, many = forms_of(offer)
-            if one == singular or not ({one, many} & used):
-                words |= {singular: one, plural: many}
-                used |= {one, many}
-                break
-    return words
+        if singular not in words:
+            continue
+        one, many = forms_of(words[singular])
+        renamed = {singular: one, plural: many}
+        if not {one, many} & used and not _renamed(renamed, identifiers) & identifiers:
+            found |= renamed
+            used |= {one, many}
+    return found
+
+
+def _renamed(words: Mapping[str, str], identifiers: frozenset[str]) -> set[str]:
+    """The identifiers that come from renaming words, without those that stay the same."""
+    forms = frozenset(words)
+    stems = tuple(form[:-1] for form in forms)
+    near = [name for name in identifiers if any(stem in name.lower() for stem in stems)]
+    return {pattern_of(name, forms).dress(words) for name in near} - set(near)

@@ -6,6 +6,7 @@ draws its entries with its own random numbers.
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cache
 from random import Random
 
@@ -39,6 +40,7 @@ class Person(msgspec.Struct, frozen=True):
     street: str
     city: str
     postcode: str
+    is_woman: bool = False
 
     @property
     def name(self) -> str:
@@ -51,10 +53,54 @@ class Person(msgspec.Struct, frozen=True):
         return _login(self.first, self.last)
 
 
+class PersonName(str):
+    """A full name in the values of a template, which gives the words for a second mention, too.
+
+    Example: "Ask {clerk}; {clerk.he} knows." -> "Ask Ana Lopez; she knows."
+    """
+
+    __slots__ = ("first", "is_woman")
+
+    def __new__(cls, person: Person) -> "PersonName":
+        """Return the name of a person."""
+        made = super().__new__(cls, person.name)
+        made.first, made.is_woman = person.first, person.is_woman
+        return made
+
+    first: str
+    is_woman: bool
+
+    @property
+    def he(self) -> str:
+        """he or she."""
+        return "she" if self.is_woman else "he"
+
+    @property
+    def him(self) -> str:
+        """him or her."""
+        return "her" if self.is_woman else "him"
+
+    @property
+    def his(self) -> str:
+        """his or her."""
+        return "her" if self.is_woman else "his"
+
+    @property
+    def He(self) -> str:
+        """He or She."""
+        return self.he.capitalize()
+
+    @property
+    def His(self) -> str:
+        """His or Her."""
+        return self.his.capitalize()
+
+
 class Pools(msgspec.Struct, frozen=True):
     """The parts of which the people and companies of one locale are made."""
 
     firsts: tuple[str, ...]
+    women: frozenset[str]  # those of `firsts` that are women's names
     lasts: tuple[str, ...]
     streets: tuple[str, ...]
     cities: tuple[str, ...]
@@ -77,13 +123,22 @@ def pools_of(locale: str) -> Pools:
         found = (" ".join(str(getattr(faker, make)()).split()) for _ in range(_SIZE))
         return tuple(dict.fromkeys(found))
 
+    firsts = _plain(draw("first_name"))
+    female = {str(name) for one in faker.get_providers() for name in _womens_names(one)}
     return Pools(
-        firsts=_plain(draw("first_name")),
+        firsts=firsts,
+        women=frozenset(firsts) & female,
         lasts=_plain(draw("last_name")),
         streets=_plain(draw("street_name")),
         cities=_plain(draw("city")),
         companies=_plain(draw("company")),
     )
+
+
+def _womens_names(provider: object) -> Iterable[object]:
+    """The names that one of Faker's providers gives to women only; empty where it names nobody."""
+    women, men = (getattr(provider, f"first_names_{one}", ()) for one in ("female", "male"))
+    return set(women) - set(men)
 
 
 def _plain(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -110,6 +165,7 @@ class People:
         self._rng = rng
         self._logins: set[str] = set()  # of all people: no two names are equal in ASCII
         self._emails: set[str] = set()
+        self._by_name: dict[str, Person] = {}
         self._originals: dict[str, Person] = {}  # by the name of the person who resembles them
 
     def person(self) -> Person:
@@ -129,6 +185,20 @@ class People:
                 self._originals[lookalike.name] = original
                 return lookalike
         return self.person()
+
+    def renamed(self, person: Person, first: str, last: str, email: str) -> Person:
+        """Return a person under another name, as a member of a family needs it."""
+        is_woman = first in self._pools.women
+        renamed = msgspec.structs.replace(
+            person, first=first, last=last, email=email, is_woman=is_woman
+        )
+        self._by_name[renamed.name] = renamed
+        return renamed
+
+    def named(self, name: str) -> PersonName | None:
+        """Return the name of a person who was drawn; None: nobody is called so."""
+        person = self._by_name.get(name)
+        return None if person is None else PersonName(person)
 
     def first(self) -> str:
         """Return a first name."""
@@ -162,7 +232,7 @@ class People:
     def _new_person(self, first: str, last: str) -> Person:
         rng = self._rng
         self._logins.add(_login(first, last))
-        return Person(
+        person = Person(
             first=first,
             last=last,
             email=self._email(first, last),
@@ -170,7 +240,10 @@ class People:
             street=self.street(),
             city=self.city(),
             postcode=f"{rng.randrange(10_000, 99_999)}",
+            is_woman=first in self._pools.women,
         )
+        self._by_name[person.name] = person
+        return person
 
     def _email(self, first: str, last: str) -> str:
         rng = self._rng

@@ -43,10 +43,11 @@ class Trade(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     goods: tuple[Goods, ...]  # at least 25, of at least 6 categories
     locations: tuple[str, ...] = msgspec.field(name="places")  # rooms, branches; at least 6
     reasons: tuple[str, ...]  # why a customer writes, plain phrases without facts; at least 6
-    words: dict[str, tuple[str, ...]]  # canonical singular -> "guest" or "person/people"
+    modules: tuple[str, ...]  # the optional modules that make sense here; at least 9
+    words: dict[str, str] = {}  # canonical singular -> "guest" or "person/people"
     currency: str = "$"
     split: Literal["train", "held_out"] = "train"
-    without: tuple[str, ...] = ()  # modules that make no sense here
+    content: dict[str, tuple[str, ...]] = {}  # texts of the trade for rows: see Maker.pool
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -66,9 +67,9 @@ def trade(name: str) -> Trade:
         found = convert(path, parse_toml(path, read_text(path)), Trade)
     except PackageError as exc:
         raise ModuleError(str(exc)) from exc
-    for canonical, offers in found.words.items():
-        for form in (form for offer in offers for form in forms_of(offer)):
-            if form != canonical and not is_free_word(form):
+    for canonical, word in found.words.items():
+        for form in forms_of(word):
+            if not is_free_word(form):
                 raise ModuleError(f"{path}: words.{canonical}: {form!r} cannot be used in code")
     return found
 

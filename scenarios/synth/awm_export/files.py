@@ -16,6 +16,7 @@ from scenarios.errors import SynthesisError
 from scenarios.format import AwmSample, AwmTable, Scenario, read
 from scenarios.synth.awm_export.server import server_code
 from scenarios.synth.awm_export.verifier import verifier_codes
+from scenarios.synth.core.left_out import as_helpers, functions_of
 from scenarios.synth.core.world_drafts import ProvenTask, ScenarioIdea, ToolDraft, ToolParameter
 from scenarios.synth.pipeline import PROVED
 from scenarios.synth.stages.ideas import IdeaPool
@@ -58,9 +59,14 @@ def _rows(
     name = idea.key
     tables = _value(folder, name, "schema", tuple[AwmTable, ...])
     samples = _value(folder, name, "data", tuple[AwmSample, ...])
-    tools = _value(folder, name, "tools", tuple[ToolDraft, ...])
+    source = (scenario.path / "tools.py").read_text(encoding="utf-8")
+    specified: tuple[ToolDraft, ...] = _value(folder, name, "tools", tuple[ToolDraft, ...])
+    tools = tuple(tool for tool in specified if tool.name in functions_of(source))
     code = server_code(
-        _value(folder, name, "code", str),
+        as_helpers(
+            _value(folder, name, "code", str), {t.name for t in specified if t not in tools}
+        ),
+        tools,
         title=scenario.title,
         clock=scenario.clock,
         user=scenario.user,

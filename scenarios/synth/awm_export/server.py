@@ -5,9 +5,10 @@ The file needs only FastAPI and SQLAlchemy. It contains the package's own code, 
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from scenarios.api import User
+from scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
 
 _HEAD = """import os
 from typing import Annotated
@@ -97,13 +98,20 @@ if __name__ == "__main__":
 """
 
 
-def server_code(tools: str, *, title: str, clock: str, user: User) -> str:
-    """Return the file for a package's tools.py."""
+def server_code(
+    tools: str, specified: Sequence[ToolDraft] = (), *, title: str, clock: str, user: User
+) -> str:
+    """Return the file for a package's tools.py. Parameters get the descriptions of `specified`."""
+    parameters = {tool.name: tool.parameters for tool in specified}
     head = _HEAD.format(
         title=title, now=clock, user_id=user.id, user_name=user.name, user_role=user.role
     )
     futures, body = _split(ast.parse(tools))
-    routes = [_route(node) for node in body if isinstance(node, ast.FunctionDef) and _is_tool(node)]
+    routes = [
+        _route(node, parameters.get(node.name, {}))
+        for node in body
+        if isinstance(node, ast.FunctionDef) and _is_tool(node)
+    ]
     code = "\n\n\n".join(ast.unparse(node) for node in body)
     return "\n".join([*futures, head, "", code, "", *routes, _TAIL])
 
@@ -127,9 +135,9 @@ def _is_tool(node: ast.FunctionDef) -> bool:
     return not node.name.startswith("_") and kind is not None and kind.strip("'\"") == "Db"
 
 
-def _route(node: ast.FunctionDef) -> str:
+def _route(node: ast.FunctionDef, specified: Mapping[str, ToolParameter]) -> str:
     text = " ".join((ast.get_docstring(node) or node.name).split())
-    parameters = list(_parameters(node))
+    parameters = list(_parameters(node, specified))
     names = [name for name, _ in parameters]
     return _ROUTE.format(
         name=node.name,
@@ -140,7 +148,9 @@ def _route(node: ast.FunctionDef) -> str:
     )
 
 
-def _parameters(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+def _parameters(
+    node: ast.FunctionDef, specified: Mapping[str, ToolParameter]
+) -> Iterator[tuple[str, str]]:
     """Yield a tool's parameters except the first: the name, and its declaration in the route."""
     positional = node.args.args[1:]
     missing = len(positional) - len(node.args.defaults)
@@ -150,7 +160,10 @@ def _parameters(node: ast.FunctionDef) -> Iterator[tuple[str, str]]:
     declared = []
     for argument, default in [*pairs, *keywords]:
         kind = "str" if argument.annotation is None else ast.unparse(argument.annotation)
-        declaration = f"{argument.arg}: Annotated[{kind}, Body(embed=True)]"
+        parameter = specified.get(argument.arg)
+        text = parameter.description if parameter else ""
+        about = f", description={text!r}" if text else ""
+        declaration = f"{argument.arg}: Annotated[{kind}, Body(embed=True{about})]"
         if default is not None:
             declaration += f" = {ast.unparse(default)}"
         declared.append((default is not None, argument.arg, declaration))

@@ -1,7 +1,8 @@
 """Asking a model for one stage's answer until it is valid: check it, report its faults, ask again.
 
 The author model sees its last answer and a summary of its faults. If no answer is valid, the one
-with the fewest faults is returned.
+with the fewest faults is returned. Nothing goes back that would be accepted as it is; an author who
+repeats an answer with tolerable faults, to the byte, insists on it and is not asked again.
 """
 
 import re
@@ -34,7 +35,7 @@ class CheckedAnswer(msgspec.Struct, Generic[T], frozen=True):
     value: T | None
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # oddities that are not faults
-    tolerable: bool = False  # whether the faults become notes if one correction does not fix them
+    tolerable: bool = False  # whether the faults become notes if no correction fixes them
 
 
 class StageOutcome(msgspec.Struct, Generic[T], frozen=True):
@@ -69,7 +70,7 @@ async def ask_until_valid(
 ) -> StageOutcome[T]:
     """Ask until an answer is valid, at most `tries` times. Raises what the author raises."""
     best: tuple[CheckedAnswer[T], str] | None = None
-    was_tolerable = False  # whether the faults of the previous answer were tolerable
+    last = ""  # the text of the previous answer
     attempts: list[AttemptSummary] = []
     messages = stage.prompt()
     for number in range(tries):
@@ -82,9 +83,9 @@ async def ask_until_valid(
         attempts.append(AttemptSummary(faults, len(checked.faults)))
         if best is None or _rank(checked) <= _rank(best[0]):
             best = checked, answer.text
-        if _is_valid(checked) or (was_tolerable and checked.tolerable):
+        if _is_valid(checked) or (checked.tolerable and answer.text == last):
             break
-        was_tolerable = checked.tolerable
+        last = answer.text
         shown = answer.text[:_SHOWN_ANSWER]
         own = (PromptMessage("assistant", shown),) if answer.text.strip() else ()
         messages = (*stage.prompt(), *own, *stage.correction(bullet_list(faults)))

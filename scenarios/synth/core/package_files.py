@@ -17,6 +17,7 @@ import tomli_w
 from scenarios.errors import PackageError, SynthesisError
 from scenarios.format import Scenario, read
 from scenarios.synth.core.protocols import Unhostable
+from scenarios.synth.core.signatures import described
 from scenarios.synth.core.world_drafts import ProvenTask, TaskDraft, WorldDraft
 
 CLOCK = "2026-03-14T09:30:00Z"
@@ -85,7 +86,7 @@ def package_texts(draft: WorldDraft) -> dict[str, str]:
         "scenario.toml": tomli_w.dumps(head),
         "schema.sql": script_of(draft.schema).text,
         "data.sql": script_of(draft.data).text,
-        "tools.py": draft.code or _NO_TOOLS,
+        "tools.py": described(draft.code, draft.tools) if draft.code else _NO_TOOLS,
         "policy.md": draft.plan.policy.strip() + "\n",
         "tasks.toml": tomli_w.dumps({"task": [_task(each) for each in proven]}),
         "verify.py": merge_python([each.verifier for each in proven]),

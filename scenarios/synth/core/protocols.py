@@ -89,12 +89,29 @@ class JudgedRun(msgspec.Struct, frozen=True):
         return accepted and not self.fault and not self.unfinished
 
 
+class UnprovenTool(msgspec.Struct, frozen=True):
+    """A tool of which no call succeeded, neither at the start nor after other tools' writes."""
+
+    name: str
+    calls: int  # how many were tried
+    call: str  # the call with the most advanced refusal; empty: none fits the schema
+    refusal: str
+
+
 class ProbeResult(msgspec.Struct, frozen=True):
     """The result of calling every tool, with arguments that fit its schema and some that do not."""
 
     calls: int
     faults: tuple[str, ...] = ()  # calls that broke a tool, one per tool
-    dead: tuple[str, ...] = ()  # tools of which no call succeeded, with their refusals
+    unproven: tuple[UnprovenTool, ...] = ()
+
+
+class Temptation(msgspec.Struct, frozen=True):
+    """What a task invites that must be declined; its mutants are made from this."""
+
+    functions: tuple[str, ...] = ()  # that it asks for; empty: it is not known
+    rule: str = ""  # the rule that forbids it; empty: it is not known
+    other_rules: tuple[str, ...] = ()  # which do not forbid it
 
 
 class MutantResult(msgspec.Struct, frozen=True):
@@ -132,14 +149,19 @@ class HostedDraft(Protocol):
     async def probe(self, *, seed: int) -> ProbeResult:
         """Call every tool with varied arguments."""
 
+    async def call(self, calls: Sequence[Call]) -> tuple[CallResult, ...]:
+        """Make the calls on a fresh world, in order; fewer results where one broke the world."""
+
     async def run(self, task_id: str, calls: Sequence[Call], answer: str) -> JudgedRun:
         """Make the calls on a fresh world, in order, then answer."""
 
     async def solve(self, task_id: str, *, seed: int) -> JudgedRun:
         """Let the solver try the task. Raises like `AuthorModel.answer`."""
 
-    async def try_mutants(self, task_id: str, solution: JudgedRun) -> MutantResult:
-        """Run the solution with each single mistake."""
+    async def try_mutants(
+        self, task_id: str, solution: JudgedRun, temptation: Temptation | None = None
+    ) -> MutantResult:
+        """Run the solution with each single mistake; a decline's with what it invites, too."""
 
 
 class DraftHost(Protocol):

@@ -64,11 +64,20 @@ class TaskDraft(msgspec.Struct, frozen=True):
     id: str
     kind: Kind
     instruction: str
+    functions: tuple[str, ...] = ()  # that it uses, or in a decline asks for
+    rule: int = 0  # of a decline: the number of the rule that forbids it; 0: it is not known
 
     @property
     def function(self) -> str:
         """The name of its verifier's function."""
         return self.id.replace("-", "_")
+
+
+class RuleDraft(msgspec.Struct, frozen=True):
+    """One rule of the policy."""
+
+    text: str
+    functions: tuple[str, ...] = ()  # that enforce it or that it is about
 
 
 class TaskPlan(msgspec.Struct, frozen=True):
@@ -77,6 +86,8 @@ class TaskPlan(msgspec.Struct, frozen=True):
     user: UserDraft
     policy: str
     tasks: tuple[TaskDraft, ...]
+    functions: tuple[str, ...] = ()  # the core functions, by name; empty: none are named
+    rules: tuple[RuleDraft, ...] = ()  # of the policy, in order
 
 
 class ToolParameter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -86,6 +97,8 @@ class ToolParameter(msgspec.Struct, frozen=True, omit_defaults=True):
     required: bool = True
     description: str = ""
     enum: tuple[Any, ...] = ()
+    minimum: int | float | None = None  # of a number
+    maximum: int | float | None = None
 
 
 class ToolDraft(msgspec.Struct, frozen=True):

@@ -1,33 +1,81 @@
 """The stage that writes the tools. They are hosted, compared with the specification, and called."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of
+from scenarios.format import Call
+from scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of, json_of
 from scenarios.synth.core.attempts import CheckedAnswer
 from scenarios.synth.core.code_rules import TOOL_IMPORTS, code_faults
 from scenarios.synth.core.package_files import package_texts, write_package
-from scenarios.synth.core.protocols import ToolShape, Unhostable
-from scenarios.synth.core.world_drafts import ToolDraft
-from scenarios.synth.stages.common import DraftStage, tools_json
+from scenarios.synth.core.prompt_files import Prompts
+from scenarios.synth.core.protocols import (
+    CallResult,
+    DraftHost,
+    HostedDraft,
+    ProbeResult,
+    PromptMessage,
+    ToolShape,
+    Unhostable,
+    UnprovenTool,
+)
+from scenarios.synth.core.world_drafts import ToolDraft, WorldDraft
+from scenarios.synth.stages.common import DraftStage, Sizes, call_line, tools_json
 
-DEAD = "no call of it succeeded: "  # the beginning of the note on a dead tool
+DEAD = "no call of it succeeded: "  # the beginning of the fault or note on an unproven tool
+_MOST_CALLS = 20  # that the author may name for one tool
+
+
+class _NamedCall(msgspec.Struct):
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class _NamedCalls(msgspec.Struct):
+    calls: dict[str, list[_NamedCall]]  # by tool; the last call is of this tool
 
 
 class CodeStage(DraftStage):
-    """The tools' code. A tool of which no call succeeded is dead: this is a fault that one
-    correction may fix, and a note if it does not."""
+    """The tools' code.
+
+    A tool of which no call succeeded is unproven. The author corrects it or names calls that prove
+    it; that answer needs no code. If neither happens the fault is tolerable: it becomes a note, and
+    the oracles' calls decide (see scenarios.synth.pipeline).
+    """
 
     name = "code"
+
+    def __init__(
+        self, draft: WorldDraft, prompts: Prompts, sizes: Sizes, host: DraftHost, folder: Path
+    ) -> None:
+        super().__init__(draft, prompts, sizes, host, folder)
+        self._code = ""  # the last answer's, whose only fault was that tools are unproven
+        self._probed = ProbeResult(0)  # of this code
+        self._only_calls = False  # whether the last answer named calls and had no code
 
     def _fields(self) -> Mapping[str, object]:
         return {**super()._fields(), "tools": tools_json(self._draft.tools)}
 
+    def correction(self, problems: str) -> tuple[PromptMessage, ...]:
+        """Return the messages that report problems; unproven tools may be proved by calls."""
+        return self.request_for_proofs(problems) if self._code else super().correction(problems)
+
+    def request_for_proofs(self, problems: str) -> tuple[PromptMessage, ...]:
+        """Return the messages that ask for calls of unproven tools, or for their correction."""
+        code = f"The file so far:\n```python\n{self._code}```" if self._only_calls else ""
+        fields = {**self._fields(), "problems": problems, "code": code}
+        return self._prompts.messages("prove", **fields)
+
     async def check(self, text: str) -> CheckedAnswer[str]:
-        """Check that it is allowed Python, can be hosted, has the tools, and that none breaks."""
+        """Check that it is allowed Python, can be hosted, has the tools, that none breaks, and that
+        each succeeds with some call."""
+        named = _named_calls(text)
+        self._only_calls = bool(named) and "def " not in text
         try:
-            code = code_of(text)
+            code = self._code if self._only_calls else code_of(text)
         except UnreadableAnswer as exc:
             return CheckedAnswer(None, (str(exc),))
         if faults := code_faults(code, TOOL_IMPORTS):
@@ -36,12 +84,46 @@ class CodeStage(DraftStage):
         try:
             async with self._host.host(write_package(self._folder, package_texts(draft))) as hosted:
                 differing = differences(self._draft.tools, hosted.tools)
-                probed = await hosted.probe(seed=0)
+                probed = self._probed if code == self._code else await hosted.probe(seed=0)
+                unproven = [
+                    fault
+                    for tool in probed.unproven
+                    if (fault := await _fault_of(tool, named.get(tool.name, []), hosted))
+                ]
         except Unhostable as exc:
             return CheckedAnswer(None, (exc.reason,))
         broken = (*differing, *probed.faults)
-        dead = tuple(f"{DEAD}{tool}" for tool in probed.dead)
-        return CheckedAnswer(code, (*broken, *dead), tolerable=not broken and bool(dead))
+        self._code, self._probed = ("" if broken else code), probed
+        faults = [*broken, *unproven]
+        return CheckedAnswer(code, tuple(faults), tolerable=not broken and bool(unproven))
+
+
+def _named_calls(text: str) -> dict[str, list[Call]]:
+    """The calls that an answer names, by tool; empty where it names none."""
+    try:
+        named = json_of(text, _NamedCalls).calls
+    except UnreadableAnswer:
+        return {}
+    return {
+        tool: [Call(call.name, call.arguments) for call in calls[:_MOST_CALLS]]
+        for tool, calls in named.items()
+    }
+
+
+async def _fault_of(tool: UnprovenTool, calls: Sequence[Call], hosted: HostedDraft) -> str:
+    """Why a tool stays unproven after the calls that are named for it; empty: they prove it."""
+    fault = f"{DEAD}{tool.name} ({tool.calls} were tried, also after other functions' changes"
+    fault += f"; the most advanced: {tool.call} -> {tool.refusal})" if tool.call else ")"
+    if not calls:
+        return fault
+    results = await hosted.call(calls)
+    if any(result.call.name == tool.name and result.error is None for result in results):
+        return ""
+    return f"{fault}; the calls that you name end so:\n{_last_lines(results)}"
+
+
+def _last_lines(results: Sequence[CallResult]) -> str:
+    return "\n".join(call_line(result) for result in results)
 
 
 def differences(specified: Sequence[ToolDraft], hosted: Sequence[ToolShape]) -> list[str]:

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from scenarios.synth.core.attempts import bullet_list
+from scenarios.synth.core.coverage import describe_functions
 from scenarios.synth.core.package_files import CLOCK
 from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import DraftHost, PromptMessage, Purpose
+from scenarios.synth.core.protocols import CallResult, DraftHost, PromptMessage, Purpose
 from scenarios.synth.core.world_drafts import ScenarioIdea, ToolDraft, WorldDraft
 
-_json = msgspec.json.Encoder(order="deterministic").encode
+_SHOWN_RESULT = 500  # characters of one result
 
 
 class Sizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,6 +22,23 @@ class Sizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tables: int = 18
     rows: int = 120
     tools: int = 35
+
+    def stated(self, name: str) -> str:
+        """Return the range of a size, as prompts state it.
+
+        Example: Sizes(tables=18).stated("tables") -> "about 18 (9 to 27)"
+        """
+        low, high = self._range(name)
+        return f"about {getattr(self, name)} ({low} to {high})"
+
+    def notes(self, name: str, found: int) -> tuple[str, ...]:
+        """Return a note on a size outside of its range; it is not a fault."""
+        low, high = self._range(name)
+        return () if low <= found <= high else (f"expected {low} to {high} {name}, found {found}",)
+
+    def _range(self, name: str) -> tuple[int, int]:
+        size: int = getattr(self, name)
+        return max(1, size // 2), size + size // 2
 
 
 class Stage:
@@ -43,7 +60,12 @@ class Stage:
         return self._prompts.messages("feedback", problems=problems)
 
     def _fields(self) -> Mapping[str, object]:
-        return {"name": self._idea.name, "description": self._idea.description}
+        return {
+            "name": self._idea.name,
+            "description": self._idea.description,
+            "features": bullet_list(self._idea.features or ["nothing in particular"]),
+            "clock": CLOCK,
+        }
 
 
 class DraftStage(Stage):
@@ -62,17 +84,27 @@ class DraftStage(Stage):
         plan = self._draft.plan
         return {
             **super()._fields(),
-            "user": f"{plan.user.name}, {plan.user.role}, known as {plan.user.id}",
+            "user": f"{plan.user.name} (role {plan.user.role}, id {plan.user.id})",
+            "functions": bullet_list(describe_functions(plan) or ["none are named"]),
             "policy": plan.policy or "none",
             "tasks": bullet_list(
                 [f"{each.id} ({each.kind}): {each.instruction}" for each in plan.tasks]
             ),
-            "clock": CLOCK,
             "schema": "\n".join(f"{statement};" for statement in self._draft.schema),
+            "data": "\n".join(f"{statement};" for statement in self._draft.data),
         }
 
 
 def tools_json(tools: Sequence[ToolDraft]) -> str:
-    """Return the tools in the form that models see."""
-    values: list[Any] = [msgspec.to_builtins(tool) for tool in tools]
-    return msgspec.json.format(_json(values), indent=1).decode()
+    """Return the tools in the form that models see: fields and parameters in their order."""
+    return msgspec.json.format(msgspec.json.encode(tools), indent=1).decode()
+
+
+def call_line(result: CallResult) -> str:
+    """Return a call and its result in one line, long results shortened.
+
+    Example: get_order({"order_id":7}) -> Error: There is no order 7.
+    """
+    arguments = msgspec.json.encode(result.call.arguments).decode()
+    text = result.text if len(result.text) <= _SHOWN_RESULT else result.text[:_SHOWN_RESULT] + "…"
+    return f"{result.call.name}({arguments}) -> {'Error: ' if result.error else ''}{text}"

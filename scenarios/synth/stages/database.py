@@ -28,6 +28,7 @@ class _TableAnswer(msgspec.Struct):
     ddl: str
     name: str = ""
     indexes: list[str] = []
+    triggers: list[str] = []
 
 
 class _SchemaAnswer(msgspec.Struct):
@@ -40,7 +41,7 @@ class SchemaStage(DraftStage):
     name = "schema"
 
     def _fields(self) -> Mapping[str, object]:
-        return {**super()._fields(), "tables": self._sizes.tables}
+        return {**super()._fields(), "tables": self._sizes.stated("tables")}
 
     async def check(self, text: str) -> CheckedAnswer[tuple[AwmTable, ...]]:
         """Execute every statement; it may only create a table, an index or a trigger."""
@@ -49,7 +50,8 @@ class SchemaStage(DraftStage):
         except UnreadableAnswer as exc:
             return CheckedAnswer(None, (str(exc),))
         tables = tuple(
-            AwmTable(table.name, table.ddl, tuple(table.indexes)) for table in answer.tables
+            AwmTable(table.name, table.ddl, (*table.indexes, *table.triggers))
+            for table in answer.tables
         )
         faults = _schema_faults(tables)
         if not tables:
@@ -59,7 +61,8 @@ class SchemaStage(DraftStage):
             failing = await find_statement_faults(self._host, draft, self._folder)
         except Unhostable as exc:
             return CheckedAnswer(None, (exc.reason,))
-        return CheckedAnswer(tables, (*faults, *(fault.describe() for fault in failing)))
+        faults += [fault.describe() for fault in failing]
+        return CheckedAnswer(tables, tuple(faults), self._sizes.notes("tables", len(tables)))
 
 
 def holds_several(statement: str) -> bool:
@@ -126,7 +129,7 @@ class DataStage(DraftStage):
         self._failing: list[StatementFault] = []
 
     def _fields(self) -> Mapping[str, object]:
-        return {**super()._fields(), "rows": self._sizes.rows}
+        return {**super()._fields(), "rows": self._sizes.stated("rows")}
 
     def correction(self, problems: str) -> tuple[PromptMessage, ...]:
         """Return the messages with the failing statements, to be repaired one by one."""

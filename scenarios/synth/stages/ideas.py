@@ -88,6 +88,11 @@ class _Invented(msgspec.Struct):
     scenarios: list[SeedScenario]
 
 
+def classify_prompt(seed: SeedScenario, prompts: Prompts) -> tuple[PromptMessage, ...]:
+    """Return the messages that ask whether a scenario can be written as a world."""
+    return prompts.messages("classify", name=seed.name, description=seed.description)
+
+
 class _ClassifyStage:
     """Classifying a scenario: whether it can be written as a world."""
 
@@ -97,9 +102,7 @@ class _ClassifyStage:
         self.purpose = Purpose("classify", ScenarioIdea(seed.name, "").key)
 
     def prompt(self) -> tuple[PromptMessage, ...]:
-        return self._prompts.messages(
-            "classify", name=self._seed.name, description=self._seed.description
-        )
+        return classify_prompt(self._seed, self._prompts)
 
     def correction(self, problems: str) -> tuple[PromptMessage, ...]:
         return self._prompts.messages("feedback", problems=problems)

@@ -1,15 +1,19 @@
 """The stage that writes the user, the rules and the tasks."""
 
 import keyword
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from scenarios.generate.example_texts import example_instructions
 from scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
 from scenarios.synth.core.attempts import CheckedAnswer
+from scenarios.synth.core.coverage import UNNAMED, plan_faults
 from scenarios.synth.core.prompt_files import Prompts
 from scenarios.synth.core.world_drafts import (
     Kind,
+    RuleDraft,
     ScenarioIdea,
     TaskDraft,
     TaskPlan,
@@ -21,6 +25,8 @@ from scenarios.text_similarity import cosine, embed
 from scenarios.value_checks import TASK_ID
 
 _MIN_INSTRUCTION = 15  # characters
+_ITEM = re.compile(r"\s*(?:[-*]|\d+[.)])\s+(.*\S)")  # of a list in Markdown
+_NUM_EXAMPLES = 8  # situations of other worlds that the prompt shows
 _SAME_TASK = 0.92  # cosine above which two instructions count as the same task
 
 
@@ -28,12 +34,20 @@ class _TaskAnswer(msgspec.Struct):
     instruction: str
     id: str = ""
     kind: Kind = "change"
+    functions: list[str] = []
+    rule: int | None = None
+
+
+class _RuleAnswer(msgspec.Struct):
+    rule: str
+    functions: list[str] = []
 
 
 class _TasksAnswer(msgspec.Struct):
     tasks: list[_TaskAnswer | str]
     user: UserDraft = UserDraft()
-    policy: str | list[str] = ""
+    policy: str | list[_RuleAnswer | str] = ""
+    functions: list[str] = []
 
 
 class TasksStage(Stage):
@@ -46,7 +60,9 @@ class TasksStage(Stage):
         self._count = count
 
     def _fields(self) -> Mapping[str, object]:
-        return {**super()._fields(), "count": self._count}
+        examples = example_instructions(self._idea.name, _NUM_EXAMPLES)
+        shown = "\n".join(f"- {' '.join(text.split())}" for text in examples)
+        return {**super()._fields(), "count": self._count, "examples": shown}
 
     async def check(self, text: str) -> CheckedAnswer[TaskPlan]:
         """Check that there are enough tasks, that each is usable and that they differ."""
@@ -54,14 +70,29 @@ class TasksStage(Stage):
             answer = json_of(text, _TasksAnswer)
         except UnreadableAnswer as exc:
             return CheckedAnswer(None, (str(exc),))
-        policy = answer.policy
-        if not isinstance(policy, str):
-            policy = "\n".join(f"- {rule.removeprefix('- ')}" for rule in policy)
+        policy, rules = _policy(answer.policy)
         tasks, faults = _tasks(answer.tasks)
         if len(tasks) < self._count:
             faults.append(f"expected {self._count} tasks, found {len(tasks)} that can be used")
-        value = TaskPlan(answer.user, policy, tuple(tasks[: self._count]))
-        return CheckedAnswer(value if tasks else None, tuple(faults))
+        functions = tuple(dict.fromkeys(answer.functions))
+        value = TaskPlan(answer.user, policy, tuple(tasks[: self._count]), functions, rules)
+        faults += plan_faults(value)
+        notes = () if functions else (UNNAMED,)
+        return CheckedAnswer(value if tasks else None, tuple(faults), notes)
+
+
+def _policy(answer: str | Sequence[_RuleAnswer | str]) -> tuple[str, tuple[RuleDraft, ...]]:
+    """The text of the policy, and its rules: in a text, the lines that begin as items of a list."""
+    if isinstance(answer, str):
+        found = [_ITEM.match(line) for line in answer.splitlines()]
+        return answer, tuple(RuleDraft(item[1].strip()) for item in found if item)
+    rules = [
+        RuleDraft(" ".join(each.split()).removeprefix("- "))
+        if isinstance(each, str)
+        else RuleDraft(" ".join(each.rule.split()).removeprefix("- "), tuple(each.functions))
+        for each in answer
+    ]
+    return "\n".join(f"- {rule.text}" for rule in rules), tuple(rules)
 
 
 def _tasks(answers: Sequence[_TaskAnswer | str]) -> tuple[list[TaskDraft], list[str]]:
@@ -81,7 +112,9 @@ def _tasks(answers: Sequence[_TaskAnswer | str]) -> tuple[list[TaskDraft], list[
             continue
         accepted.append(index)
         used = {known.id for known in tasks} | {"none"}
-        tasks.append(TaskDraft(_task_id(task.id or instruction, used), task.kind, instruction))
+        name = _task_id(task.id or instruction, used)
+        functions = tuple(dict.fromkeys(task.functions))
+        tasks.append(TaskDraft(name, task.kind, instruction, functions, task.rule or 0))
     return tasks, faults
 
 

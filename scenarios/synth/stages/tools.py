@@ -2,17 +2,20 @@
 
 import keyword
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
 from scenarios.synth.core.attempts import CheckedAnswer
+from scenarios.synth.core.coverage import missing_functions
 from scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
 from scenarios.synth.stages.common import DraftStage
 from scenarios.value_checks import NAME
 
 _TYPES = ("string", "integer", "number", "boolean", "array", "null")
+_MAX_BOUND = 2**53
 _NAMES = "a lower-case identifier that is not a keyword of Python"
 
 
@@ -34,7 +37,7 @@ class ToolsStage(DraftStage):
     name = "tools"
 
     def _fields(self) -> Mapping[str, object]:
-        return {**super()._fields(), "tools": self._sizes.tools}
+        return {**super()._fields(), "tools": self._sizes.stated("tools")}
 
     async def check(self, text: str) -> CheckedAnswer[tuple[ToolDraft, ...]]:
         """Check that names are valid and unique, and that types and tables are known."""
@@ -44,7 +47,8 @@ class ToolsStage(DraftStage):
             return CheckedAnswer(None, (str(exc),))
         tools = tuple(
             ToolDraft(
-                tool.name, tool.description, tool.parameters, tuple(tool.reads), tuple(tool.writes)
+                *(tool.name, tool.description, _required_first(tool.parameters)),
+                *(tuple(tool.reads), tuple(tool.writes)),
             )
             for tool in answer.tools
         )
@@ -54,9 +58,11 @@ class ToolsStage(DraftStage):
         counts = Counter(tool.name for tool in tools)
         faults = [f"tool {name} is there {n} times" for name, n in counts.items() if n > 1]
         faults += [fault for tool in tools for fault in _tool_faults(tool, tables)]
+        faults += missing_functions(self._draft.plan, counts)
         named = {name for tool in tools for name in (*tool.reads, *tool.writes)}
-        notes = tuple(f"no tool uses table {name}" for name in sorted(tables - named))
-        return CheckedAnswer(tools, tuple(faults), notes)
+        notes = [f"no tool uses table {name}" for name in sorted(tables - named)]
+        notes += self._sizes.notes("tools", len(tools))
+        return CheckedAnswer(tools, tuple(faults), tuple(notes))
 
 
 def _tool_faults(tool: ToolDraft, tables: set[str]) -> list[str]:
@@ -73,8 +79,33 @@ def _tool_faults(tool: ToolDraft, tables: set[str]) -> list[str]:
             kind = word.get("type") if isinstance(word, dict) else word
             if kind not in _TYPES:
                 faults.append(f"tool {tool.name}: parameter {name}: {kind!r} is not a type")
+        if fault := _range_fault(parameter, words):
+            faults.append(f"tool {tool.name}: parameter {name}: {fault}")
     unknown = [table for table in (*tool.reads, *tool.writes) if table not in tables]
     return [*faults, *(f"tool {tool.name}: there is no table {table!r}" for table in unknown)]
+
+
+def _required_first(parameters: Mapping[str, ToolParameter]) -> dict[str, ToolParameter]:
+    """The parameters in an order that Python accepts, otherwise as they were written."""
+    ordered = sorted(parameters.items(), key=lambda item: not item[1].required)
+    return dict(ordered)
+
+
+def _range_fault(parameter: ToolParameter, types: Sequence[Any]) -> str:
+    """Why its minimum or maximum cannot be used; empty: they can, or it has none."""
+    low, high = parameter.minimum, parameter.maximum
+    bounds = [bound for bound in (low, high) if bound is not None]
+    if not bounds:
+        return ""
+    if not {"integer", "number"}.intersection(word for word in types if isinstance(word, str)):
+        return f"a range is for an integer or a number, found {parameter.type!r}"
+    if not all(abs(bound) <= _MAX_BOUND for bound in bounds):
+        return "its minimum or maximum is too large"
+    if "integer" in types and any(bound != int(bound) for bound in bounds):
+        return "the range of an integer must be in integers"
+    if low is not None and high is not None and low > high:
+        return f"its minimum {low} is larger than its maximum {high}"
+    return ""
 
 
 def _is_name(text: str) -> bool:

@@ -4,11 +4,13 @@ A verifier is valid when
 - it runs on the unchanged world and does not accept it (otherwise the task is already done),
 - it accepts what a solver did, and returns the same result a second time,
 - this solution changed rows if the task is a change, and none otherwise,
-- it accepts neither the solution's answer without the calls, nor the solution's mutants.
+- it accepts neither the solution's answer without the calls, nor the solution's mutants; those of a
+  decline also do a part of the request, or it for another record, or refuse for another rule.
 
 An invalid verifier goes back to the author with the evidence; the author may fix the verifier or
-rewrite the task. The accepted solution becomes the task's oracle, without refused calls and without
-sentences that its answer does not need.
+rewrite the task. The accepted solution becomes the task's oracle, without refused calls. Its answer
+stays whole; only where it is an answer that mutants alter, and a mutant survives in a sentence that
+the verifier does not need, the answer loses such sentences.
 """
 
 import re
@@ -17,19 +19,25 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.difficulty import difficulty_of
-from scenarios.format import Call
+from scenarios.format import Call, difficulty_of
 from scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of, json_of
 from scenarios.synth.core.attempts import CheckedAnswer, request_seed
 from scenarios.synth.core.code_rules import verifier_faults
 from scenarios.synth.core.package_files import package_texts, unproven, write_package
 from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import CallResult, DraftHost, HostedDraft, JudgedRun, Unhostable
-from scenarios.synth.core.world_drafts import ProvenTask, TaskDraft, WorldDraft
-from scenarios.synth.stages.common import DraftStage, Sizes, tools_json
+from scenarios.synth.core.protocols import (
+    DraftHost,
+    HostedDraft,
+    JudgedRun,
+    MutantResult,
+    Temptation,
+    Unhostable,
+)
+from scenarios.synth.core.signatures import described
+from scenarios.synth.core.world_drafts import ProvenTask, TaskDraft, TaskPlan, WorldDraft
+from scenarios.synth.stages.common import DraftStage, Sizes, call_line
 
 MIN_CAUGHT = 0.98  # share of the mutants, as in the gate
-_SHOWN_RESULT = 500  # characters of one result in the evidence
 _SHOWN_CALLS = 30
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
@@ -46,11 +54,11 @@ class ProvingStage(DraftStage):
     def __init__(
         self,
         draft: WorldDraft,
-        task: TaskDraft,
         prompts: Prompts,
         sizes: Sizes,
         host: DraftHost,
         folder: Path,
+        task: TaskDraft,
         *,
         seed: int,
     ) -> None:
@@ -63,8 +71,7 @@ class ProvingStage(DraftStage):
     def _fields(self) -> Mapping[str, object]:
         return {
             **super()._fields(),
-            "data": "\n".join(f"{statement};" for statement in self._draft.data),
-            "tools": tools_json(self._draft.tools),
+            "code": described(self._draft.code, self._draft.tools).strip(),
             "task": self._task.id,
             "kind": self._task.kind,
             "instruction": self._task.instruction,
@@ -122,7 +129,7 @@ class ProvingStage(DraftStage):
         for earlier in self._solutions:
             again = await hosted.run(self._task.id, earlier.calls, earlier.answer)
             if again.completed:
-                return await _trim(hosted, self._task.id, again), ()
+                return await _without_refused_calls(hosted, self._task.id, again), ()
         self._num_solved += 1
         drawn = request_seed(self._seed, self._idea.key, self._task.id, self._num_solved)
         found = await hosted.solve(self._task.id, seed=drawn)
@@ -130,7 +137,7 @@ class ProvingStage(DraftStage):
             self._solutions.append(found)
         if not found.completed:
             return None, (_evidence(found),)
-        return await _trim(hosted, self._task.id, found), ()
+        return await _without_refused_calls(hosted, self._task.id, found), ()
 
     async def _flaws(self, hosted: HostedDraft, solution: JudgedRun) -> tuple[str, ...]:
         """The faults of an accepted solution, or of the verifier that accepts it."""
@@ -155,7 +162,20 @@ class ProvingStage(DraftStage):
     async def _judge_by_mutants(
         self, hosted: HostedDraft, source: str, solution: JudgedRun
     ) -> CheckedAnswer[ProvenTask]:
-        tried = await hosted.try_mutants(self._task.id, solution)
+        temptation = _temptation(self._draft.plan, self._task)
+        tried = await hosted.try_mutants(self._task.id, solution, temptation)
+        if self._task.kind != "change" and not _is_enough(tried):
+            shorter = await _shorten(hosted, self._task.id, solution)
+            if shorter is not solution:
+                again = await hosted.try_mutants(self._task.id, shorter, temptation)
+                if _is_enough(again):
+                    solution, tried = shorter, again
+        if tried.faults:
+            return CheckedAnswer(None, tried.faults)
+        if not _is_enough(tried):
+            left = tried.mutants - tried.caught
+            head = f"{left} of {tried.mutants} mistaken solutions are accepted"
+            return CheckedAnswer(None, (head, *tried.survivors))
         tables = {change.table for change in solution.changes}
         proven = ProvenTask(
             task=self._task,
@@ -166,19 +186,35 @@ class ProvingStage(DraftStage):
             mutants=tried.mutants,
             caught=tried.caught,
         )
-        if tried.faults:
-            return CheckedAnswer(None, tried.faults)
-        if tried.caught >= MIN_CAUGHT * tried.mutants:
-            return CheckedAnswer(proven)
-        head = f"{tried.mutants - tried.caught} of {tried.mutants} mistaken solutions are accepted"
-        return CheckedAnswer(None, (head, *tried.survivors))
+        return CheckedAnswer(proven)
 
 
-async def _trim(hosted: HostedDraft, task_id: str, solution: JudgedRun) -> JudgedRun:
-    """The solution without refused calls and without sentences that its answer does not need, as
-    long as it is still accepted and ends in the same state."""
+def _temptation(plan: TaskPlan, task: TaskDraft) -> Temptation | None:
+    """What a decline invites; None for other tasks."""
+    if task.kind != "decline":
+        return None
+    texts = [rule.text for rule in plan.rules]
+    if not 0 < task.rule <= len(texts):
+        return Temptation(task.functions)
+    right = texts.pop(task.rule - 1)
+    return Temptation(task.functions, right, tuple(texts))
+
+
+def _is_enough(tried: MutantResult) -> bool:
+    return not tried.faults and tried.caught >= MIN_CAUGHT * tried.mutants
+
+
+async def _without_refused_calls(
+    hosted: HostedDraft, task_id: str, solution: JudgedRun
+) -> JudgedRun:
+    """The solution without refused calls, if it is as good."""
     calls = tuple(result.call for result in solution.results if result.error is None)
-    best = await _run_if_as_good(hosted, task_id, calls, solution.answer, solution)
+    return await _run_if_as_good(hosted, task_id, calls, solution.answer, solution)
+
+
+async def _shorten(hosted: HostedDraft, task_id: str, solution: JudgedRun) -> JudgedRun:
+    """The solution without the sentences that its answer does not need."""
+    best = solution
     sentences = [part for part in _SENTENCE.split(best.answer) if part.strip()]
     for sentence in list(sentences):
         fewer = [part for part in sentences if part is not sentence]
@@ -218,13 +254,7 @@ def _evidence(run: JudgedRun) -> str:
 
 
 def _transcript(run: JudgedRun) -> str:
-    calls = [_call_line(result) for result in run.results[:_SHOWN_CALLS]]
+    calls = [call_line(result) for result in run.results[:_SHOWN_CALLS]]
     if len(run.results) > _SHOWN_CALLS:
         calls.append(f"… and {len(run.results) - _SHOWN_CALLS} more calls")
     return "\n".join([*calls, f"answer: {run.answer}"])
-
-
-def _call_line(result: CallResult) -> str:
-    arguments = msgspec.json.encode(result.call.arguments).decode()
-    text = result.text if len(result.text) <= _SHOWN_RESULT else result.text[:_SHOWN_RESULT] + "…"
-    return f"{result.call.name}({arguments}) -> {'Error: ' if result.error else ''}{text}"

@@ -31,7 +31,7 @@ from scenarios.errors import SynthesisError
 from scenarios.synth.core.attempts import AttemptSummary
 
 T = TypeVar("T")
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encode = msgspec.json.encode  # in the order in which fields stand: that of parameters counts
 
 
 class StageRecord(msgspec.Struct, frozen=True):
@@ -131,7 +131,7 @@ class SynthesisFolder:
 
 
 def input_digest(*parts: Any) -> str:
-    """Return a digest of a stage's inputs, equal for equal data."""
+    """Return a digest of a stage's inputs, equal for equal data in an equal order."""
     return blake2b(_encode(parts), digest_size=12).hexdigest()
 
 

@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from scenarios.format import read
 from scenarios.synth.report import Report
 from scenarios.synth.storage.output_folder import SynthesisFolder
 from tests.support.model_server import ModelServer, Status
-from tests.support.synth_faults import DEAD, FAULTY, HOPELESS, SOLUTIONS
+from tests.support.synth_faults import DEAD, FAULTY, HIDDEN, HOPELESS, SOLUTIONS
 from tests.support.synth_server import Writes
 from tests.support.synth_worlds import (
     BERTHS,
@@ -34,7 +35,10 @@ from tests.support.synth_worlds import (
     Words,
     code_block,
     data,
+    put,
+    tasks_answer,
 )
+from tests.support.synth_worlds import SOLUTIONS as ACCEPTED
 
 ENDED = "ended its worker: it ran longer than 1 s"
 
@@ -66,27 +70,32 @@ def faults_of(folder: Path, world: str, stage: str) -> list[str]:
 
 
 async def test_four_worlds_are_written_and_proved(tmp_path: Path) -> None:
-    """With good answers each stage is valid at once, and the packages are as written."""
+    """With good answers each stage is valid at once, and the packages are as written. Another model
+    makes every step of the solver, and nothing else."""
     async with ModelServer(Writes()) as server:
-        report = await synthesised(asked(tmp_path, server.url, *WORLDS))
+        report = await synthesised(asked(tmp_path, server.url, *WORLDS, solver="s"))
+        models = {(each.body["model"], "tools" in each.body) for each in server.requests}
     assert report.ok
+    assert models == {("m", False), ("s", True)}
     assert (report.worlds, report.tasks, report.tools) == (4, 12, 20)
     assert (report.mutants_caught, report.dead_tools) == (report.mutants, ())
-    assert report.mutants == 40
+    assert report.mutants == 56
     figures = {stage.stage: (stage.subjects, stage.first_try) for stage in report.stages}
-    whole = dict.fromkeys(("tasks", "schema", "data", "tools", "code"), (4, 1.0))
+    stages = dict.fromkeys(("tasks", "schema", "data", "tools", "code"), (4, 1.0))
     others = dict.fromkeys(("classify", "invent", "embed", "solve"), (0, None))
-    assert figures == {**whole, **others, "verify": (12, 1.0)}
+    assert figures == {**stages, **others, "verify": (12, 1.0)}
     assert report.sizes["rows"].median == 9.0
     assert msgspec.json.decode((tmp_path / "out/report.json").read_bytes(), type=Report) == report
     worlds = [read(path) for path in sorted((tmp_path / "out/worlds").iterdir())]
     assert [world.name for world in worlds] == sorted(words.key for words in WORLDS)
     lend = worlds[2].task("lend")
     assert [call.name for call in lend.oracle] == ["find_riders", "find_bike", "start_hire"]
-    assert (lend.answer, lend.difficulty) == (  # without the greeting, and without the failed call
-        "BK-102 is booked out to Ana Ruiz until 2026-03-21.",
-        "medium",
-    )
+    assert lend.difficulty == "medium"  # without the failed call
+    whole = {name: put(BIKES, answer) for name, (_, answer) in ACCEPTED.items()}
+    assert {task.id: task.answer for task in worlds[2].tasks} == {
+        **whole,
+        "who": "Her address is mia@example.com.",  # a mutant survived in the other sentence
+    }
     assert not (tmp_path / "out/.drafts").exists()
 
 
@@ -206,17 +215,98 @@ async def test_an_outdated_world_is_removed(tmp_path: Path) -> None:
     assert list(package.parent.iterdir()) == []
 
 
-async def test_a_dead_tool_is_reported_and_the_world_is_kept(tmp_path: Path) -> None:
-    """After one correction that did not fix it, the report names the tool and its refusal; no task
-    uses it."""
+async def test_a_dead_tool_is_left_out(tmp_path: Path) -> None:
+    """The author insists on it and no oracle calls it: it becomes a helper, and the report names it
+    with its most advanced refusal."""
     async with ModelServer(Writes(DEAD)) as server:
-        report = await synthesised(asked(tmp_path, server.url, BERTHS))
+        report = await synthesised(asked(tmp_path, server.url, BERTHS, tasks=1, awm=True))
         assert isinstance(server.default, Writes)
         assert server.default.asked[BERTHS.name, "code"] == 2
     [dead] = report.dead_tools
-    assert dead.startswith(f"{BERTHS.key}.find_berth (There is no berth ")
-    assert report.unused_tools == (f"{BERTHS.key}.find_berth",)
-    assert (report.worlds, report.tasks, report.ok) == (1, 3, True)
+    assert dead.startswith(f"{BERTHS.key}.find_berth (")
+    assert "the most advanced: find_berth(code=" in dead
+    assert (report.worlds, report.tasks, report.tools, report.ok) == (1, 1, 4, True)
+    assert "def _find_berth(" in (tmp_path / "out/worlds" / BERTHS.key / "tools.py").read_text()
+    record = AwmFolder(tmp_path / "out/awm").find(BERTHS.key)
+    assert record.awm is not None
+    assert "def _find_berth(" in record.awm.code
+    assert '"/find_berth"' not in record.awm.code
+
+
+def _calls(name: str) -> str:
+    """An answer that names a call of a tool."""
+    call = {"name": "find_riders", "arguments": {"name": name}}
+    return json.dumps({"calls": {"find_riders": [call]}})
+
+
+@pytest.mark.parametrize(
+    ("answers", "lends", "named"),
+    [
+        ((_calls("Ana Ruiz"), _calls("ana ruiz")), "Ana Ruiz", [0, 1]),
+        ((code_block(BIKES, HIDDEN),), "ana ruiz", [0, 0]),
+    ],
+    ids=["a named call", "an oracle's call"],
+)
+async def test_a_tool_that_no_draw_can_call_is_proved(
+    tmp_path: Path, answers: Sequence[str], lends: str, named: Sequence[int]
+) -> None:
+    """By a call that the author names, without sending the code again, or by an oracle's call. A
+    named call that is refused goes back with its refusal and the code. The tool stays."""
+    instruction = put(BIKES, TASKS["lend"])
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("find_riders", {"name": lends}),
+        ("start_hire", {"rider_id": 1, "bike_id": 2, "due_on": "2026-03-21"}),
+    ]
+    script = {(BIKES.name, "code"): (code_block(BIKES, HIDDEN), *answers)}
+    solutions = {(BIKES.name, instruction): (calls, "Done.")}
+    async with ModelServer(Writes(script, solutions=solutions)) as server:
+        report = await synthesised(asked(tmp_path, server.url, BIKES, tasks=1))
+        assert isinstance(server.default, Writes)
+        assert server.default.asked[BIKES.name, "code"] == 1 + len(answers)
+        sent = [each.body["messages"][-1]["content"] for each in server.requests]
+    asked_again = [text for text in sent if "no call of them succeeded" in text]
+    assert [text.count("def find_riders(") for text in asked_again] == named[: len(answers)]
+    assert (report.dead_tools, report.tools, report.ok) == ((), 5, True)
+    record = SynthesisFolder(tmp_path / "out").record(BIKES.key, "code")
+    assert record is not None
+    faults = [attempt.faults[0] for attempt in record.attempts if attempt.faults]
+    assert all(fault.startswith("no call of it succeeded: find_riders (") for fault in faults)
+    assert [fault.count('find_riders({"name":"Ana Ruiz"}) -> Error: ') for fault in faults] == named
+
+
+def _planned_decline() -> str:
+    """The answer of stage `tasks` with one decline, the rule that forbids it, and its function."""
+    answer = json.loads(tasks_answer(BIKES))
+    rules = ("Nothing is booked out to a rider who is blocked.", "A rider has at most two bikes.")
+    answer["policy"] = [{"rule": rule, "functions": ["start_hire"]} for rule in rules]
+    answer["functions"] = ["start_hire"]
+    answer["tasks"] = [answer["tasks"][2] | {"rule": 1, "functions": ["start_hire"]}]
+    return json.dumps(answer)
+
+
+async def test_a_decline_gets_tempting_mutants(tmp_path: Path) -> None:
+    """A verifier that overlooks a hire for somebody else, or accepts another rule as the reason,
+    goes back with what it accepts."""
+    good = VERIFIERS["blocked"]
+    answers = (
+        good.replace("    check.nothing_else()\n", ""),
+        good.replace('"blocked"', '"blocked", "a MEMBER"'),
+        good,
+    )
+    script = {
+        (BIKES.name, "tasks"): (_planned_decline(),),
+        (BIKES.name, "blocked"): tuple(code_block(BIKES, answer) for answer in answers),
+    }
+    async with ModelServer(Writes(script)) as server:
+        report = await synthesised(asked(tmp_path, server.url, BIKES, tasks=1))
+    record = SynthesisFolder(tmp_path / "out").record(BIKES.key, "verify-blocked")
+    assert record is not None
+    writes, reasons, none = (attempt.faults for attempt in record.attempts)
+    assert all(fault.startswith("an unwanted start_hire(") for fault in writes[1:])
+    assert len(writes) > 1
+    assert reasons[1:] == ("it refuses for another rule: 'A rider has at most two bikes.'",)
+    assert none == ()
+    assert (report.ok, report.uncovered_functions) == (True, ())
 
 
 async def test_code_that_never_ends_is_sent_back(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from scenarios.api import Db, Row
 from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Cents, Id, Limit, Text, _like, _money
+from scenarios.generate.modules.common import Cents, Id, Limit, Text, _like, _money, _next_number
 from scenarios.generate.modules.staff.tools import _active_employee, _employee, _me
 
 STALE_REQUEST_DAYS = 30
@@ -48,7 +48,7 @@ def _decide(db: Db, request_id: int, verdict: Literal["approved", "rejected"], r
 
 
 def list_request_kinds(db: Db) -> list[Row]:
-    """The kinds of requests with their highest amounts in hundredths."""
+    """List the kinds of requests with the highest amount of each, in hundredths."""
     return db.all("SELECT id, name, most_cents FROM request_kinds ORDER BY name")
 
 
@@ -60,15 +60,15 @@ def find_requests(
     status: RequestStatus | None = None,
     limit: Limit = 20,
 ) -> list[Row]:
-    """Requests by who made them, who is to decide, a text in subject or reference, and status: of
-    all that is given, the oldest first."""
+    """Find requests by who made them, by who is to decide, by a text in subject or reference, by
+    status, or by any of these together. Without any of them all requests are listed. The oldest
+    comes first."""
     return db.all(
-        "SELECT r.id, r.reference, k.name AS kind, r.made_by, r.decider_id, r.subject,"
-        " r.amount_cents, r.status, r.made_at FROM requests r"
-        " JOIN request_kinds k ON k.id = r.kind_id WHERE (?1 IS NULL OR r.made_by = ?1)"
-        " AND (?2 IS NULL OR r.decider_id = ?2) AND (?3 IS NULL"
-        " OR r.subject LIKE ?3 ESCAPE '\\' OR r.reference LIKE ?3 ESCAPE '\\')"
-        " AND (?4 IS NULL OR r.status = ?4) ORDER BY r.made_at, r.id LIMIT ?5",
+        "SELECT r.id, r.reference, k.name AS kind, r.made_by, r.decider_id, r.subject, "
+        "r.amount_cents, r.status, r.made_at FROM requests r JOIN request_kinds k ON k.id = "
+        "r.kind_id WHERE (?1 IS NULL OR r.made_by = ?1) AND (?2 IS NULL OR r.decider_id = ?2) AND "
+        "(?3 IS NULL OR r.subject LIKE ?3 ESCAPE '\\' OR r.reference LIKE ?3 ESCAPE '\\') AND (?4 "
+        "IS NULL OR r.status = ?4) ORDER BY r.made_at, r.id LIMIT ?5",
         made_by,
         decider_id,
         None if query is None else _like(query),
@@ -78,7 +78,8 @@ def find_requests(
 
 
 def get_request(db: Db, request_id: Id) -> Row:
-    """One request with its kind's highest amount and the decision, if there is one."""
+    """Show one request with its kind, the highest amount of that kind, and the decision if there is
+    one."""
     request = _request(db, request_id)
     request["kind"] = db.one(
         "SELECT name, most_cents FROM request_kinds WHERE id = ?", request["kind_id"]
@@ -88,7 +89,7 @@ def get_request(db: Db, request_id: Id) -> Row:
 
 
 def create_request(db: Db, kind_id: Id, decider_id: Id, amount_cents: Cents, subject: Text) -> Row:
-    """Make a request in your own name, on which another active employee is to decide."""
+    """Make a request for money in your own name, for another active employee to decide."""
     me = _me(db)["id"]
     kind = db.one("SELECT * FROM request_kinds WHERE id = ?", kind_id)
     if kind is None:
@@ -101,7 +102,7 @@ def create_request(db: Db, kind_id: Id, decider_id: Id, amount_cents: Cents, sub
     num_open = db.value("SELECT count(*) FROM requests WHERE made_by = ? AND status = 'open'", me)
     if num_open >= MOST_OPEN_REQUESTS:
         raise ToolError(f"You have {num_open} open requests already.")
-    number = 1 + int(db.value("SELECT coalesce(max(id), 0) FROM requests"))
+    number = _next_number(db, "requests")
     request_id = db.insert(
         "requests",
         reference=f"RQ-{number:06d}",
@@ -112,21 +113,22 @@ def create_request(db: Db, kind_id: Id, decider_id: Id, amount_cents: Cents, sub
         amount_cents=amount_cents,
         made_at=db.now,
     )
-    return {"request_id": request_id, "reference": f"RQ-{number:06d}"}
+    row = _request(db, request_id)
+    return {"request_id": row.pop("id"), **row}
 
 
 def approve_request(db: Db, request_id: Id, remark: Text) -> Row:
-    """Approve an open request of somebody else, up to your own limit, and say why."""
+    """Approve an open request of somebody else, up to your own limit, saying why."""
     return _decide(db, request_id, "approved", remark)
 
 
 def reject_request(db: Db, request_id: Id, remark: Text) -> Row:
-    """Reject an open request of somebody else, up to your own limit, and say why."""
+    """Reject an open request of somebody else, up to your own limit, saying why."""
     return _decide(db, request_id, "rejected", remark)
 
 
 def hand_on_request(db: Db, request_id: Id, employee_id: Id) -> Row:
-    """Let another active employee, whose limit suffices, decide on an open request."""
+    """Hand an open request on to another active employee whose limit covers its amount."""
     request = _open_request(db, request_id)
     employee = _active_employee(db, employee_id)
     if employee_id in (request["made_by"], request["decider_id"]):

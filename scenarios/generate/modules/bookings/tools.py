@@ -4,7 +4,16 @@ from typing import Literal
 
 from scenarios.api import Db, Row
 from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Day, Id, Limit, Quantity, Text, _day, _like
+from scenarios.generate.modules.common import (
+    Day,
+    Id,
+    Limit,
+    Quantity,
+    Text,
+    _day,
+    _like,
+    _next_number,
+)
 from scenarios.generate.modules.parties.tools import _active_customer, _customer
 from scenarios.generate.modules.staff.tools import _me, _require
 
@@ -65,7 +74,7 @@ def _check_group(db: Db, num_people: int) -> None:
 
 
 def list_resources(db: Db) -> list[Row]:
-    """All resources with place, capacity, status and the employee who keeps them."""
+    """List all resources with place, capacity, status and the employee who keeps them."""
     return db.all(
         "SELECT id, name, place, capacity, status, keeper_id FROM resources ORDER BY name"
     )
@@ -74,8 +83,8 @@ def list_resources(db: Db) -> list[Row]:
 def search_slots(
     db: Db, resource_id: Id, first_day: Day, last_day: Day, limit: Limit = 20
 ) -> list[Row]:
-    """The slots of a resource that begin from the first to the last day, with the number of people
-    for whom there is room."""
+    """List the slots of a resource from the first to the last day, with price in hundredths and the
+    number of people for whom there is still room."""
     _resource(db, resource_id)
     return db.all(
         "SELECT s.id, s.starts_at, s.ends_at, s.price_cents, r.capacity - (SELECT"
@@ -97,15 +106,13 @@ def find_bookings(
     status: BookingStatus | None = None,
     limit: Limit = 20,
 ) -> list[Row]:
-    """Bookings of a customer or with a reference that holds the text, of one status if given,
-    by their begin."""
-    if customer_id is None and reference is None:
-        raise ToolError("Give a customer or a reference.")
+    """Find bookings of a customer, by a part of their reference, of one status, or by any of these
+    together, ordered by when they begin. Without any of them all bookings are listed."""
     if customer_id is not None:
         _customer(db, customer_id)
     return db.all(
         "SELECT b.id, b.reference, b.customer_id, b.status, b.num_people, s.starts_at,"
-        " r.name AS resource FROM bookings b JOIN slots s ON s.id = b.slot_id"
+        " s.price_cents, r.name AS resource FROM bookings b JOIN slots s ON s.id = b.slot_id"
         " JOIN resources r ON r.id = s.resource_id WHERE (?1 IS NULL OR b.customer_id = ?1)"
         " AND (?2 IS NULL OR b.reference LIKE ?2 ESCAPE '\\') AND (?3 IS NULL OR b.status = ?3)"
         " ORDER BY s.starts_at, b.id LIMIT ?4",
@@ -117,7 +124,7 @@ def find_bookings(
 
 
 def get_booking(db: Db, booking_id: Id) -> Row:
-    """One booking with its slot's resource, begin and end."""
+    """Show one booking with its resource, begin and end."""
     booking = _booking(db, booking_id)
     booking["resource"] = _resource(db, booking["resource_id"])["name"]
     return booking
@@ -137,7 +144,7 @@ def create_booking(db: Db, slot_id: Id, customer_id: Id, num_people: Quantity) -
     )
     if num_ahead >= MOST_BOOKINGS_AHEAD:
         raise ToolError(f"The customer has {num_ahead} bookings ahead already.")
-    number = 1 + int(db.value("SELECT coalesce(max(id), 0) FROM bookings"))
+    number = _next_number(db, "bookings")
     booking_id = db.insert(
         "bookings",
         reference=f"BK-{number:06d}",
@@ -147,7 +154,7 @@ def create_booking(db: Db, slot_id: Id, customer_id: Id, num_people: Quantity) -
         made_by=_me(db)["id"],
         made_at=db.now,
     )
-    return {"booking_id": booking_id, "reference": f"BK-{number:06d}"}
+    return {"booking_id": booking_id, **_booking(db, booking_id)}
 
 
 def move_booking(db: Db, booking_id: Id, slot_id: Id) -> Row:

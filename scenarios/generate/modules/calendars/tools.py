@@ -67,8 +67,8 @@ def _require_free(db: Db, employee_id: int, starts_at: str, ends_at: str, withou
 def list_appointments(
     db: Db, employee_id: Id, first_day: Day, last_day: Day, limit: Limit = 20
 ) -> list[Row]:
-    """The planned appointments of an employee, as organiser or participant, from the first to the
-    last day."""
+    """List the planned appointments of an employee, as organiser or participant, from the first to
+    the last day."""
     _employee(db, employee_id)
     return db.all(
         "SELECT a.id, a.subject, a.customer_id, a.organiser_id, a.place, a.starts_at, a.ends_at"
@@ -86,8 +86,7 @@ def list_appointments(
 def find_appointments(
     db: Db, customer_id: Id, subject: Text | None = None, limit: Limit = 20
 ) -> list[Row]:
-    """The appointments of a customer, past ones too, with a subject that holds the text if one is
-    given."""
+    """Find the appointments of a customer, past ones too, by a part of their subject if given."""
     _customer(db, customer_id)
     return db.all(
         "SELECT id, subject, organiser_id, place, starts_at, status FROM appointments"
@@ -100,7 +99,7 @@ def find_appointments(
 
 
 def get_appointment(db: Db, appointment_id: Id) -> Row:
-    """One appointment with its participants."""
+    """Show one appointment with its participants."""
     appointment = _appointment(db, appointment_id)
     appointment["participants"] = db.all(
         "SELECT p.id, p.employee_id, e.name, p.presence FROM participants p"
@@ -127,7 +126,7 @@ def create_appointment(
         starts_at=begin,
         ends_at=end,
     )
-    return {"appointment_id": appointment_id, "ends_at": end}
+    return {"appointment_id": appointment_id, **_appointment(db, appointment_id)}
 
 
 def add_participant(
@@ -146,20 +145,26 @@ def add_participant(
     participant_id = db.insert(
         "participants", appointment_id=appointment_id, employee_id=employee_id, presence=presence
     )
-    return {"participant_id": participant_id, "appointment_id": appointment_id}
+    return {
+        "participant_id": participant_id,
+        "appointment_id": appointment_id,
+        "employee_id": employee_id,
+        "presence": presence,
+    }
 
 
 def remove_participant(db: Db, appointment_id: Id, employee_id: Id) -> Row:
-    """Take an employee out of a planned appointment."""
+    """Take an employee out of a planned appointment; return what was removed."""
     _planned_appointment(db, appointment_id)
-    gone = db.run(
-        "DELETE FROM participants WHERE appointment_id = ? AND employee_id = ?",
+    gone = db.one(
+        "SELECT * FROM participants WHERE appointment_id = ? AND employee_id = ?",
         appointment_id,
         employee_id,
     )
-    if not gone:
+    if gone is None:
         raise ToolError(f"Employee {employee_id} does not take part in it.")
-    return get_appointment(db, appointment_id)
+    db.run("DELETE FROM participants WHERE id = ?", gone["id"])
+    return gone
 
 
 def move_appointment(db: Db, appointment_id: Id, starts_at: Moment) -> Row:

@@ -18,7 +18,7 @@ CREATE TABLE case_notes (
   written_at TEXT NOT NULL
 );
 
-CREATE TABLE measures (
+CREATE TABLE steps (
   id INTEGER PRIMARY KEY,
   case_id INTEGER NOT NULL REFERENCES cases(id),
   what TEXT NOT NULL,
@@ -27,4 +27,4 @@ CREATE TABLE measures (
   status TEXT NOT NULL DEFAULT 'planned' CHECK (status IN ('planned', 'done', 'dropped')),
   planned_by INTEGER NOT NULL REFERENCES employees(id)
 );
-CREATE INDEX measures_case ON measures(case_id);
+CREATE INDEX steps_case ON steps(case_id);

@@ -105,7 +105,7 @@ def issue_coupon(db: Db, campaign_id: Id, customer_id: Id) -> Row:
         customer_id=customer_id,
         expires_on=campaign["ends_on"],
     )
-    return {"coupon_id": coupon_id, "code": f"CP-{number:05d}"}
+    return {"coupon_id": coupon_id, **_open_coupon(db, coupon_id)}
 
 
 def redeem_coupon(db: Db, coupon_id: Id, product_id: Id) -> Row:
@@ -131,7 +131,12 @@ def redeem_coupon(db: Db, coupon_id: Id, product_id: Id) -> Row:
         employee_id=_me(db)["id"],
         redeemed_at=db.now,
     )
-    return {"redemption_id": redemption_id, "saved_cents": saved}
+    return {
+        "redemption_id": redemption_id,
+        "code": coupon["code"],
+        "status": "redeemed",
+        "saved_cents": saved,
+    }
 
 
 def extend_coupon(db: Db, coupon_id: Id, expires_on: Day) -> Row:

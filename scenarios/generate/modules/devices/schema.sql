@@ -1,7 +1,7 @@
 CREATE TABLE devices (
   id INTEGER PRIMARY KEY,
   serial TEXT NOT NULL UNIQUE,
-  product_id INTEGER NOT NULL REFERENCES products(id),
+  model TEXT NOT NULL,
   customer_id INTEGER NOT NULL REFERENCES customers(id),
   status TEXT NOT NULL DEFAULT 'running' CHECK (status IN ('running', 'stopped', 'retired')),
   installed_on TEXT NOT NULL
@@ -21,7 +21,7 @@ CREATE TABLE device_visits (
   device_id INTEGER NOT NULL REFERENCES devices(id),
   employee_id INTEGER NOT NULL REFERENCES employees(id),
   planned_on TEXT NOT NULL,
-  purpose TEXT NOT NULL CHECK (purpose IN ('upkeep', 'repair', 'calibration')),
+  purpose TEXT NOT NULL CHECK (purpose IN ('maintenance', 'repair', 'calibration')),
   status TEXT NOT NULL DEFAULT 'planned' CHECK (status IN ('planned', 'done', 'cancelled'))
 );
 CREATE INDEX device_visits_device ON device_visits(device_id);

@@ -13,7 +13,7 @@ MOST_DAY_VISITS = 3
 VISIT_NOTICE_DAYS = 2
 MOST_READING_RISE_PERCENT = 50
 DeviceStatus = Literal["running", "stopped", "retired"]
-Purpose = Literal["upkeep", "repair", "calibration"]
+Purpose = Literal["maintenance", "repair", "calibration"]
 Counter = Annotated[int, msgspec.Meta(ge=0, le=100_000_000)]
 
 
@@ -31,10 +31,15 @@ def _device_in_use(db: Db, device_id: int) -> Row:
     return device
 
 
-def _planned_visit(db: Db, visit_id: int) -> Row:
+def _visit(db: Db, visit_id: int) -> Row:
     visit = db.one("SELECT * FROM device_visits WHERE id = ?", visit_id)
     if visit is None:
         raise ToolError(f"There is no visit {visit_id}.")
+    return visit
+
+
+def _planned_visit(db: Db, visit_id: int) -> Row:
+    visit = _visit(db, visit_id)
     if visit["status"] != "planned":
         raise ToolError(f"Visit {visit_id} is {visit['status']}.")
     return visit
@@ -59,12 +64,12 @@ def _visit_day(db: Db, employee_id: int, text: str) -> str:
 def search_devices(
     db: Db, query: Text, status: DeviceStatus | None = None, limit: Limit = 20
 ) -> list[Row]:
-    """Devices whose serial number, product's name or customer's name contains the text, of one
-    status if given."""
+    """Find devices by a part of their serial number, of their model or of the customer's name, of
+    one status if given."""
     return db.all(
-        "SELECT d.id, d.serial, p.name AS product, c.name AS customer, d.status FROM devices d"
-        " JOIN products p ON p.id = d.product_id JOIN customers c ON c.id = d.customer_id"
-        " WHERE (d.serial LIKE ?1 ESCAPE '\\' OR p.name LIKE ?1 ESCAPE '\\'"
+        "SELECT d.id, d.serial, d.model, d.customer_id, c.name AS customer, d.status"
+        " FROM devices d JOIN customers c ON c.id = d.customer_id"
+        " WHERE (d.serial LIKE ?1 ESCAPE '\\' OR d.model LIKE ?1 ESCAPE '\\'"
         " OR c.name LIKE ?1 ESCAPE '\\') AND (?2 IS NULL OR d.status = ?2)"
         " ORDER BY d.serial LIMIT ?3",
         _like(query),
@@ -74,7 +79,7 @@ def search_devices(
 
 
 def get_device(db: Db, device_id: Id) -> Row:
-    """One device with its visits, the latest first."""
+    """Show one device with its visits, the latest first."""
     device = _device(db, device_id)
     device["visits"] = db.all(
         "SELECT id, planned_on, purpose, employee_id, status FROM device_visits"
@@ -85,7 +90,7 @@ def get_device(db: Db, device_id: Id) -> Row:
 
 
 def list_readings(db: Db, device_id: Id, limit: Limit = 10) -> list[Row]:
-    """The readings of a device's counter, the latest first."""
+    """List the readings of a device's counter, the latest first."""
     _device(db, device_id)
     return db.all(
         "SELECT id, taken_on, counter FROM device_readings WHERE device_id = ?"
@@ -112,7 +117,12 @@ def record_reading(db: Db, device_id: Id, counter: Counter) -> Row:
     reading_id = db.insert(
         "device_readings", device_id=device_id, counter=counter, taken_on=db.now[:10]
     )
-    return {"reading_id": reading_id, "device_id": device_id}
+    return {
+        "reading_id": reading_id,
+        "device_id": device_id,
+        "counter": counter,
+        "taken_on": db.now[:10],
+    }
 
 
 def plan_visit(db: Db, device_id: Id, employee_id: Id, planned_on: Day, purpose: Purpose) -> Row:
@@ -133,7 +143,7 @@ def plan_visit(db: Db, device_id: Id, employee_id: Id, planned_on: Day, purpose:
         planned_on=day,
         purpose=purpose,
     )
-    return {"visit_id": visit_id, "device_id": device_id}
+    return {"visit_id": visit_id, **_visit(db, visit_id)}
 
 
 def move_visit(db: Db, visit_id: Id, planned_on: Day) -> Row:
@@ -143,14 +153,14 @@ def move_visit(db: Db, visit_id: Id, planned_on: Day) -> Row:
         raise ToolError(f"Visit {visit_id} is planned for that day already.")
     day = _visit_day(db, visit["employee_id"], planned_on)
     db.run("UPDATE device_visits SET planned_on = ? WHERE id = ?", day, visit_id)
-    return {"visit_id": visit_id, "planned_on": day}
+    return _visit(db, visit_id)
 
 
 def cancel_visit(db: Db, visit_id: Id) -> Row:
     """Cancel a planned visit."""
     _planned_visit(db, visit_id)
     db.run("UPDATE device_visits SET status = 'cancelled' WHERE id = ?", visit_id)
-    return {"visit_id": visit_id, "status": "cancelled"}
+    return _visit(db, visit_id)
 
 
 def retire_device(db: Db, device_id: Id) -> Row:

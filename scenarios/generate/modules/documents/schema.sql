@@ -3,7 +3,7 @@ CREATE TABLE documents (
   reference TEXT NOT NULL UNIQUE,
   title TEXT NOT NULL UNIQUE,
   keeper_id INTEGER NOT NULL REFERENCES employees(id),
-  secrecy TEXT NOT NULL CHECK (secrecy IN ('public', 'internal', 'secret')),
+  classification TEXT NOT NULL CHECK (classification IN ('public', 'internal', 'confidential')),
   status TEXT NOT NULL DEFAULT 'draft' CHECK (status IN ('draft', 'approved', 'archived'))
 );
 

@@ -38,30 +38,37 @@ def _share_mode(db: Db, document_id: int, employee_id: int) -> ShareMode | None:
 
 
 def search_documents(
-    db: Db, query: Text, status: DocumentStatus | None = None, limit: Limit = 20
+    db: Db,
+    query: Text | None = None,
+    keeper_id: Id | None = None,
+    status: DocumentStatus | None = None,
+    limit: Limit = 20,
 ) -> list[Row]:
-    """Documents whose reference or title contains the text, of one status if given."""
+    """Find documents by a part of their reference or title, by keeper, by status, or by any of
+    these together. Without any of them all documents are listed."""
     return db.all(
-        "SELECT id, reference, title, secrecy, status FROM documents"
-        " WHERE (reference LIKE ?1 ESCAPE '\\' OR title LIKE ?1 ESCAPE '\\')"
-        " AND (?2 IS NULL OR status = ?2) ORDER BY title LIMIT ?3",
-        _like(query),
+        "SELECT id, reference, title, keeper_id, classification, status FROM documents WHERE (?1 "
+        "IS NULL OR reference LIKE ?1 ESCAPE '\\' OR title LIKE ?1 ESCAPE '\\') AND (?2 IS NULL OR "
+        "keeper_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY title, id LIMIT ?4",
+        None if query is None else _like(query),
+        keeper_id,
         status,
         limit,
     )
 
 
 def get_document(db: Db, document_id: Id) -> Row:
-    """One document with its versions, the latest first, and its shares."""
+    """Show one document with its versions, the latest first, and who has a share to read or edit
+    it."""
     document = _document(db, document_id)
     document["versions"] = db.all(
-        "SELECT v.number, v.summary, v.author_id, v.made_at FROM document_versions v"
-        " WHERE v.document_id = ? ORDER BY v.number DESC",
+        "SELECT v.number, v.summary, v.author_id, v.made_at FROM document_versions v WHERE "
+        "v.document_id = ? ORDER BY v.number DESC",
         document_id,
     )
     document["shares"] = db.all(
-        "SELECT h.employee_id, e.name, e.role, h.mode FROM document_shares h"
-        " JOIN employees e ON e.id = h.employee_id WHERE h.document_id = ? ORDER BY e.name",
+        "SELECT h.employee_id, e.name, e.role, h.mode FROM document_shares h JOIN employees e ON "
+        "e.id = h.employee_id WHERE h.document_id = ? ORDER BY e.name",
         document_id,
     )
     return document
@@ -69,7 +76,7 @@ def get_document(db: Db, document_id: Id) -> Row:
 
 def add_version(db: Db, document_id: Id, summary: Text) -> Row:
     """Enter a new version of a document in your own name, with a summary of what is new. The
-    document is a draft from then on. It takes a share to edit, unless you are its keeper, a
+    document becomes a draft again. You need a share to edit, unless you are its keeper, a
     supervisor or a manager."""
     document = _document_in_use(db, document_id)
     me = _me(db)["id"]
@@ -90,7 +97,12 @@ def add_version(db: Db, document_id: Id, summary: Text) -> Row:
         made_at=db.now,
     )
     db.run("UPDATE documents SET status = 'draft' WHERE id = ?", document_id)
-    return {"document_id": document_id, "number": number}
+    return {
+        "document_id": document_id,
+        "number": number,
+        "summary": summary.strip(),
+        "status": "draft",
+    }
 
 
 def approve_document(db: Db, document_id: Id) -> Row:
@@ -103,7 +115,7 @@ def approve_document(db: Db, document_id: Id) -> Row:
 
 
 def archive_document(db: Db, document_id: Id) -> Row:
-    """Archive an approved document; all its shares end."""
+    """Archive an approved document. All its shares end."""
     document = _document(db, document_id)
     if document["status"] != "approved":
         raise ToolError(f"Document {document_id} is {document['status']}.")
@@ -113,8 +125,8 @@ def archive_document(db: Db, document_id: Id) -> Row:
 
 
 def set_share(db: Db, document_id: Id, employee_id: Id, mode: ShareMode) -> Row:
-    """Give an active employee a share of a document in use, or change what they may do by the one
-    that they have."""
+    """Give an active employee a share to read or to edit a document, or change the share that they
+    have. Archived documents are not shared."""
     document = _document_in_use(db, document_id)
     _active_employee(db, employee_id)
     if document["keeper_id"] == employee_id:
@@ -138,7 +150,7 @@ def set_share(db: Db, document_id: Id, employee_id: Id, mode: ShareMode) -> Row:
 
 
 def remove_share(db: Db, document_id: Id, employee_id: Id) -> Row:
-    """End the share that an employee has of a document."""
+    """Take away the share that an employee has of a document."""
     _document(db, document_id)
     if _share_mode(db, document_id, employee_id) is None:
         raise ToolError(f"Employee {employee_id} has no share of document {document_id}.")
@@ -151,8 +163,8 @@ def remove_share(db: Db, document_id: Id, employee_id: Id) -> Row:
 
 
 def change_keeper(db: Db, document_id: Id, employee_id: Id) -> Row:
-    """Make another active employee the keeper of a document in use; a share that they had ends.
-    For supervisors and managers."""
+    """Make another active employee the keeper of a document; a share that they had ends. Only
+    supervisors and managers may do this."""
     _require(db, "supervisor")
     document = _document_in_use(db, document_id)
     _active_employee(db, employee_id)

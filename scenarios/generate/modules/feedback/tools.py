@@ -31,7 +31,7 @@ def _check_reply(db: Db, review: Row, body: str) -> None:
     if review["status"] != "published":
         raise ToolError(f"Review {review['id']} is {review['status']}, not published.")
     if len(body) > MOST_REPLY_LETTERS:
-        raise ToolError(f"A reply has {MOST_REPLY_LETTERS} letters at most, not {len(body)}.")
+        raise ToolError(f"A reply has {MOST_REPLY_LETTERS} characters at most, not {len(body)}.")
     if review["rating"] < LEAST_CLERK_RATING:
         _require(db, "supervisor")
 
@@ -43,15 +43,16 @@ def find_reviews(
     status: ReviewStatus | None = None,
     limit: Limit = 20,
 ) -> list[Row]:
-    """Reviews of a product, by a customer, of a status: of all that is given, the latest first."""
+    """Find reviews by product, by customer, by status, or by any of these together. Without any of
+    them all reviews are listed. The latest comes first."""
     if product_id is not None:
         _product(db, product_id)
     if customer_id is not None:
         _customer(db, customer_id)
     return db.all(
-        "SELECT id, customer_id, product_id, rating, status, written_on FROM reviews"
-        " WHERE (?1 IS NULL OR product_id = ?1) AND (?2 IS NULL OR customer_id = ?2)"
-        " AND (?3 IS NULL OR status = ?3) ORDER BY written_on DESC, id LIMIT ?4",
+        "SELECT id, customer_id, product_id, rating, status, written_on FROM reviews WHERE (?1 IS "
+        "NULL OR product_id = ?1) AND (?2 IS NULL OR customer_id = ?2) AND (?3 IS NULL OR status = "
+        "?3) ORDER BY written_on DESC, id LIMIT ?4",
         product_id,
         customer_id,
         status,
@@ -60,11 +61,11 @@ def find_reviews(
 
 
 def get_review(db: Db, review_id: Id) -> Row:
-    """One review with its text, its flags and the reply, if there is one."""
+    """Show one review with its text, its flags and our reply, if there is one."""
     review = _review(db, review_id)
     review["flags"] = db.all(
-        "SELECT id, reason, flagged_by, flagged_at FROM review_flags WHERE review_id = ?"
-        " ORDER BY id",
+        "SELECT id, reason, flagged_by, flagged_at FROM review_flags WHERE review_id = ? ORDER BY "
+        "id",
         review_id,
     )
     review["reply"] = db.one("SELECT * FROM replies WHERE review_id = ?", review_id)
@@ -72,11 +73,11 @@ def get_review(db: Db, review_id: Id) -> Row:
 
 
 def get_rating(db: Db, product_id: Id) -> Row:
-    """How many published reviews a product has, and the sum of their ratings."""
+    """Show how many published reviews a product has and the sum of their ratings (1 to 5 each)."""
     _product(db, product_id)
     row = db.one(
-        "SELECT count(*) AS num_published, coalesce(sum(rating), 0) AS sum_of_ratings"
-        " FROM reviews WHERE product_id = ? AND status = 'published'",
+        "SELECT count(*) AS num_published, coalesce(sum(rating), 0) AS sum_of_ratings FROM reviews "
+        "WHERE product_id = ? AND status = 'published'",
         product_id,
     )
     assert row is not None, "an aggregate has a row"
@@ -84,8 +85,8 @@ def get_rating(db: Db, product_id: Id) -> Row:
 
 
 def publish_review(db: Db, review_id: Id) -> Row:
-    """Publish a review that is pending or hidden. A flagged one takes a supervisor or a
-    manager."""
+    """Publish a review that is pending or hidden. Only supervisors and managers publish a flagged
+    one."""
     if _review(db, review_id)["status"] == "published":
         raise ToolError(f"Review {review_id} is published already.")
     if _num_flags(db, review_id):
@@ -95,7 +96,7 @@ def publish_review(db: Db, review_id: Id) -> Row:
 
 
 def flag_review(db: Db, review_id: Id, reason: ReviewFlag) -> Row:
-    """Flag a review in your own name, for a reason for which it is not flagged yet."""
+    """Flag a review in your own name, for one reason."""
     _review(db, review_id)
     known = db.value(
         "SELECT id FROM review_flags WHERE review_id = ? AND reason = ?", review_id, reason
@@ -109,7 +110,7 @@ def flag_review(db: Db, review_id: Id, reason: ReviewFlag) -> Row:
         flagged_by=_me(db)["id"],
         flagged_at=db.now,
     )
-    return {"flag_id": flag_id, "review_id": review_id}
+    return {"flag_id": flag_id, "review_id": review_id, "reason": reason, "flagged_at": db.now}
 
 
 def hide_review(db: Db, review_id: Id) -> Row:
@@ -123,8 +124,8 @@ def hide_review(db: Db, review_id: Id) -> Row:
 
 
 def post_reply(db: Db, review_id: Id, body: Text) -> Row:
-    """Answer a published review that has no reply yet. Low ratings take a supervisor or a
-    manager."""
+    """Reply to a published review that has no reply yet. Only supervisors and managers reply to low
+    ratings."""
     _check_reply(db, _review(db, review_id), body)
     known = db.value("SELECT id FROM replies WHERE review_id = ?", review_id)
     if known is not None:
@@ -132,11 +133,11 @@ def post_reply(db: Db, review_id: Id, body: Text) -> Row:
     reply_id = db.insert(
         "replies", review_id=review_id, author_id=_me(db)["id"], body=body, written_at=db.now
     )
-    return {"reply_id": reply_id, "review_id": review_id}
+    return {"reply_id": reply_id, "review_id": review_id, "body": body, "written_at": db.now}
 
 
 def delete_reply(db: Db, reply_id: Id) -> Row:
-    """Delete a reply. Those of others take a supervisor or a manager."""
+    """Delete a reply of your own; supervisors and managers may delete any."""
     reply = db.one("SELECT * FROM replies WHERE id = ?", reply_id)
     if reply is None:
         raise ToolError(f"There is no reply {reply_id}.")

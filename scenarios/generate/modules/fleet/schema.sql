@@ -25,7 +25,7 @@ CREATE TABLE defects (
   id INTEGER PRIMARY KEY,
   vehicle_id INTEGER NOT NULL REFERENCES vehicles(id),
   title TEXT NOT NULL,
-  severity TEXT NOT NULL CHECK (severity IN ('light', 'grave')),
+  severity TEXT NOT NULL CHECK (severity IN ('minor', 'serious')),
   status TEXT NOT NULL DEFAULT 'open' CHECK (status IN ('open', 'repaired')),
   reported_by INTEGER NOT NULL REFERENCES employees(id),
   reported_on TEXT NOT NULL,

@@ -30,10 +30,22 @@ def _vehicle_in_use(db: Db, vehicle_id: int) -> Row:
     return vehicle
 
 
-def _planned_trip(db: Db, trip_id: int) -> Row:
+def _trip(db: Db, trip_id: int) -> Row:
     trip = db.one("SELECT * FROM trips WHERE id = ?", trip_id)
     if trip is None:
         raise ToolError(f"There is no trip {trip_id}.")
+    return trip
+
+
+def _defect(db: Db, defect_id: int) -> Row:
+    defect = db.one("SELECT * FROM defects WHERE id = ?", defect_id)
+    if defect is None:
+        raise ToolError(f"There is no defect {defect_id}.")
+    return defect
+
+
+def _planned_trip(db: Db, trip_id: int) -> Row:
+    trip = _trip(db, trip_id)
     if trip["status"] != "planned":
         raise ToolError(f"Trip {trip_id} is {trip['status']}.")
     return trip
@@ -56,9 +68,10 @@ def _check_vehicle_free(db: Db, vehicle_id: int, day: str) -> None:
 def search_vehicles(
     db: Db, query: Text, status: VehicleStatus | None = None, limit: Limit = 20
 ) -> list[Row]:
-    """Vehicles whose plate, model or team's name contains the text, of one status if given."""
+    """Find vehicles by a part of their plate, model or team's name, of one status if given."""
     return db.all(
-        "SELECT v.id, v.plate, v.model, t.name AS team, v.seats, v.status FROM vehicles v"
+        "SELECT v.id, v.plate, v.model, t.name AS team, v.seats,"
+        " v.status, v.next_check_on FROM vehicles v"
         " JOIN teams t ON t.id = v.team_id WHERE (v.plate LIKE ?1 ESCAPE '\\'"
         " OR v.model LIKE ?1 ESCAPE '\\' OR t.name LIKE ?1 ESCAPE '\\')"
         " AND (?2 IS NULL OR v.status = ?2) ORDER BY v.plate LIMIT ?3",
@@ -69,7 +82,7 @@ def search_vehicles(
 
 
 def get_vehicle(db: Db, vehicle_id: Id) -> Row:
-    """One vehicle with its planned trips and its open defects."""
+    """Show one vehicle with its planned trips and its open defects."""
     vehicle = _vehicle(db, vehicle_id)
     vehicle["trips"] = db.all(
         "SELECT id, goes_on, destination, driver_id FROM trips WHERE vehicle_id = ?"
@@ -85,7 +98,7 @@ def get_vehicle(db: Db, vehicle_id: Id) -> Row:
 
 
 def list_driver_trips(db: Db, driver_id: Id, limit: Limit = 20) -> list[Row]:
-    """The trips of an employee in every status, the latest first."""
+    """List the trips of an employee in every status, the latest first."""
     _employee(db, driver_id)
     return db.all(
         "SELECT t.id, t.vehicle_id, v.plate, t.goes_on, t.destination, t.status, t.driven_km"
@@ -116,14 +129,14 @@ def plan_trip(db: Db, vehicle_id: Id, driver_id: Id, goes_on: Day, destination: 
         goes_on=day,
         destination=destination.strip(),
     )
-    return {"trip_id": trip_id, "vehicle_id": vehicle_id}
+    return {"trip_id": trip_id, **_trip(db, trip_id)}
 
 
 def cancel_trip(db: Db, trip_id: Id) -> Row:
     """Cancel a planned trip."""
     _planned_trip(db, trip_id)
     db.run("UPDATE trips SET status = 'cancelled' WHERE id = ?", trip_id)
-    return {"trip_id": trip_id, "status": "cancelled"}
+    return _trip(db, trip_id)
 
 
 def finish_trip(db: Db, trip_id: Id, driven_km: Kilometres) -> Row:
@@ -140,11 +153,13 @@ def finish_trip(db: Db, trip_id: Id, driven_km: Kilometres) -> Row:
         driven_km,
         trip["vehicle_id"],
     )
-    return {"trip_id": trip_id, "driven_km": driven_km}
+    return _trip(db, trip_id)
 
 
-def report_defect(db: Db, vehicle_id: Id, title: Text, severity: Literal["light", "grave"]) -> Row:
-    """Report a defect of a vehicle in use, in your own name. A grave one blocks the vehicle."""
+def report_defect(
+    db: Db, vehicle_id: Id, title: Text, severity: Literal["minor", "serious"]
+) -> Row:
+    """Report a defect of a vehicle in use, in your own name. A serious one blocks the vehicle."""
     _vehicle_in_use(db, vehicle_id)
     known = db.value(
         "SELECT id FROM defects WHERE vehicle_id = ? AND title = ? AND status = 'open'",
@@ -153,7 +168,7 @@ def report_defect(db: Db, vehicle_id: Id, title: Text, severity: Literal["light"
     )
     if known is not None:
         raise ToolError(f"Defect {known} of this vehicle has this title and is open.")
-    if severity == "grave":
+    if severity == "serious":
         db.run("UPDATE vehicles SET status = 'blocked' WHERE id = ?", vehicle_id)
     defect_id = db.insert(
         "defects",
@@ -163,15 +178,13 @@ def report_defect(db: Db, vehicle_id: Id, title: Text, severity: Literal["light"
         reported_by=_me(db)["id"],
         reported_on=db.now[:10],
     )
-    return {"defect_id": defect_id, "vehicle_id": vehicle_id}
+    return {"defect_id": defect_id, **_defect(db, defect_id)}
 
 
 def repair_defect(db: Db, defect_id: Id, cost_cents: Cents) -> Row:
     """Enter that an open defect was repaired and what that cost, which must not be above your own
-    limit. A vehicle without another grave defect is ready again."""
-    defect = db.one("SELECT * FROM defects WHERE id = ?", defect_id)
-    if defect is None:
-        raise ToolError(f"There is no defect {defect_id}.")
+    limit. A vehicle without another serious defect is ready again."""
+    defect = _defect(db, defect_id)
     if defect["status"] != "open":
         raise ToolError(f"Defect {defect_id} is {defect['status']}.")
     limit = _me(db)["limit_cents"]
@@ -181,11 +194,12 @@ def repair_defect(db: Db, defect_id: Id, cost_cents: Cents) -> Row:
         "UPDATE defects SET status = 'repaired', cost_cents = ? WHERE id = ?", cost_cents, defect_id
     )
     db.run(
-        "UPDATE vehicles SET status = 'ready' WHERE id = ?1 AND status = 'blocked' AND NOT EXISTS"
-        " (SELECT 1 FROM defects WHERE vehicle_id = ?1 AND severity = 'grave' AND status = 'open')",
+        "UPDATE vehicles SET status = 'ready' WHERE id = ?1 AND status = 'blocked' AND"
+        " NOT EXISTS (SELECT 1 FROM defects WHERE vehicle_id = ?1 AND severity = 'serious'"
+        " AND status = 'open')",
         defect["vehicle_id"],
     )
-    return {"defect_id": defect_id, "vehicle_id": defect["vehicle_id"]}
+    return _defect(db, defect_id)
 
 
 def sell_vehicle(db: Db, vehicle_id: Id) -> Row:

@@ -5,7 +5,7 @@ from typing import Literal
 from scenarios.api import Db, Row
 from scenarios.errors import ToolError
 from scenarios.generate.modules.catalogue.tools import _category
-from scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like
+from scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like, _next_number
 from scenarios.generate.modules.staff.tools import _active_employee, _require
 
 MOST_INSPECTIONS_AHEAD = 4
@@ -29,10 +29,22 @@ def _planned_inspection(db: Db, inspection_id: int) -> Row:
     return inspection
 
 
-def _open_finding(db: Db, finding_id: int) -> Row:
+def _finding(db: Db, finding_id: int) -> Row:
     finding = db.one("SELECT * FROM findings WHERE id = ?", finding_id)
     if finding is None:
         raise ToolError(f"There is no finding {finding_id}.")
+    return finding
+
+
+def _followup(db: Db, followup_id: int) -> Row:
+    followup = db.one("SELECT * FROM followups WHERE id = ?", followup_id)
+    if followup is None:
+        raise ToolError(f"There is no followup {followup_id}.")
+    return followup
+
+
+def _open_finding(db: Db, finding_id: int) -> Row:
+    finding = _finding(db, finding_id)
     if finding["status"] != "open":
         raise ToolError(f"Finding {finding_id} is {finding['status']}.")
     return finding
@@ -52,14 +64,15 @@ def _check_inspector(db: Db, employee_id: int) -> None:
 def search_inspections(
     db: Db, query: Text, status: InspectionStatus | None = None, limit: Limit = 20
 ) -> list[Row]:
-    """Inspections whose reference, place or category's name contains the text, of one status if
-    given, by their day."""
+    """Find inspections by a part of their reference, place, category's name or inspector's name,
+    of one status if given, ordered by day."""
     return db.all(
-        "SELECT i.id, i.reference, c.name AS category, i.place, i.planned_on, i.status"
-        " FROM inspections i JOIN categories c ON c.id = i.category_id"
+        "SELECT i.id, i.reference, c.name AS category, i.place, i.inspector_id,"
+        " e.name AS inspector, i.planned_on, i.status FROM inspections i"
+        " JOIN categories c ON c.id = i.category_id JOIN employees e ON e.id = i.inspector_id"
         " WHERE (i.reference LIKE ?1 ESCAPE '\\' OR i.place LIKE ?1 ESCAPE '\\'"
-        " OR c.name LIKE ?1 ESCAPE '\\') AND (?2 IS NULL OR i.status = ?2)"
-        " ORDER BY i.planned_on, i.id LIMIT ?3",
+        " OR c.name LIKE ?1 ESCAPE '\\' OR e.name LIKE ?1 ESCAPE '\\')"
+        " AND (?2 IS NULL OR i.status = ?2) ORDER BY i.planned_on, i.id LIMIT ?3",
         _like(query),
         status,
         limit,
@@ -67,7 +80,7 @@ def search_inspections(
 
 
 def get_inspection(db: Db, inspection_id: Id) -> Row:
-    """One inspection with its findings, each with its followups."""
+    """Show one inspection with its findings, each with its followups."""
     inspection = _inspection(db, inspection_id)
     inspection["findings"] = db.all(
         "SELECT id, title, severity, status FROM findings WHERE inspection_id = ? ORDER BY id",
@@ -97,7 +110,7 @@ def plan_inspection(db: Db, category_id: Id, place: Text, inspector_id: Id, plan
     )
     if known is not None:
         raise ToolError(f"Inspection {known} is planned for the same there and then.")
-    number = 1 + int(db.value("SELECT coalesce(max(id), 0) FROM inspections"))
+    number = _next_number(db, "inspections")
     inspection_id = db.insert(
         "inspections",
         reference=f"IN-{number:06d}",
@@ -106,7 +119,7 @@ def plan_inspection(db: Db, category_id: Id, place: Text, inspector_id: Id, plan
         inspector_id=inspector_id,
         planned_on=day,
     )
-    return {"inspection_id": inspection_id, "reference": f"IN-{number:06d}"}
+    return {"inspection_id": inspection_id, **_inspection(db, inspection_id)}
 
 
 def change_inspector(db: Db, inspection_id: Id, inspector_id: Id) -> Row:
@@ -136,7 +149,7 @@ def report_finding(db: Db, inspection_id: Id, title: Text, severity: Severity) -
     finding_id = db.insert(
         "findings", inspection_id=inspection_id, title=title.strip(), severity=severity
     )
-    return {"finding_id": finding_id, "inspection_id": inspection_id}
+    return {"finding_id": finding_id, **_finding(db, finding_id)}
 
 
 def add_followup(db: Db, finding_id: Id, employee_id: Id, due_on: Day) -> Row:
@@ -159,19 +172,17 @@ def add_followup(db: Db, finding_id: Id, employee_id: Id, due_on: Day) -> Row:
         employee_id=employee_id,
         due_on=_day(due_on).isoformat(),
     )
-    return {"followup_id": followup_id, "finding_id": finding_id}
+    return {"followup_id": followup_id, **_followup(db, followup_id)}
 
 
 def close_followup(db: Db, followup_id: Id) -> Row:
     """Mark an open followup as done; its finding is resolved by it."""
-    followup = db.one("SELECT * FROM followups WHERE id = ?", followup_id)
-    if followup is None:
-        raise ToolError(f"There is no followup {followup_id}.")
+    followup = _followup(db, followup_id)
     if followup["status"] != "open":
         raise ToolError(f"Followup {followup_id} is {followup['status']}.")
     db.run("UPDATE followups SET status = 'done' WHERE id = ?", followup_id)
     db.run("UPDATE findings SET status = 'resolved' WHERE id = ?", followup["finding_id"])
-    return {"followup_id": followup_id, "finding_id": followup["finding_id"]}
+    return _followup(db, followup_id) | {"finding_status": "resolved"}
 
 
 def waive_finding(db: Db, finding_id: Id) -> Row:
@@ -184,4 +195,4 @@ def waive_finding(db: Db, finding_id: Id) -> Row:
     if db.value("SELECT id FROM followups WHERE finding_id = ?", finding_id) is not None:
         raise ToolError(f"Finding {finding_id} has a followup.")
     db.run("UPDATE findings SET status = 'waived' WHERE id = ?", finding_id)
-    return {"finding_id": finding_id, "status": "waived"}
+    return _finding(db, finding_id)

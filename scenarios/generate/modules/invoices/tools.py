@@ -85,7 +85,7 @@ def find_invoice_by_number(db: Db, number: Text) -> Row:
     invoice_id = db.value("SELECT id FROM invoices WHERE number = ?", number.strip().upper())
     if invoice_id is None:
         raise ToolError(f"There is no invoice with the number {number!r}.")
-    return get_invoice(db, int(invoice_id))
+    return get_invoice(db, invoice_id)
 
 
 def add_invoice_position(db: Db, invoice_id: Id, product_id: Id, quantity: Quantity) -> Row:
@@ -107,7 +107,7 @@ def add_invoice_position(db: Db, invoice_id: Id, product_id: Id, quantity: Quant
         unit_cents=product["price_cents"],
     )
     _renew_invoice(db, invoice_id)
-    return {"position_id": position_id, "invoice_id": invoice_id}
+    return {"position_id": position_id, **get_invoice(db, invoice_id)}
 
 
 def send_invoice(db: Db, invoice_id: Id) -> Row:
@@ -164,7 +164,7 @@ def send_reminder(db: Db, invoice_id: Id) -> Row:
         sent_by=_me(db)["id"],
         sent_at=db.now,
     )
-    return {"reminder_id": reminder_id, "step": count + 1, "fee_cents": REMINDER_FEE_CENTS}
+    return {"reminder_id": reminder_id, **get_invoice(db, invoice_id)}
 
 
 def waive_reminder_fee(db: Db, reminder_id: Id) -> Row:
@@ -176,4 +176,4 @@ def waive_reminder_fee(db: Db, reminder_id: Id) -> Row:
     if reminder["fee_cents"] == 0:
         raise ToolError("Its fee is waived already.")
     db.run("UPDATE invoice_reminders SET fee_cents = 0 WHERE id = ?", reminder_id)
-    return {"reminder_id": reminder_id, "waived_cents": reminder["fee_cents"]}
+    return {"waived_cents": reminder["fee_cents"], **reminder, "fee_cents": 0}

@@ -1,7 +1,7 @@
 CREATE TABLE items (
   id INTEGER PRIMARY KEY,
   code TEXT NOT NULL UNIQUE,
-  product_id INTEGER NOT NULL REFERENCES products(id),
+  title TEXT NOT NULL,
   condition TEXT NOT NULL CHECK (condition IN ('good', 'worn')),
   status TEXT NOT NULL DEFAULT 'in' CHECK (status IN ('in', 'lent', 'withdrawn'))
 );

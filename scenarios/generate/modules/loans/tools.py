@@ -39,11 +39,11 @@ def _loan_end(day: str) -> str:
 def search_items(
     db: Db, query: Text, status: ItemStatus | None = None, limit: Limit = 20
 ) -> list[Row]:
-    """Items whose code or product's name contains the text, of one status if given."""
+    """Find items by a part of their code or title, of one status if given."""
     return db.all(
-        "SELECT i.id, i.code, p.name AS product, i.condition, i.status FROM items i"
-        " JOIN products p ON p.id = i.product_id WHERE (i.code LIKE ?1 ESCAPE '\\'"
-        " OR p.name LIKE ?1 ESCAPE '\\') AND (?2 IS NULL OR i.status = ?2)"
+        "SELECT i.id, i.code, i.title, i.condition, i.status FROM items i"
+        " WHERE (i.code LIKE ?1 ESCAPE '\\' OR i.title LIKE ?1 ESCAPE '\\')"
+        " AND (?2 IS NULL OR i.status = ?2)"
         " ORDER BY i.code LIMIT ?3",
         _like(query),
         status,
@@ -52,7 +52,7 @@ def search_items(
 
 
 def get_item(db: Db, item_id: Id) -> Row:
-    """One item with its present loan, if any, and with those who wait for it, the first first."""
+    """Show one item with its present loan, if any, and those who wait for it, the first first."""
     item = _item(db, item_id)
     item["loan"] = db.one("SELECT * FROM loans WHERE item_id = ? AND returned_on IS NULL", item_id)
     item["reservations"] = db.all(
@@ -64,12 +64,12 @@ def get_item(db: Db, item_id: Id) -> Row:
 
 
 def list_loans(db: Db, customer_id: Id, limit: Limit = 20) -> list[Row]:
-    """The loans of a customer, those first that are due last; past ones have a day of return."""
+    """List the loans of a customer, those first that are due last. Past ones have a day of
+    return."""
     _customer(db, customer_id)
     return db.all(
-        "SELECT l.id, l.item_id, i.code, p.name AS product, l.due_on, l.returned_on,"
-        " l.num_renewals FROM loans l JOIN items i ON i.id = l.item_id"
-        " JOIN products p ON p.id = i.product_id WHERE l.customer_id = ?"
+        "SELECT l.id, l.item_id, i.code, i.title, l.lent_on, l.due_on, l.returned_on,"
+        " l.num_renewals FROM loans l JOIN items i ON i.id = l.item_id WHERE l.customer_id = ?"
         " ORDER BY l.due_on DESC, l.id LIMIT ?",
         customer_id,
         limit,
@@ -99,7 +99,13 @@ def lend_item(db: Db, item_id: Id, customer_id: Id) -> Row:
     loan_id = db.insert(
         "loans", item_id=item_id, customer_id=customer_id, lent_on=today, due_on=due_on
     )
-    return {"loan_id": loan_id, "due_on": due_on}
+    return {
+        "loan_id": loan_id,
+        "item_id": item_id,
+        "customer_id": customer_id,
+        "lent_on": today,
+        "due_on": due_on,
+    }
 
 
 def renew_loan(db: Db, loan_id: Id) -> Row:
@@ -114,7 +120,7 @@ def renew_loan(db: Db, loan_id: Id) -> Row:
     db.run(
         "UPDATE loans SET due_on = ?, num_renewals = num_renewals + 1 WHERE id = ?", due_on, loan_id
     )
-    return {"loan_id": loan_id, "due_on": due_on}
+    return _present_loan(db, loan_id)
 
 
 def take_back_item(db: Db, item_id: Id, condition: Literal["good", "worn"]) -> Row:
@@ -148,7 +154,12 @@ def add_reservation(db: Db, item_id: Id, customer_id: Id) -> Row:
     reservation_id = db.insert(
         "reservations", item_id=item_id, customer_id=customer_id, made_on=db.now[:10]
     )
-    return {"reservation_id": reservation_id}
+    return {
+        "reservation_id": reservation_id,
+        "item_id": item_id,
+        "customer_id": customer_id,
+        "made_on": db.now[:10],
+    }
 
 
 def withdraw_item(db: Db, item_id: Id) -> Row:

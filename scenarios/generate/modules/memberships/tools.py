@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from scenarios.api import Db, Row
 from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like
+from scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like, _next_number
 from scenarios.generate.modules.parties.tools import _active_customer, _customer
 from scenarios.generate.modules.staff.tools import _me, _require
 
@@ -38,22 +38,22 @@ def _offered_tier(db: Db, tier_id: int) -> Row:
 
 
 def list_tiers(db: Db) -> list[Row]:
-    """All tiers with what they cost a month, in hundredths, and how many guests are free."""
+    """List all tiers with their price a month in hundredths, the number of free guests and whether
+    they are offered."""
     return db.all("SELECT * FROM tiers ORDER BY month_cents, id")
 
 
 def find_memberships(
     db: Db, customer_id: Id | None = None, card: Text | None = None, limit: Limit = 20
 ) -> list[Row]:
-    """The memberships of a customer, or those whose card holds the text, the latest first."""
-    if customer_id is None and card is None:
-        raise ToolError("Give a customer or a card.")
+    """Find memberships by customer, by a part of the card number, or by both. Without either all
+    memberships are listed. The latest comes first."""
     if customer_id is not None:
         _customer(db, customer_id)
     return db.all(
-        "SELECT id, card, customer_id, tier_id, first_day, last_day FROM memberships"
-        " WHERE (?1 IS NULL OR customer_id = ?1) AND (?2 IS NULL OR card LIKE ?2 ESCAPE '\\')"
-        " ORDER BY first_day DESC, id LIMIT ?3",
+        "SELECT id, card, customer_id, tier_id, first_day, last_day FROM memberships WHERE (?1 IS "
+        "NULL OR customer_id = ?1) AND (?2 IS NULL OR card LIKE ?2 ESCAPE '\\') ORDER BY first_day "
+        "DESC, id LIMIT ?3",
         customer_id,
         None if card is None else _like(card),
         limit,
@@ -61,33 +61,33 @@ def find_memberships(
 
 
 def get_membership(db: Db, membership_id: Id) -> Row:
-    """One membership with its tier's name and its freezes."""
+    """Show one membership with its tier and its freezes."""
     membership = _membership(db, membership_id)
     membership["tier"] = db.value("SELECT name FROM tiers WHERE id = ?", membership["tier_id"])
     membership["freezes"] = db.all(
-        "SELECT id, first_day, last_day, entered_by FROM freezes WHERE membership_id = ?"
-        " ORDER BY first_day",
+        "SELECT id, first_day, last_day, entered_by FROM freezes WHERE membership_id = ? ORDER BY "
+        "first_day",
         membership_id,
     )
     return membership
 
 
 def start_membership(db: Db, customer_id: Id, tier_id: Id, first_day: Day) -> Row:
-    """Let a membership of an active customer begin, today or later."""
+    """Start a membership of an active customer, today or later."""
     _active_customer(db, customer_id)
     _offered_tier(db, tier_id)
     begin = _day(first_day).isoformat()
     if begin < db.now[:10]:
         raise ToolError("A membership begins today or later.")
     running = db.value(
-        "SELECT id FROM memberships WHERE customer_id = ? AND (last_day IS NULL OR last_day >= ?)"
-        " ORDER BY id",
+        "SELECT id FROM memberships WHERE customer_id = ? AND (last_day IS NULL OR last_day >= ?) "
+        "ORDER BY id",
         customer_id,
         begin,
     )
     if running is not None:
         raise ToolError(f"The customer has membership {running} at that time.")
-    number = 1 + int(db.value("SELECT coalesce(max(id), 0) FROM memberships"))
+    number = _next_number(db, "memberships")
     membership_id = db.insert(
         "memberships",
         card=f"M-{number:07d}",
@@ -95,11 +95,12 @@ def start_membership(db: Db, customer_id: Id, tier_id: Id, first_day: Day) -> Ro
         tier_id=tier_id,
         first_day=begin,
     )
-    return {"membership_id": membership_id, "card": f"M-{number:07d}"}
+    row = _membership(db, membership_id)
+    return {"membership_id": row.pop("id"), **row}
 
 
 def change_tier(db: Db, membership_id: Id, tier_id: Id) -> Row:
-    """Put a running membership into another tier that is offered."""
+    """Move a running membership to another tier that is offered."""
     membership = _running_membership(db, membership_id)
     _offered_tier(db, tier_id)
     if membership["tier_id"] == tier_id:
@@ -109,7 +110,7 @@ def change_tier(db: Db, membership_id: Id, tier_id: Id) -> Row:
 
 
 def add_freeze(db: Db, membership_id: Id, first_day: Day, last_day: Day) -> Row:
-    """Enter a freeze of a running membership, from the first to the last day, both included."""
+    """Freeze a running membership from the first to the last day, both included."""
     _running_membership(db, membership_id)
     begin, end = _day(first_day), _day(last_day)
     length = (end - begin).days + 1
@@ -120,8 +121,8 @@ def add_freeze(db: Db, membership_id: Id, first_day: Day, last_day: Day) -> Row:
             f"A freeze has {LEAST_FREEZE_DAYS} to {MOST_FREEZE_DAYS} days, not {length}."
         )
     other = db.value(
-        "SELECT id FROM freezes WHERE membership_id = ? AND first_day <= ? AND last_day >= ?"
-        " ORDER BY id",
+        "SELECT id FROM freezes WHERE membership_id = ? AND first_day <= ? AND last_day >= ? ORDER "
+        "BY id",
         membership_id,
         end.isoformat(),
         begin.isoformat(),
@@ -135,11 +136,17 @@ def add_freeze(db: Db, membership_id: Id, first_day: Day, last_day: Day) -> Row:
         last_day=end.isoformat(),
         entered_by=_me(db)["id"],
     )
-    return {"freeze_id": freeze_id, "days": length}
+    return {
+        "freeze_id": freeze_id,
+        "membership_id": membership_id,
+        "first_day": begin.isoformat(),
+        "last_day": end.isoformat(),
+        "num_days": length,
+    }
 
 
 def cancel_freeze(db: Db, freeze_id: Id) -> Row:
-    """Delete a freeze that has not begun."""
+    """Cancel a freeze that has not begun."""
     freeze = db.one("SELECT * FROM freezes WHERE id = ?", freeze_id)
     if freeze is None:
         raise ToolError(f"There is no freeze {freeze_id}.")
@@ -150,8 +157,8 @@ def cancel_freeze(db: Db, freeze_id: Id) -> Row:
 
 
 def end_membership(db: Db, membership_id: Id, last_day: Day) -> Row:
-    """Set the last day of a membership that has none. A notice shorter than the rules' takes a
-    manager."""
+    """End a membership by setting its last day. Only managers may set one without the full
+    notice."""
     membership = _running_membership(db, membership_id)
     end = _day(last_day)
     if membership["last_day"] is not None:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from scenarios.api import Db, Row
 from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Id, Limit, Text, _like
+from scenarios.generate.modules.common import Id, Limit, Text, _like, _next_number
 from scenarios.generate.modules.parties.tools import _active_customer, _customer
 from scenarios.generate.modules.staff.tools import _active_employee, _me, _require
 
@@ -29,14 +29,16 @@ def _open_thread(db: Db, thread_id: int) -> Row:
 def _send(db: Db, thread_id: int, body: str, template_id: int | None) -> Row:
     """Send something in an open thread, if the customer has not been written to in vain."""
     unanswered = db.value(
-        "SELECT count(*) FROM messages WHERE thread_id = ?1 AND author_id IS NOT NULL AND id >"
-        " coalesce((SELECT max(id) FROM messages WHERE thread_id = ?1 AND author_id IS NULL), 0)",
+        "SELECT count(*) FROM messages WHERE thread_id = ?1 AND author_id IS NOT NULL AND id > "
+        "coalesce((SELECT max(id) FROM messages WHERE thread_id = ?1 AND author_id IS NULL), 0)",
         thread_id,
     )
     if unanswered >= MOST_UNANSWERED_MESSAGES:
         raise ToolError(f"{unanswered} messages in thread {thread_id} are not answered yet.")
     if len(body) > MOST_MESSAGE_LETTERS:
-        raise ToolError(f"A message has {MOST_MESSAGE_LETTERS} letters at most, not {len(body)}.")
+        raise ToolError(
+            f"A message has {MOST_MESSAGE_LETTERS} characters at most, not {len(body)}."
+        )
     message_id = db.insert(
         "messages",
         thread_id=thread_id,
@@ -45,7 +47,13 @@ def _send(db: Db, thread_id: int, body: str, template_id: int | None) -> Row:
         body=body,
         sent_at=db.now,
     )
-    return {"message_id": message_id, "thread_id": thread_id, "body": body}
+    return {
+        "message_id": message_id,
+        "thread_id": thread_id,
+        "template_id": template_id,
+        "body": body,
+        "sent_at": db.now,
+    }
 
 
 def find_threads(
@@ -55,13 +63,13 @@ def find_threads(
     status: Literal["open", "closed"] | None = None,
     limit: Limit = 20,
 ) -> list[Row]:
-    """Threads of a customer, or with a subject or reference that holds the text, or of a status:
-    of all that is given, the latest first."""
+    """Find threads by customer, by a text in subject or reference, by status, or by any of these
+    together. Without any of them all threads are listed. The latest comes first."""
     return db.all(
-        "SELECT id, reference, customer_id, subject, channel, status, handler_id FROM threads"
-        " WHERE (?1 IS NULL OR customer_id = ?1) AND (?2 IS NULL OR subject LIKE ?2 ESCAPE '\\'"
-        " OR reference LIKE ?2 ESCAPE '\\') AND (?3 IS NULL OR status = ?3)"
-        " ORDER BY begun_at DESC, id LIMIT ?4",
+        "SELECT id, reference, customer_id, subject, channel, status, handler_id FROM threads "
+        "WHERE (?1 IS NULL OR customer_id = ?1) AND (?2 IS NULL OR subject LIKE ?2 ESCAPE '\\' OR "
+        "reference LIKE ?2 ESCAPE '\\') AND (?3 IS NULL OR status = ?3) ORDER BY begun_at DESC, id "
+        "LIMIT ?4",
         customer_id,
         None if query is None else _like(query),
         status,
@@ -70,28 +78,28 @@ def find_threads(
 
 
 def get_thread(db: Db, thread_id: Id) -> Row:
-    """One thread with its messages, the oldest first. Those without an author came from the
+    """Show one thread with its messages, the oldest first. Messages without an author came from the
     customer."""
     thread = _thread(db, thread_id)
     thread["messages"] = db.all(
-        "SELECT id, author_id, template_id, body, sent_at FROM messages WHERE thread_id = ?"
-        " ORDER BY id",
+        "SELECT id, author_id, template_id, body, sent_at FROM messages WHERE thread_id = ? ORDER "
+        "BY id",
         thread_id,
     )
     return thread
 
 
 def list_templates(db: Db) -> list[Row]:
-    """All templates with code, title, channel and text."""
+    """List all templates with code, title, channel, text and whether they are current."""
     return db.all("SELECT * FROM templates ORDER BY code")
 
 
 def start_thread(
     db: Db, customer_id: Id, subject: Text, channel: Literal["email", "chat", "phone"]
 ) -> Row:
-    """Begin a thread with an active customer, which you handle. It has no messages yet."""
+    """Start a thread with an active customer. You become its handler; it has no messages yet."""
     _active_customer(db, customer_id)
-    number = 1 + int(db.value("SELECT coalesce(max(id), 0) FROM threads"))
+    number = _next_number(db, "threads")
     thread_id = db.insert(
         "threads",
         reference=f"TH-{number:06d}",
@@ -101,17 +109,18 @@ def start_thread(
         handler_id=_me(db)["id"],
         begun_at=db.now,
     )
-    return {"thread_id": thread_id, "reference": f"TH-{number:06d}"}
+    row = _thread(db, thread_id)
+    return {"thread_id": row.pop("id"), **row}
 
 
 def send_message(db: Db, thread_id: Id, body: Text) -> Row:
-    """Send a message in your own words in an open thread."""
+    """Send a message of your own wording in an open thread."""
     _open_thread(db, thread_id)
     return _send(db, thread_id, body, None)
 
 
 def send_template(db: Db, thread_id: Id, template_id: Id) -> Row:
-    """Send a current template in an open thread of its channel, with the customer's name filled
+    """Send a current template in an open thread of the same channel. The customer's name is filled
     in."""
     thread = _open_thread(db, thread_id)
     template = db.one("SELECT * FROM templates WHERE id = ?", template_id)
@@ -126,7 +135,7 @@ def send_template(db: Db, thread_id: Id, template_id: Id) -> Row:
 
 
 def hand_over_thread(db: Db, thread_id: Id, employee_id: Id) -> Row:
-    """Let another active employee handle an open thread."""
+    """Hand an open thread over to another active employee."""
     thread = _open_thread(db, thread_id)
     _active_employee(db, employee_id)
     if thread["handler_id"] == employee_id:
@@ -143,7 +152,7 @@ def close_thread(db: Db, thread_id: Id) -> Row:
 
 
 def reopen_thread(db: Db, thread_id: Id) -> Row:
-    """Open a closed thread again. For supervisors and managers."""
+    """Reopen a closed thread. Only supervisors and managers may do this."""
     _require(db, "supervisor")
     if _thread(db, thread_id)["status"] == "open":
         raise ToolError(f"Thread {thread_id} is open.")

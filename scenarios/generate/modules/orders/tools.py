@@ -5,7 +5,7 @@ from typing import Literal
 from scenarios.api import Db, Row
 from scenarios.errors import ToolError
 from scenarios.generate.modules.catalogue.tools import _active_product
-from scenarios.generate.modules.common import Id, Limit, Quantity, Text
+from scenarios.generate.modules.common import Id, Limit, Quantity, Text, _next_number
 from scenarios.generate.modules.parties.tools import _active_customer, _customer
 from scenarios.generate.modules.staff.tools import _me
 
@@ -66,7 +66,7 @@ def find_order_by_reference(db: Db, reference: Text) -> Row:
     order_id = db.value("SELECT id FROM orders WHERE reference = ?", reference.strip().upper())
     if order_id is None:
         raise ToolError(f"There is no order with the reference {reference!r}.")
-    return get_order(db, int(order_id))
+    return get_order(db, order_id)
 
 
 def list_order_events(db: Db, order_id: Id) -> list[Row]:
@@ -88,7 +88,7 @@ def place_order(db: Db, customer_id: Id, product_id: Id, quantity: Quantity = 1)
     )
     if num_open >= MOST_OPEN_ORDERS:
         raise ToolError(f"The customer has {num_open} open orders; {MOST_OPEN_ORDERS} are allowed.")
-    number = 1 + int(db.value("SELECT coalesce(max(id), 0) FROM orders"))
+    number = _next_number(db, "orders")
     order_id = db.insert(
         "orders", customer_id=customer_id, reference=f"R-{number:06d}", placed_at=db.now
     )
@@ -100,7 +100,7 @@ def place_order(db: Db, customer_id: Id, product_id: Id, quantity: Quantity = 1)
         unit_cents=product["price_cents"],
     )
     _order_changed(db, order_id, "placed")
-    return {"order_id": order_id, "reference": f"R-{number:06d}"}
+    return {"order_id": order_id, **get_order(db, order_id)}
 
 
 def add_order_line(db: Db, order_id: Id, product_id: Id, quantity: Quantity) -> Row:
@@ -120,7 +120,7 @@ def add_order_line(db: Db, order_id: Id, product_id: Id, quantity: Quantity) -> 
         unit_cents=product["price_cents"],
     )
     _order_changed(db, order_id, "changed")
-    return {"line_id": line_id, "order_id": order_id}
+    return {"line_id": line_id, **get_order(db, order_id)}
 
 
 def change_quantity(db: Db, line_id: Id, quantity: Quantity) -> Row:

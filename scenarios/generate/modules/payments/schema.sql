@@ -25,7 +25,7 @@ CREATE INDEX payments_customer ON payments(customer_id);
 CREATE TABLE payment_events (
   id INTEGER PRIMARY KEY,
   payment_id INTEGER NOT NULL REFERENCES payments(id),
-  kind TEXT NOT NULL CHECK (kind IN ('created', 'failed', 'retried', 'settled', 'voided', 'switched')),
+  kind TEXT NOT NULL CHECK (kind IN ('created', 'failed', 'retried', 'settled', 'void', 'switched')),
   employee_id INTEGER REFERENCES employees(id),
   at TEXT NOT NULL
 );

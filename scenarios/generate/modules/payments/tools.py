@@ -92,7 +92,7 @@ def find_payment_by_reference(db: Db, reference: Text) -> Row:
     payment_id = db.value("SELECT id FROM payments WHERE reference = ?", reference.strip().upper())
     if payment_id is None:
         raise ToolError(f"There is no payment with the reference {reference!r}.")
-    return get_payment(db, int(payment_id))
+    return get_payment(db, payment_id)
 
 
 def settle_payment(db: Db, payment_id: Id) -> Row:
@@ -121,7 +121,7 @@ def void_payment(db: Db, payment_id: Id) -> Row:
         amount = _money(payment["amount_cents"])
         raise ToolError(f"The amount is {amount}; your limit is {_money(most)}.")
     db.run("UPDATE payments SET status = 'void' WHERE id = ?", payment_id)
-    return _payment_changed(db, payment_id, "voided")
+    return _payment_changed(db, payment_id, "void")
 
 
 def switch_payment_method(db: Db, payment_id: Id, method_id: Id) -> Row:
@@ -161,7 +161,7 @@ def add_payment_method(
         last_four=last_four,
         expires_on=expires_on,
     )
-    return {"method_id": method_id}
+    return {"method_id": method_id, **_method(db, method_id)}
 
 
 def disable_payment_method(db: Db, method_id: Id) -> Row:

@@ -13,6 +13,7 @@ MOST_ENTRY_MINUTES = 480
 MOST_OPEN_TASKS = 5
 ENTRY_BACK_DAYS = 10
 ProjectStatus = Literal["active", "closed"]
+TaskStatus = Literal["open", "done"]
 WorkMinutes = Annotated[int, msgspec.Meta(ge=1, le=1_440)]
 
 
@@ -59,12 +60,13 @@ def _check_room_for_task(db: Db, employee_id: int) -> None:
 def search_projects(
     db: Db, query: Text, status: ProjectStatus | None = None, limit: Limit = 20
 ) -> list[Row]:
-    """Projects whose code, title or customer's name contains the text, of one status if given."""
+    """Find projects by a part of their code, their title or the customer's name, of one status if
+    given."""
     return db.all(
-        "SELECT p.id, p.code, p.title, c.name AS customer, p.status, p.due_on FROM projects p"
-        " JOIN customers c ON c.id = p.customer_id WHERE (p.code LIKE ?1 ESCAPE '\\'"
-        " OR p.title LIKE ?1 ESCAPE '\\' OR c.name LIKE ?1 ESCAPE '\\')"
-        " AND (?2 IS NULL OR p.status = ?2) ORDER BY p.code LIMIT ?3",
+        "SELECT p.id, p.code, p.title, c.name AS customer, p.status, p.due_on FROM projects p JOIN "
+        "customers c ON c.id = p.customer_id WHERE (p.code LIKE ?1 ESCAPE '\\' OR p.title LIKE ?1 "
+        "ESCAPE '\\' OR c.name LIKE ?1 ESCAPE '\\') AND (?2 IS NULL OR p.status = ?2) ORDER BY "
+        "p.code LIMIT ?3",
         _like(query),
         status,
         limit,
@@ -72,32 +74,53 @@ def search_projects(
 
 
 def get_project(db: Db, project_id: Id) -> Row:
-    """One project with its tasks and the minutes that were worked on each."""
+    """Show one project with its tasks and the minutes worked on each."""
     project = _project(db, project_id)
     project["tasks"] = db.all(
-        "SELECT t.id, t.title, t.assignee_id, t.status, t.due_on, (SELECT"
-        " coalesce(sum(e.minutes), 0) FROM time_entries e WHERE e.task_id = t.id) AS minutes"
-        " FROM tasks t WHERE t.project_id = ? ORDER BY t.id",
+        "SELECT t.id, t.title, t.assignee_id, t.status, t.due_on, (SELECT coalesce(sum(e.minutes), "
+        "0) FROM time_entries e WHERE e.task_id = t.id) AS minutes FROM tasks t WHERE t.project_id "
+        "= ? ORDER BY t.id",
         project_id,
     )
     return project
 
 
+def find_tasks(
+    db: Db,
+    assignee_id: Id | None = None,
+    project_id: Id | None = None,
+    status: TaskStatus | None = None,
+    limit: Limit = 20,
+) -> list[Row]:
+    """Find tasks by assignee, by project, by status, or by any of these together. Without any of
+    them all tasks are listed. The one due first comes first."""
+    return db.all(
+        "SELECT t.id, t.project_id, p.title AS project, t.title, t.assignee_id, t.status, t.due_on "
+        "FROM tasks t JOIN projects p ON p.id = t.project_id WHERE (?1 IS NULL OR t.assignee_id = "
+        "?1) AND (?2 IS NULL OR t.project_id = ?2) AND (?3 IS NULL OR t.status = ?3) ORDER BY "
+        "t.due_on, t.id LIMIT ?4",
+        assignee_id,
+        project_id,
+        status,
+        limit,
+    )
+
+
 def list_time_entries(db: Db, task_id: Id, limit: Limit = 20) -> list[Row]:
-    """The time entries of a task with who worked, the latest first."""
+    """List the time entries of a task with who worked, the latest first."""
     _task(db, task_id)
     return db.all(
-        "SELECT e.id, e.worked_on, e.minutes, e.employee_id, w.name AS worker FROM time_entries e"
-        " JOIN employees w ON w.id = e.employee_id WHERE e.task_id = ?"
-        " ORDER BY e.worked_on DESC, e.id DESC LIMIT ?",
+        "SELECT e.id, e.worked_on, e.minutes, e.employee_id, w.name AS worker FROM time_entries e "
+        "JOIN employees w ON w.id = e.employee_id WHERE e.task_id = ? ORDER BY e.worked_on DESC, "
+        "e.id DESC LIMIT ?",
         task_id,
         limit,
     )
 
 
 def add_task(db: Db, project_id: Id, title: Text, assignee_id: Id, due_on: Day) -> Row:
-    """Add a task to an active project, for an active employee, due on a day after today and not
-    after the project's own."""
+    """Add a task to an active project, for an active employee. It is due after today and not after
+    the project itself."""
     project = _active_project(db, project_id)
     _check_room_for_task(db, assignee_id)
     day = _day(due_on).isoformat()
@@ -111,11 +134,12 @@ def add_task(db: Db, project_id: Id, title: Text, assignee_id: Id, due_on: Day) 
     task_id = db.insert(
         "tasks", project_id=project_id, title=title.strip(), assignee_id=assignee_id, due_on=day
     )
-    return {"task_id": task_id, "project_id": project_id}
+    row = _task(db, task_id)
+    return {"task_id": row.pop("id"), **row}
 
 
 def assign_task(db: Db, task_id: Id, employee_id: Id) -> Row:
-    """Give an open task to another active employee who has room for it."""
+    """Give an open task to another active employee."""
     task = _open_task(db, task_id)
     if task["assignee_id"] == employee_id:
         raise ToolError(f"Employee {employee_id} has this task already.")
@@ -154,11 +178,17 @@ def log_time(db: Db, task_id: Id, minutes: WorkMinutes, worked_on: Day) -> Row:
     entry_id = db.insert(
         "time_entries", task_id=task_id, employee_id=me, worked_on=day, minutes=minutes
     )
-    return {"entry_id": entry_id}
+    return {
+        "entry_id": entry_id,
+        "task_id": task_id,
+        "employee_id": me,
+        "worked_on": day,
+        "minutes": minutes,
+    }
 
 
 def extend_project(db: Db, project_id: Id, due_on: Day) -> Row:
-    """Let an active project be due on a later day. For supervisors and managers."""
+    """Give an active project a later due day. Only supervisors and managers may do this."""
     _require(db, "supervisor")
     project = _active_project(db, project_id)
     day = _day(due_on).isoformat()

@@ -111,7 +111,7 @@ def open_refund(db: Db, payment_id: Id, reason_id: Id, amount_cents: Cents) -> R
         opened_by=_me(db)["id"],
         opened_at=db.now,
     )
-    return {"refund_id": refund_id}
+    return {"refund_id": refund_id, **_refund(db, refund_id)}
 
 
 def change_refund(db: Db, refund_id: Id, reason_id: Id, amount_cents: Cents) -> Row:
@@ -154,11 +154,10 @@ def cancel_refund(db: Db, refund_id: Id) -> Row:
 def add_refund_note(db: Db, refund_id: Id, body: Text) -> Row:
     """Write a note on a refund, in your own name."""
     _refund(db, refund_id)
-    note_id = db.insert(
-        "refund_notes",
-        refund_id=refund_id,
-        author_id=_me(db)["id"],
-        body=body,
-        written_at=db.now,
-    )
-    return {"note_id": note_id}
+    note: Row = {
+        "refund_id": refund_id,
+        "author_id": _me(db)["id"],
+        "body": body,
+        "written_at": db.now,
+    }
+    return {"note_id": db.insert("refund_notes", **note), **note}

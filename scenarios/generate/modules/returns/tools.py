@@ -90,7 +90,7 @@ def find_return_by_reference(db: Db, reference: Text) -> Row:
     return_id = db.value("SELECT id FROM returns WHERE reference = ?", reference.strip().upper())
     if return_id is None:
         raise ToolError(f"There is no return with the reference {reference!r}.")
-    return get_return(db, int(return_id))
+    return get_return(db, return_id)
 
 
 def announce_return(
@@ -123,7 +123,7 @@ def announce_return(
     )
     db.insert("return_lines", return_id=return_id, order_line_id=order_line_id, quantity=quantity)
     _return_changed(db, return_id, "announced")
-    return {"return_id": return_id, "reference": f"RT-{number:05d}"}
+    return {"return_id": return_id, **_goods_return(db, return_id)}
 
 
 def add_return_line(db: Db, return_id: Id, order_line_id: Id, quantity: Quantity) -> Row:
@@ -140,7 +140,7 @@ def add_return_line(db: Db, return_id: Id, order_line_id: Id, quantity: Quantity
     new = db.insert(
         "return_lines", return_id=return_id, order_line_id=order_line_id, quantity=quantity
     )
-    return {"return_line_id": new, "return_id": return_id}
+    return {"return_line_id": new, **get_return(db, return_id)}
 
 
 def receive_return(db: Db, return_id: Id) -> Row:
@@ -185,3 +185,9 @@ def refuse_return(db: Db, return_id: Id) -> Row:
     """Refuse a received return."""
     _goods_return(db, return_id, "received")
     return _return_becomes(db, return_id, "refused")
+
+
+def cancel_return(db: Db, return_id: Id) -> Row:
+    """Cancel an announced return: the customer keeps the goods after all."""
+    _goods_return(db, return_id, "announced")
+    return _return_becomes(db, return_id, "cancelled")

@@ -26,11 +26,16 @@ def _shift_ahead(db: Db, shift_id: int) -> Row:
     return shift
 
 
-def _asked_swap(db: Db, swap_id: int) -> Row:
-    """A swap on which nobody has decided."""
+def _swap(db: Db, swap_id: int) -> Row:
     swap = db.one("SELECT * FROM swaps WHERE id = ?", swap_id)
     if swap is None:
         raise ToolError(f"There is no swap {swap_id}.")
+    return swap
+
+
+def _asked_swap(db: Db, swap_id: int) -> Row:
+    """A swap on which nobody has decided."""
+    swap = _swap(db, swap_id)
     if swap["status"] != "asked":
         raise ToolError(f"Swap {swap_id} is {swap['status']}.")
     return swap
@@ -61,7 +66,7 @@ def _check_can_work(db: Db, employee_id: int, day: str) -> None:
 
 
 def list_posts(db: Db) -> list[Row]:
-    """All posts with their team, and whether they need somebody senior: a supervisor or a
+    """List all posts with their team, and whether they need somebody senior: a supervisor or a
     manager."""
     return db.all(
         "SELECT p.id, p.name, t.name AS team, p.needs_rank FROM shift_posts p"
@@ -77,7 +82,7 @@ def search_shifts(
     post_id: Id | None = None,
     limit: Limit = 20,
 ) -> list[Row]:
-    """The shifts from the first to the last day, of one employee or post if given."""
+    """List the shifts from the first to the last day, of one employee or post if given."""
     return db.all(
         "SELECT s.id, s.worked_on, s.part, p.name AS post, s.post_id, s.employee_id,"
         " e.name AS worker FROM shifts s JOIN shift_posts p ON p.id = s.post_id"
@@ -93,7 +98,7 @@ def search_shifts(
 
 
 def list_swaps(db: Db, employee_id: Id) -> list[Row]:
-    """The swaps that concern an employee, who gives the shift away or takes it."""
+    """List the swaps that concern an employee, who gives the shift away or takes it."""
     _employee(db, employee_id)
     return db.all(
         "SELECT w.id, w.shift_id, s.worked_on, s.part, s.employee_id, w.taker_id, w.status"
@@ -119,7 +124,7 @@ def add_shift(db: Db, post_id: Id, employee_id: Id, worked_on: Day, part: Part) 
     shift_id = db.insert(
         "shifts", post_id=post_id, employee_id=employee_id, worked_on=day, part=part
     )
-    return {"shift_id": shift_id}
+    return {"shift_id": shift_id, **_shift(db, shift_id)}
 
 
 def drop_shift(db: Db, shift_id: Id) -> Row:
@@ -142,7 +147,7 @@ def ask_swap(db: Db, shift_id: Id, taker_id: Id) -> Row:
         raise ToolError(f"Swap {known} is asked for this shift already.")
     _check_can_work(db, taker_id, shift["worked_on"])
     swap_id = db.insert("swaps", shift_id=shift_id, taker_id=taker_id, asked_at=db.now)
-    return {"swap_id": swap_id, "shift_id": shift_id}
+    return {"swap_id": swap_id, **_swap(db, swap_id)}
 
 
 def decide_swap(db: Db, swap_id: Id, decision: Literal["agreed", "refused"]) -> Row:
@@ -158,7 +163,7 @@ def decide_swap(db: Db, swap_id: Id, decision: Literal["agreed", "refused"]) -> 
         _me(db)["id"],
         swap_id,
     )
-    return {"swap_id": swap_id, "status": decision}
+    return _swap(db, swap_id)
 
 
 def withdraw_swap(db: Db, swap_id: Id) -> Row:

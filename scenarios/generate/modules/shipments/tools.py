@@ -76,7 +76,7 @@ def find_shipment_by_reference(db: Db, reference: Text) -> Row:
     )
     if shipment_id is None:
         raise ToolError(f"There is no shipment with the reference {reference!r}.")
-    return get_shipment(db, int(shipment_id))
+    return get_shipment(db, shipment_id)
 
 
 def redirect_shipment(db: Db, shipment_id: Id, address_id: Id) -> Row:
@@ -133,7 +133,7 @@ def add_parcel(db: Db, shipment_id: Id, product_id: Id, quantity: Quantity, gram
     parcel_id = db.insert(
         "parcels", shipment_id=shipment_id, product_id=product_id, quantity=quantity, grams=grams
     )
-    return {"parcel_id": parcel_id, "shipment_id": shipment_id}
+    return {"parcel_id": parcel_id, **get_shipment(db, shipment_id)}
 
 
 def remove_parcel(db: Db, parcel_id: Id) -> Row:

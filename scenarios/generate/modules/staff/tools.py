@@ -51,12 +51,13 @@ def _team(db: Db, team_id: int) -> Row:
 
 
 def get_my_profile(db: Db) -> Row:
-    """Your own record: id, role, team and the limit in hundredths up to which you may decide."""
+    """Show your own record: id, role, team and the limit in hundredths up to which you may
+    decide."""
     return _me(db)
 
 
 def search_employees(db: Db, query: Text, limit: Limit = 20) -> list[Row]:
-    """Employees whose name, login or e-mail address contains the text."""
+    """Find employees by a part of their name, login or e-mail address."""
     return db.all(
         "SELECT id, login, name, email, role, team_id, active FROM employees"
         " WHERE name LIKE ?1 ESCAPE '\\' OR login LIKE ?1 ESCAPE '\\' OR email LIKE ?1 ESCAPE '\\'"
@@ -67,7 +68,7 @@ def search_employees(db: Db, query: Text, limit: Limit = 20) -> list[Row]:
 
 
 def get_employee(db: Db, employee_id: Id) -> Row:
-    """One employee's record with their absences."""
+    """Show one employee's record with their absences."""
     employee = _employee(db, employee_id)
     employee["absences"] = db.all(
         "SELECT id, first_day, last_day, kind FROM absences WHERE employee_id = ?"
@@ -78,7 +79,7 @@ def get_employee(db: Db, employee_id: Id) -> Row:
 
 
 def list_teams(db: Db) -> list[Row]:
-    """All teams with their place and the number of active employees."""
+    """List all teams with their place and the number of active employees."""
     return db.all(
         "SELECT t.id, t.name, t.place, (SELECT count(*) FROM employees e"
         " WHERE e.team_id = t.id AND e.active = 1) AS num_active FROM teams t ORDER BY t.name"
@@ -86,7 +87,7 @@ def list_teams(db: Db) -> list[Row]:
 
 
 def list_team_members(db: Db, team_id: Id) -> list[Row]:
-    """The active employees of a team by name."""
+    """List the active employees of a team by name."""
     _team(db, team_id)
     return db.all(
         "SELECT id, login, name, role, limit_cents FROM employees"
@@ -132,7 +133,14 @@ def record_absence(
     absence_id = db.insert(
         "absences", employee_id=employee_id, first_day=first_day, last_day=last_day, kind=kind
     )
-    return {"absence_id": absence_id, "days": length}
+    return {
+        "absence_id": absence_id,
+        "employee_id": employee_id,
+        "first_day": first_day,
+        "last_day": last_day,
+        "kind": kind,
+        "days": length,
+    }
 
 
 def cancel_absence(db: Db, absence_id: Id) -> Row:

@@ -122,7 +122,13 @@ def move_stock(
     movement_id = _note_movement(
         db, product_id, quantity, "moved", source=from_warehouse_id, target=to_warehouse_id
     )
-    return {"movement_id": movement_id, "left": level["on_hand"] - quantity}
+    return {
+        "movement_id": movement_id,
+        "product_id": product_id,
+        "quantity": quantity,
+        "units_left": level["on_hand"] - quantity,
+        "units_there": _level(db, to_warehouse_id, product_id)["on_hand"],
+    }
 
 
 def correct_level(db: Db, warehouse_id: Id, product_id: Id, counted: StockCount) -> Row:

@@ -7,7 +7,16 @@ import msgspec
 
 from scenarios.api import Db, Row
 from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like, _money
+from scenarios.generate.modules.common import (
+    Day,
+    Id,
+    Limit,
+    Text,
+    _day,
+    _like,
+    _money,
+    _next_number,
+)
 from scenarios.generate.modules.parties.tools import _active_customer, _customer
 from scenarios.generate.modules.staff.tools import _me, _require
 
@@ -40,8 +49,8 @@ def _offered_plan(db: Db, plan_id: int) -> Row:
 def _require_single(db: Db, customer_id: int, product_id: int, without: int = 0) -> None:
     """The customer must have no other subscription to the product."""
     other = db.value(
-        "SELECT s.id FROM subscriptions s JOIN plans p ON p.id = s.plan_id WHERE s.customer_id = ?"
-        " AND p.product_id = ? AND s.status <> 'ended' AND s.id <> ? ORDER BY s.id",
+        "SELECT s.id FROM subscriptions s JOIN plans p ON p.id = s.plan_id WHERE s.customer_id = ? "
+        "AND p.product_id = ? AND s.status <> 'ended' AND s.id <> ? ORDER BY s.id",
         customer_id,
         product_id,
         without,
@@ -51,11 +60,12 @@ def _require_single(db: Db, customer_id: int, product_id: int, without: int = 0)
 
 
 def list_plans(db: Db, product_id: Id | None = None, limit: Limit = 50) -> list[Row]:
-    """Plans, of one product if given, with what they cost every so many months in hundredths."""
+    """List the plans, of one product if given: how many months each runs and what those cost, in
+    hundredths."""
     return db.all(
-        "SELECT n.id, n.code, n.product_id, p.name AS product, n.months, n.price_cents,"
-        " n.is_offered FROM plans n JOIN products p ON p.id = n.product_id"
-        " WHERE ?1 IS NULL OR n.product_id = ?1 ORDER BY n.code LIMIT ?2",
+        "SELECT n.id, n.code, n.product_id, p.name AS product, n.months, n.price_cents, "
+        "n.is_offered FROM plans n JOIN products p ON p.id = n.product_id WHERE ?1 IS NULL OR "
+        "n.product_id = ?1 ORDER BY n.code LIMIT ?2",
         product_id,
         limit,
     )
@@ -64,16 +74,15 @@ def list_plans(db: Db, product_id: Id | None = None, limit: Limit = 50) -> list[
 def find_subscriptions(
     db: Db, customer_id: Id | None = None, reference: Text | None = None, limit: Limit = 20
 ) -> list[Row]:
-    """The subscriptions of a customer, or those whose reference holds the text."""
-    if customer_id is None and reference is None:
-        raise ToolError("Give a customer or a reference.")
+    """Find subscriptions by customer, by a part of their reference, or by both. Without either all
+    subscriptions are listed."""
     if customer_id is not None:
         _customer(db, customer_id)
     return db.all(
-        "SELECT s.id, s.reference, s.customer_id, s.plan_id, p.name AS product, n.months, s.status"
-        " FROM subscriptions s JOIN plans n ON n.id = s.plan_id"
-        " JOIN products p ON p.id = n.product_id WHERE (?1 IS NULL OR s.customer_id = ?1)"
-        " AND (?2 IS NULL OR s.reference LIKE ?2 ESCAPE '\\') ORDER BY s.started_on, s.id LIMIT ?3",
+        "SELECT s.id, s.reference, s.customer_id, s.plan_id, p.name AS product, n.months, s.status "
+        "FROM subscriptions s JOIN plans n ON n.id = s.plan_id JOIN products p ON p.id = "
+        "n.product_id WHERE (?1 IS NULL OR s.customer_id = ?1) AND (?2 IS NULL OR s.reference LIKE "
+        "?2 ESCAPE '\\') ORDER BY s.started_on, s.id LIMIT ?3",
         customer_id,
         None if reference is None else _like(reference),
         limit,
@@ -81,22 +90,22 @@ def find_subscriptions(
 
 
 def get_subscription(db: Db, subscription_id: Id) -> Row:
-    """One subscription with its plan and its charges, the latest first."""
+    """Show one subscription with its plan and its charges, the latest first."""
     subscription = _subscription(db, subscription_id)
     subscription["plan"] = db.one("SELECT * FROM plans WHERE id = ?", subscription["plan_id"])
     subscription["charges"] = db.all(
-        "SELECT id, amount_cents, status, made_on FROM charges WHERE subscription_id = ?"
-        " ORDER BY made_on DESC",
+        "SELECT id, amount_cents, status, made_on FROM charges WHERE subscription_id = ? ORDER BY "
+        "made_on DESC",
         subscription_id,
     )
     return subscription
 
 
 def start_subscription(db: Db, customer_id: Id, plan_id: Id) -> Row:
-    """Let a subscription of an active customer begin today. Nothing is charged yet."""
+    """Start a subscription of an active customer today. Nothing is charged yet."""
     _active_customer(db, customer_id)
     _require_single(db, customer_id, _offered_plan(db, plan_id)["product_id"])
-    number = 1 + int(db.value("SELECT coalesce(max(id), 0) FROM subscriptions"))
+    number = _next_number(db, "subscriptions")
     subscription_id = db.insert(
         "subscriptions",
         reference=f"SB-{number:06d}",
@@ -104,11 +113,12 @@ def start_subscription(db: Db, customer_id: Id, plan_id: Id) -> Row:
         plan_id=plan_id,
         started_on=db.now[:10],
     )
-    return {"subscription_id": subscription_id, "reference": f"SB-{number:06d}"}
+    row = _subscription(db, subscription_id)
+    return {"subscription_id": row.pop("id"), **row}
 
 
 def switch_plan(db: Db, subscription_id: Id, plan_id: Id) -> Row:
-    """Put an active subscription on another plan that is offered."""
+    """Move an active subscription to another plan that is offered."""
     subscription = _subscription(db, subscription_id, "active")
     plan = _offered_plan(db, plan_id)
     if subscription["plan_id"] == plan_id:
@@ -119,7 +129,7 @@ def switch_plan(db: Db, subscription_id: Id, plan_id: Id) -> Row:
 
 
 def pause_subscription(db: Db, subscription_id: Id, until: Day) -> Row:
-    """Pause an active subscription until a day to come."""
+    """Pause an active subscription from today until a later day."""
     _subscription(db, subscription_id, "active")
     last, today = _day(until), _day(db.now[:10])
     if not today < last <= today + timedelta(days=MOST_PAUSE_DAYS):
@@ -133,7 +143,7 @@ def pause_subscription(db: Db, subscription_id: Id, until: Day) -> Row:
 
 
 def resume_subscription(db: Db, subscription_id: Id) -> Row:
-    """Let a paused subscription go on."""
+    """Resume a paused subscription."""
     _subscription(db, subscription_id, "paused")
     db.run(
         "UPDATE subscriptions SET status = 'active', paused_until = NULL WHERE id = ?",
@@ -143,8 +153,8 @@ def resume_subscription(db: Db, subscription_id: Id) -> Row:
 
 
 def set_discount(db: Db, subscription_id: Id, percent: Percent) -> Row:
-    """Set the discount of an active subscription in percent; 0 takes it away. Large ones take a
-    supervisor or a manager."""
+    """Set the discount of an active subscription in percent; 0 takes it away. Larger discounts are
+    for supervisors and managers."""
     subscription = _subscription(db, subscription_id, "active")
     if subscription["discount_percent"] == percent:
         raise ToolError(f"Subscription {subscription_id} has this discount already.")
@@ -157,7 +167,7 @@ def set_discount(db: Db, subscription_id: Id, percent: Percent) -> Row:
 
 
 def credit_charge(db: Db, charge_id: Id) -> Row:
-    """Credit a paid charge to the customer, in time and up to your own limit."""
+    """Credit a paid charge to the customer, up to your own limit."""
     charge = db.one("SELECT * FROM charges WHERE id = ?", charge_id)
     if charge is None:
         raise ToolError(f"There is no charge {charge_id}.")
@@ -173,7 +183,7 @@ def credit_charge(db: Db, charge_id: Id) -> Row:
 
 
 def end_subscription(db: Db, subscription_id: Id) -> Row:
-    """End a subscription that is active or paused, from today on."""
+    """End an active or paused subscription as of today."""
     _subscription(db, subscription_id, "active", "paused")
     db.run(
         "UPDATE subscriptions SET status = 'ended', paused_until = NULL WHERE id = ?",

@@ -125,7 +125,7 @@ def find_purchase_by_reference(db: Db, reference: Text) -> Row:
     )
     if purchase_id is None:
         raise ToolError(f"There is no purchase with the reference {reference!r}.")
-    return get_purchase(db, int(purchase_id))
+    return get_purchase(db, purchase_id)
 
 
 def start_purchase(db: Db, supplier_id: Id, product_id: Id, quantity: Quantity) -> Row:
@@ -140,7 +140,7 @@ def start_purchase(db: Db, supplier_id: Id, product_id: Id, quantity: Quantity) 
         "purchases", reference=reference, supplier_id=supplier_id, opened_by=_me(db)["id"]
     )
     _add_part(db, {"id": purchase_id, "supplier_id": supplier_id}, product_id, quantity)
-    return {"purchase_id": purchase_id, "reference": reference}
+    return {"purchase_id": purchase_id, **get_purchase(db, purchase_id)}
 
 
 def add_to_purchase(db: Db, purchase_id: Id, product_id: Id, quantity: Quantity) -> Row:

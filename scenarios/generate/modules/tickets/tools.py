@@ -6,7 +6,7 @@ from typing import Literal
 from scenarios.api import Db, Row
 from scenarios.errors import ToolError
 from scenarios.generate.modules.catalogue.tools import _active_product
-from scenarios.generate.modules.common import Id, Limit, Text, _like, _moment
+from scenarios.generate.modules.common import Id, Limit, Text, _like, _moment, _next_number
 from scenarios.generate.modules.parties.tools import _customer
 from scenarios.generate.modules.staff.tools import _active_employee, _me, _require
 
@@ -38,7 +38,8 @@ def _ticket_due(db: Db, opened_at: str, priority: str) -> str:
 
 
 def list_sla_targets(db: Db) -> list[Row]:
-    """Within how many hours tickets of each priority must be answered and solved."""
+    """List the targets: within how many hours a ticket of each priority must be answered and
+    solved."""
     return db.all(
         "SELECT priority, answer_hours, solve_hours FROM sla_targets ORDER BY solve_hours, id"
     )
@@ -52,13 +53,14 @@ def find_tickets(
     status: TicketStatus | None = None,
     limit: Limit = 20,
 ) -> list[Row]:
-    """Tickets of a customer, of an assignee, with a subject or reference that holds the text, of a
-    status: of all that is given, the one that is due first at the top."""
+    """Find tickets by customer, by assignee, by a text in subject or reference, by status, or by
+    any of these together. Without any of them all tickets are listed. The one due first comes
+    first."""
     return db.all(
-        "SELECT id, reference, customer_id, subject, priority, status, assignee_id, due_at"
-        " FROM tickets WHERE (?1 IS NULL OR customer_id = ?1) AND (?2 IS NULL OR assignee_id = ?2)"
-        " AND (?3 IS NULL OR subject LIKE ?3 ESCAPE '\\' OR reference LIKE ?3 ESCAPE '\\')"
-        " AND (?4 IS NULL OR status = ?4) ORDER BY due_at, id LIMIT ?5",
+        "SELECT id, reference, customer_id, subject, priority, status, assignee_id, due_at FROM "
+        "tickets WHERE (?1 IS NULL OR customer_id = ?1) AND (?2 IS NULL OR assignee_id = ?2) AND "
+        "(?3 IS NULL OR subject LIKE ?3 ESCAPE '\\' OR reference LIKE ?3 ESCAPE '\\') AND (?4 IS "
+        "NULL OR status = ?4) ORDER BY due_at, id LIMIT ?5",
         customer_id,
         assignee_id,
         None if query is None else _like(query),
@@ -68,11 +70,11 @@ def find_tickets(
 
 
 def get_ticket(db: Db, ticket_id: Id) -> Row:
-    """One ticket with its comments, the oldest first."""
+    """Show one ticket with its comments, the oldest first. The customer reads the public ones."""
     ticket = _ticket(db, ticket_id)
     ticket["comments"] = db.all(
-        "SELECT id, author_id, body, is_public, written_at FROM ticket_comments"
-        " WHERE ticket_id = ? ORDER BY written_at, id",
+        "SELECT id, author_id, body, is_public, written_at FROM ticket_comments WHERE ticket_id = "
+        "? ORDER BY written_at, id",
         ticket_id,
     )
     return ticket
@@ -85,14 +87,14 @@ def create_ticket(
     priority: TicketPriority = "normal",
     product_id: Id | None = None,
 ) -> Row:
-    """Open a ticket for a customer, about an active product if one is given. The priority urgent
-    takes a supervisor or a manager."""
+    """Open a ticket for a customer, about an active product if one is given. Only supervisors and
+    managers open urgent ones. Nobody is assigned yet."""
     _customer(db, customer_id)
     if product_id is not None:
         _active_product(db, product_id)
     if priority == "urgent":
         _require(db, "supervisor")
-    number = 1 + int(db.value("SELECT coalesce(max(id), 0) FROM tickets"))
+    number = _next_number(db, "tickets")
     due_at = _ticket_due(db, db.now, priority)
     ticket_id = db.insert(
         "tickets",
@@ -104,12 +106,13 @@ def create_ticket(
         opened_at=db.now,
         due_at=due_at,
     )
-    return {"ticket_id": ticket_id, "reference": f"TK-{number:06d}", "due_at": due_at}
+    row = _ticket(db, ticket_id)
+    return {"ticket_id": row.pop("id"), **row}
 
 
 def set_ticket_priority(db: Db, ticket_id: Id, priority: TicketPriority) -> Row:
-    """Change the priority of a ticket that is not solved; its due time follows. To and from urgent
-    takes a supervisor or a manager."""
+    """Change the priority of an unsolved ticket; its due time changes with it. Only supervisors and
+    managers change to or from urgent."""
     ticket = _unsolved_ticket(db, ticket_id)
     if ticket["priority"] == priority:
         raise ToolError(f"Ticket {ticket_id} has the priority {priority} already.")
@@ -121,23 +124,26 @@ def set_ticket_priority(db: Db, ticket_id: Id, priority: TicketPriority) -> Row:
 
 
 def assign_ticket(db: Db, ticket_id: Id, employee_id: Id) -> Row:
-    """Let an active employee deal with a ticket that is not solved."""
+    """Assign an unsolved ticket to an active employee."""
     ticket = _unsolved_ticket(db, ticket_id)
     _active_employee(db, employee_id)
     if ticket["assignee_id"] == employee_id:
-        raise ToolError(f"Ticket {ticket_id} is theirs already.")
+        raise ToolError(f"Ticket {ticket_id} is assigned to employee {employee_id} already.")
     num = db.value(
         "SELECT count(*) FROM tickets WHERE assignee_id = ? AND status <> 'solved'", employee_id
     )
     if num >= MOST_TICKETS_ASSIGNED:
-        raise ToolError(f"Employee {employee_id} has {num} tickets that are not solved.")
+        raise ToolError(
+            f"Employee {employee_id} has {num} unsolved tickets already;"
+            f" {MOST_TICKETS_ASSIGNED} are allowed."
+        )
     db.run("UPDATE tickets SET assignee_id = ? WHERE id = ?", employee_id, ticket_id)
     return _ticket(db, ticket_id)
 
 
 def add_ticket_comment(db: Db, ticket_id: Id, body: Text, is_public: bool) -> Row:
-    """Write a comment on a ticket that is not solved, in your own name. The customer reads public
-    ones."""
+    """Write a comment on an unsolved ticket, in your own name. A public comment goes to the
+    customer; an internal one does not."""
     _unsolved_ticket(db, ticket_id)
     comment_id = db.insert(
         "ticket_comments",
@@ -147,11 +153,17 @@ def add_ticket_comment(db: Db, ticket_id: Id, body: Text, is_public: bool) -> Ro
         is_public=int(is_public),
         written_at=db.now,
     )
-    return {"comment_id": comment_id, "ticket_id": ticket_id}
+    return {
+        "comment_id": comment_id,
+        "ticket_id": ticket_id,
+        "body": body,
+        "is_public": int(is_public),
+        "written_at": db.now,
+    }
 
 
 def solve_ticket(db: Db, ticket_id: Id) -> Row:
-    """Mark a ticket as solved, which must be assigned and have a public comment."""
+    """Mark a ticket as solved. It must be assigned and have a public comment."""
     ticket = _unsolved_ticket(db, ticket_id)
     if ticket["assignee_id"] is None:
         raise ToolError(f"Ticket {ticket_id} is not assigned.")
@@ -165,7 +177,7 @@ def solve_ticket(db: Db, ticket_id: Id) -> Row:
 
 
 def reopen_ticket(db: Db, ticket_id: Id) -> Row:
-    """Reopen a ticket that was solved not too long ago."""
+    """Reopen a solved ticket, within the time that the rules allow. It keeps its assignee."""
     ticket = _ticket(db, ticket_id)
     if ticket["status"] != "solved":
         raise ToolError(f"Ticket {ticket_id} is {ticket['status']}.")

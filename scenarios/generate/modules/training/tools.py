@@ -35,11 +35,16 @@ def _session_ahead(db: Db, session_id: int) -> Row:
     return session
 
 
-def _enrolment_ahead(db: Db, enrolment_id: int) -> Row:
-    """An enrolment that stands, in a session that is to come."""
+def _enrolment(db: Db, enrolment_id: int) -> Row:
     enrolment = db.one("SELECT * FROM enrolments WHERE id = ?", enrolment_id)
     if enrolment is None:
         raise ToolError(f"There is no enrolment {enrolment_id}.")
+    return enrolment
+
+
+def _enrolment_ahead(db: Db, enrolment_id: int) -> Row:
+    """An enrolment that stands, in a session that is to come."""
+    enrolment = _enrolment(db, enrolment_id)
     if enrolment["status"] == "cancelled":
         raise ToolError(f"Enrolment {enrolment_id} is cancelled.")
     _session_ahead(db, enrolment["session_id"])
@@ -69,7 +74,7 @@ def _fill_session(db: Db, session_id: int) -> None:
 
 
 def list_courses(db: Db) -> list[Row]:
-    """All courses with their category and fee in hundredths."""
+    """List all courses with their category and fee in hundredths."""
     return db.all(
         "SELECT c.id, c.title, c.fee_cents, k.name AS category FROM courses c"
         " JOIN categories k ON k.id = c.category_id ORDER BY c.title"
@@ -77,7 +82,8 @@ def list_courses(db: Db) -> list[Row]:
 
 
 def list_sessions(db: Db, course_id: Id) -> list[Row]:
-    """The sessions of a course that are to come, by their day, with the number of free seats."""
+    """List the sessions of a course that are to come, by their day, with the number of free
+    seats."""
     if db.value("SELECT id FROM courses WHERE id = ?", course_id) is None:
         raise ToolError(f"There is no course {course_id}.")
     return db.all(
@@ -90,7 +96,7 @@ def list_sessions(db: Db, course_id: Id) -> list[Row]:
 
 
 def get_session(db: Db, session_id: Id) -> Row:
-    """One session with those who are enrolled or wait, the first first."""
+    """Show one session with those who are enrolled or wait, the first first."""
     session = _session(db, session_id)
     session["enrolments"] = db.all(
         "SELECT e.id, e.customer_id, c.name AS customer, e.status, e.made_at FROM enrolments e"
@@ -102,7 +108,7 @@ def get_session(db: Db, session_id: Id) -> Row:
 
 
 def list_enrolments(db: Db, customer_id: Id) -> list[Row]:
-    """The enrolments of a customer with course and day, the latest day first."""
+    """List the enrolments of a customer with course and day, the latest day first."""
     _customer(db, customer_id)
     return db.all(
         "SELECT e.id, e.session_id, c.title AS course, s.course_id, s.held_on, e.status"
@@ -134,7 +140,7 @@ def add_enrolment(db: Db, session_id: Id, customer_id: Id) -> Row:
         status=status,
         made_at=db.now,
     )
-    return {"enrolment_id": enrolment_id, "status": status}
+    return {"enrolment_id": enrolment_id, **_enrolment(db, enrolment_id)}
 
 
 def move_enrolment(db: Db, enrolment_id: Id, session_id: Id) -> Row:
@@ -154,7 +160,7 @@ def move_enrolment(db: Db, enrolment_id: Id, session_id: Id) -> Row:
         enrolment_id,
     )
     _fill_session(db, former["id"])
-    return {"enrolment_id": enrolment_id, "session_id": session_id, "status": "enrolled"}
+    return _enrolment(db, enrolment_id)
 
 
 def cancel_enrolment(db: Db, enrolment_id: Id) -> Row:
@@ -162,7 +168,7 @@ def cancel_enrolment(db: Db, enrolment_id: Id) -> Row:
     enrolment = _enrolment_ahead(db, enrolment_id)
     db.run("UPDATE enrolments SET status = 'cancelled' WHERE id = ?", enrolment_id)
     _fill_session(db, enrolment["session_id"])
-    return {"enrolment_id": enrolment_id, "status": "cancelled"}
+    return _enrolment(db, enrolment_id)
 
 
 def set_session_seats(db: Db, session_id: Id, seats: Seats) -> Row:

@@ -28,10 +28,15 @@ def _warranty_in_force(db: Db, warranty_id: int) -> Row:
     return warranty
 
 
-def _claim_to_decide(db: Db, claim_id: int) -> Row:
+def _claim(db: Db, claim_id: int) -> Row:
     claim = db.one("SELECT * FROM claims WHERE id = ?", claim_id)
     if claim is None:
         raise ToolError(f"There is no claim {claim_id}.")
+    return claim
+
+
+def _claim_to_decide(db: Db, claim_id: int) -> Row:
+    claim = _claim(db, claim_id)
     if claim["status"] != "open":
         raise ToolError(f"Claim {claim_id} is {claim['status']}.")
     return claim
@@ -73,7 +78,7 @@ def add_claim(db: Db, warranty_id: Id, fault: Text) -> Row:
     claim_id = db.insert(
         "claims", warranty_id=warranty_id, fault=fault.strip(), reported_on=db.now[:10]
     )
-    return {"claim_id": claim_id, "warranty_id": warranty_id}
+    return {"claim_id": claim_id, **_claim(db, claim_id)}
 
 
 def assess_claim(
@@ -84,15 +89,14 @@ def assess_claim(
     known = db.value("SELECT id FROM assessments WHERE claim_id = ?", claim_id)
     if known is not None:
         raise ToolError(f"Assessment {known} of this claim is there already.")
-    assessment_id = db.insert(
-        "assessments",
-        claim_id=claim_id,
-        assessor_id=_me(db)["id"],
-        cause=cause,
-        estimate_cents=estimate_cents,
-        made_on=db.now[:10],
-    )
-    return {"assessment_id": assessment_id, "claim_id": claim_id}
+    assessment: Row = {
+        "claim_id": claim_id,
+        "assessor_id": _me(db)["id"],
+        "cause": cause,
+        "estimate_cents": estimate_cents,
+        "made_on": db.now[:10],
+    }
+    return {"assessment_id": db.insert("assessments", **assessment), **assessment}
 
 
 def accept_claim(db: Db, claim_id: Id) -> Row:
@@ -111,7 +115,7 @@ def accept_claim(db: Db, claim_id: Id) -> Row:
         me["id"],
         claim_id,
     )
-    return {"claim_id": claim_id, "amount_cents": assessment["estimate_cents"]}
+    return _claim(db, claim_id)
 
 
 def reject_claim(db: Db, claim_id: Id) -> Row:
@@ -125,7 +129,7 @@ def reject_claim(db: Db, claim_id: Id) -> Row:
         _me(db)["id"],
         claim_id,
     )
-    return {"claim_id": claim_id, "status": "rejected"}
+    return _claim(db, claim_id)
 
 
 def transfer_warranty(db: Db, warranty_id: Id, customer_id: Id) -> Row:

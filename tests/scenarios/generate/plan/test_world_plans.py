@@ -5,7 +5,8 @@ import pytest
 from scenarios.generate.core.errors import GenerateError
 from scenarios.generate.plan.business_modules import BASE, module_names
 from scenarios.generate.plan.knobs import Knobs, knobs_of
-from scenarios.generate.plan.splits import held_out_pairs
+from scenarios.generate.plan.situation_files import situations as situations_by_id
+from scenarios.generate.plan.splits import SPLITS, held_out_pairs, is_offered
 from scenarios.generate.plan.world_plans import num_tables, plan_worlds
 from scenarios.generate.vocabulary.trades import trade, trade_names
 
@@ -31,10 +32,10 @@ def test_worlds_have_about_the_requested_number_of_tables() -> None:
     assert sizes[0] < 16 < 20 < sizes[-1]
 
 
-def test_a_trade_has_no_module_that_makes_no_sense_there() -> None:
-    """Modules in a trade's `without` are in none of its worlds."""
+def test_a_trade_has_only_modules_that_make_sense_there() -> None:
+    """A world has the base and modules that its trade lists."""
     for plan in plan_worlds(200, 5):
-        assert not set(plan.modules) & set(trade(plan.trade).without)
+        assert set(plan.modules) <= {*BASE, *trade(plan.trade).modules}
 
 
 def test_requested_modules_are_in_every_world() -> None:
@@ -44,8 +45,9 @@ def test_requested_modules_are_in_every_world() -> None:
 
 
 def test_splits_share_nothing_that_they_hold_out() -> None:
-    """Training and held-out worlds have no trade, no held-out pair of modules, and no seed in
-    common, each where the split requires it."""
+    """Training and held-out worlds have no trade, no held-out pair of modules, no held-out
+    situation and no seed in common, each where the split requires it."""
+    registered = situations_by_id()
     train = plan_worlds(120, 7, split="train")
     assert {trade(plan.trade).split for plan in train} == {"train"}
     assert not any(held_out_pairs(plan.modules) for plan in train)
@@ -54,16 +56,12 @@ def test_splits_share_nothing_that_they_hold_out() -> None:
     modules = plan_worlds(30, 7, split="modules")
     assert all(held_out_pairs(plan.modules) for plan in modules)
     assert {plan.trade for plan in modules} <= {plan.trade for plan in train}
+    situations = [one for one in registered if is_offered(one, "situations")]
+    assert 0.1 < len(situations) / len(registered) < 0.25
+    for split in set(SPLITS) - {"situations"}:
+        assert not any(is_offered(one, split) for one in situations)
     seeds = plan_worlds(120, 7, split="seeds")
     assert not {plan.seed for plan in seeds} & {plan.seed for plan in train}
-
-
-def test_held_out_words_are_not_those_of_training() -> None:
-    """No trade of training offers a word that a held-out trade offers."""
-    offered: dict[str, set[str]] = {"train": set(), "held_out": set()}
-    for one in map(trade, trade_names()):
-        offered[one.split] |= {word for words in one.words.values() for word in words}
-    assert offered["train"] & offered["held_out"] == set()
 
 
 @pytest.mark.parametrize(

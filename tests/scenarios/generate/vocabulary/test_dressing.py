@@ -4,11 +4,11 @@ import pytest
 
 from scenarios.generate.vocabulary.dressing import (
     Dresser,
+    MarkedDresser,
     choose_words,
     forms_of,
     is_free_word,
     plural_of,
-    word_parts,
 )
 
 WORDS = {
@@ -89,20 +89,52 @@ def test_plurals() -> None:
     assert forms_of("person/people") == ("person", "people")
 
 
-def test_conflicting_offers_are_skipped() -> None:
-    """An offer is chosen when neither of its forms is used in the code or by another word; a word
-    without such an offer is not renamed."""
-    offers = {"order": ("table", "entry"), "line": ("entry", "row_"), "agent": ("agent",)}
-    canonical = {"order": "orders", "line": "lines", "agent": "agents"}
-    words = choose_words(offers, canonical, word_parts("CREATE tables_x"))
-    assert words == {
+def test_a_word_that_collides_is_not_replaced() -> None:
+    """A word stays canonical when its replacement is another word of the world, or would give an
+    identifier that the code has already; words of one sense in other identifiers do no harm."""
+    words = {"order": "entry/entries", "line": "order", "agent": "host", "guest": "visitor"}
+    canonical = {"order": "orders", "line": "lines", "agent": "agents", "guest": "guests"}
+    identifiers = frozenset({"order_id", "agent_id", "host_id", "guest_id", "visitor_count"})
+    found = choose_words(words, canonical, identifiers)
+    assert found == {
         "order": "entry",
         "orders": "entries",
-        "line": "row_",
-        "lines": "row_s",
-        "agent": "agent",
-        "agents": "agents",
+        "guest": "visitor",
+        "guests": "visitors",
     }
+
+
+def test_only_marked_words_are_dressed() -> None:
+    """A word in brackets takes the trade's word with its article; other words stay as they are, and
+    a mark that is not a word of the world is an error."""
+    dresser = MarkedDresser(
+        {"order": "rental", "orders": "rentals"}, frozenset({"order", "orders"})
+    )
+    text = dresser.template(
+        "In order: [an order] of {name}, an [order]. [Orders] stay.", {"name": "[order]"}
+    )
+    assert text == "In order: a rental of [order], a rental. Rentals stay."
+    with pytest.raises(KeyError, match="case"):
+        dresser.text("the [case]")
+
+
+@pytest.mark.parametrize(
+    ("goods", "sentence"),
+    [
+        ("Trekking poles", "Trekking poles were back, and Trekking poles aren't “Trekking poles”"),
+        ("Wool dress", "Wool dress was back, and Wool dress isn't “Wool dress”"),
+        (
+            "Repair of gates",
+            "Repair of gates was back, and Repair of gates isn't “Repair of gates”",
+        ),
+        ("Anna Roberts", "Anna Roberts was back, and Anna Roberts isn't “Anna Roberts”"),
+    ],
+)
+def test_a_verb_agrees_with_the_goods_before_it(goods: str, sentence: str) -> None:
+    """Names of several things take a plural verb; people, and one thing, do not."""
+    dresser = MarkedDresser({}, frozenset())
+    text = dresser.template("{one} was back, and {one} isn't “{one}”", {"one": goods})
+    assert text == sentence
 
 
 def test_words_that_code_needs_are_not_free() -> None:

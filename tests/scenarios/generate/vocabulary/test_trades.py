@@ -28,14 +28,9 @@ def twice(items: Iterable[str]) -> list[str]:
     return [item for item, times in Counter(items).items() if times > 1]
 
 
-def offers_of(about: Trade) -> list[str]:
-    """Every word that a trade offers for a different word."""
-    return [offer for word, offers in about.words.items() for offer in offers if offer != word]
-
-
-def offered(about: Trade) -> list[str]:
-    """Every form of those words."""
-    return [form for offer in offers_of(about) for form in forms_of(offer)]
+def words_of(about: Trade) -> list[str]:
+    """Every form of a trade's own words."""
+    return [form for word in about.words.values() for form in forms_of(word)]
 
 
 def placeholders(text: str) -> set[str]:
@@ -111,47 +106,35 @@ def test_goods_are_named_without_quotes_and_canonical_words(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_words_are_single_free_and_countable(name: str) -> None:
-    """Every word is one lower-case word with its own plural and without another use in code."""
-    words = offered(trade(name))
-    assert [word for word in words if not is_free_word(word)] == []
-    assert [offer for offer in offers_of(trade(name)) if len(set(forms_of(offer))) != 2] == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_two_words_of_a_world_can_conflict(name: str) -> None:
-    """No word is offered twice within a trade, and none is a canonical word of a module."""
-    words = offered(trade(name))
-    assert twice(words) == []
-    assert set(words) & CANONICAL_FORMS == set()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_word_of_every_module_is_renamed_in_several_ways(name: str) -> None:
-    """For each canonical word of each of its modules, a trade offers at least two words."""
+    """Every word is one lower-case word with its own plural and without another use in code; no
+    word stands for two ideas, and each replaces a canonical word of the trade's modules."""
     about = trade(name)
-    hosted = [one for one in module_names() if one not in about.without]
-    few = {
-        (one, word): about.words.get(word, ())
-        for one in hosted
-        for word in module(one).head.words
-        if len(about.words.get(word, ())) < 2
-    }
-    assert few == {}
+    assert [word for word in words_of(about) if not is_free_word(word)] == []
+    assert [word for word in about.words.values() if len(set(forms_of(word))) != 2] == []
+    assert twice(words_of(about)) == []
+    used = {word for one in (*BASE, *about.modules) for word in module(one).head.words}
+    assert set(about.words) - used == set()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_world_of_all_modules_has_distinct_words(name: str) -> None:
-    """With all modules, each canonical word gets its own word that no code uses."""
-    reserved = frozenset[str]().union(*(module(one).parts for one in module_names()))
-    words = choose_words(trade(name).words, CANONICAL, reserved)
-    assert (set(words), len(set(words.values()))) == (CANONICAL_FORMS, len(CANONICAL_FORMS))
+def test_a_world_of_all_modules_has_the_trades_words(name: str) -> None:
+    """With all modules of the trade, each of its words is used: none collides."""
+    about = trade(name)
+    hosted = [module(one) for one in (*BASE, *about.modules)]
+    canonical = {one: many for each in hosted for one, many in each.head.words.items()}
+    identifiers = frozenset[str]().union(*(one.identifiers for one in hosted))
+    words = choose_words(about.words, canonical, identifiers)
+    assert [word for word in about.words if word not in words] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_trade_leaves_out_modules_that_exist(name: str) -> None:
-    """`without` names existing modules, and none of the base."""
-    without = set(trade(name).without)
-    assert without - (set(module_names()) - set(BASE)) == set()
+def test_a_trade_has_modules_that_exist(name: str) -> None:
+    """`modules` names at least nine existing modules, none of the base and none twice, and with
+    each module those that it needs."""
+    modules = trade(name).modules
+    assert len(modules) == len(set(modules)) >= 9
+    assert set(modules) - (set(module_names()) - set(BASE)) == set()
+    assert {need for one in modules for need in module(one).needs} - {*modules, *BASE} == set()
 
 
 @pytest.mark.parametrize("locale", sorted({trade(name).locale for name in NAMES}))
@@ -165,7 +148,6 @@ def test_a_locale_has_enough_people_and_towns(locale: str) -> None:
 @pytest.mark.parametrize(
     "read",
     [
-        offered,
         lambda about: [one.name for one in about.goods],
         lambda about: about.categories,
         lambda about: about.locations,
@@ -173,10 +155,10 @@ def test_a_locale_has_enough_people_and_towns(locale: str) -> None:
         lambda about: about.businesses,
         lambda about: [about.locale],
     ],
-    ids=["words", "goods", "categories", "places", "reasons", "businesses", "locale"],
+    ids=["goods", "categories", "places", "reasons", "businesses", "locale"],
 )
 def test_held_out_trades_share_no_vocabulary(read: Callable[[Trade], Iterable[str]]) -> None:
-    """A held-out trade shares no word, good, category, location, reason, name or locale with a
+    """A held-out trade shares no good, category, location, reason, name or locale with a
     trade of training."""
     train = {text.casefold() for about in of_split("train") for text in read(about)}
     held_out = {text.casefold() for about in of_split("held_out") for text in read(about)}
@@ -184,9 +166,11 @@ def test_held_out_trades_share_no_vocabulary(read: Callable[[Trade], Iterable[st
 
 
 def test_a_word_that_code_needs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the file, the canonical word and the offer."""
+    """The error names the file, the canonical word and the trade's."""
     text = (FOLDER / "outdoor_shop.toml").read_text(encoding="utf-8")
-    (tmp_path / "odd_shop.toml").write_text(text.replace('order = ["order",', 'order = ["select",'))
+    (tmp_path / "odd_shop.toml").write_text(
+        text.replace("[words]\n", '[words]\norder = "select"\n')
+    )
     monkeypatch.setattr(trades, "FOLDER", tmp_path)
     trade_names.cache_clear()
     try:

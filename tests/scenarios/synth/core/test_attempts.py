@@ -88,9 +88,18 @@ async def test_the_best_of_invalid_answers_is_returned() -> None:
 
 
 @pytest.mark.anyio
-async def test_tolerable_faults_become_notes_after_one_correction() -> None:
+async def test_tolerable_faults_become_notes_after_the_last_answer() -> None:
     """A worse answer in between does not replace the tolerable one."""
-    author = Scripted("ax", "bxx", "cx", "dx", "e", tolerable=1)
+    author = Scripted("ax", "bxx", "cx", "dx", "ex", "f", tolerable=1)
     outcome = await ask_until_valid(author, author)
-    assert (outcome.value, outcome.ok, outcome.notes) == ("dx", True, ("fault of dx",))
+    assert (outcome.value, outcome.ok, outcome.notes) == ("ex", True, ("fault of ex",))
+    assert len(outcome.attempts) == 5
+
+
+@pytest.mark.anyio
+async def test_an_author_who_insists_is_not_asked_again() -> None:
+    """An equal answer with tolerable faults is accepted; one with other faults goes back."""
+    author = Scripted("axx", "axx", "ax", "ax", "e", tolerable=1)
+    outcome = await ask_until_valid(author, author)
+    assert (outcome.value, outcome.ok, outcome.notes) == ("ax", True, ("fault of ax",))
     assert len(outcome.attempts) == 4

@@ -1,10 +1,15 @@
 """Prompt files, bundled and of users."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from scenarios.checks import Check
 from scenarios.errors import SynthesisError
+from scenarios.synth.core.answer_parsing import code_of, json_of
+from scenarios.synth.core.code_rules import TOOL_IMPORTS, code_faults, verifier_faults
 from scenarios.synth.core.prompt_files import NAMES, Prompts
 from scenarios.synth.core.protocols import PromptMessage
 
@@ -43,8 +48,37 @@ def test_an_unusable_prompt_is_refused(tmp_path: Path, name: str, text: str, fau
 def test_each_bundled_prompt_names_its_stage() -> None:
     """The first prompt of a stage begins with the stage's name."""
     prompts = Prompts()
-    for name in set(NAMES) - {"feedback", "repair"}:
+    for name in set(NAMES) - {"feedback", "prove", "repair"}:
         values = dict.fromkeys(prompts._prompts[name].fields, "x")
         messages = prompts.messages(name, **values)
         assert [message.role for message in messages] == ["system", "user"]
         assert messages[0].text.startswith(f"Stage: {name}.")
+
+
+def _shown(name: str) -> str:
+    """The first message of a prompt, every field with the same word."""
+    prompts = Prompts()
+    return prompts.messages(name, **dict.fromkeys(prompts._prompts[name].fields, "x"))[0].text
+
+
+def test_examples_in_prompts_would_be_accepted() -> None:
+    """A model that copies their form makes no fault: code, verifier, and the checks by name."""
+    assert code_faults(code_of(_shown("code")), TOOL_IMPORTS) == []
+    verify = _shown("verify")
+    assert verifier_faults(code_of(verify), "cancel_duplicate") == []
+    methods = set(re.findall(r"check\.(\w+)\(", verify)) - {"findings"}
+    assert methods <= set(dir(Check))
+    assert {"allow", "updated", "declined", "goal", "nothing_else"} <= methods
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("tasks", ["user", "functions", "policy", "tasks"]),
+        ("schema", ["tables"]),
+        ("tools", ["tools"]),
+    ],
+)
+def test_forms_of_answers_in_prompts_are_json(name: str, keys: list[str]) -> None:
+    """With the keys that the stage reads."""
+    assert list(json_of(_shown(name), dict[str, Any])) == keys

@@ -10,10 +10,12 @@ import pytest
 
 from scenarios.format import Scenario
 from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.stages.common import Sizes
+from scenarios.synth.stages.common import Sizes, tools_json
 from scenarios.synth.stages.database import SchemaStage, holds_several
 from scenarios.synth.stages.tools import ToolsStage
 from tests.support.synth_draft import world_draft
+
+INDEX = "CREATE INDEX i ON t (id)"
 
 
 class AcceptingHost:
@@ -31,6 +33,19 @@ class AcceptingHost:
         ({"parameters": {"from": {}}}, "tool find: parameter 'from' must be a lower-case"),
         ({"parameters": {"a": {"type": [["string"]]}}}, "tool find: parameter a: ['string'] is no"),
         ({"parameters": {"a": {"type": {"type": {}}}}}, "tool find: parameter a: {} is not a type"),
+        ({"parameters": {"a": {"minimum": 1}}}, "tool find: parameter a: a range is for an integ"),
+        (
+            {"parameters": {"a": {"type": "integer", "minimum": 3, "maximum": 2}}},
+            "tool find: parameter a: its minimum 3 is larger than its maximum 2",
+        ),
+        (
+            {"parameters": {"a": {"type": "integer", "minimum": 0.5}}},
+            "tool find: parameter a: the range of an integer must be in integers",
+        ),
+        (
+            {"parameters": {"a": {"type": "number", "maximum": 1e300}}},
+            "tool find: parameter a: its minimum or maximum is too large",
+        ),
     ],
 )
 async def test_a_tool_must_be_possible_in_python(
@@ -42,6 +57,38 @@ async def test_a_tool_must_be_possible_in_python(
     checked = await stage.check(json.dumps({"tools": [specified]}))
     [found] = checked.faults
     assert found.startswith(fault)
+
+
+async def test_parameters_keep_their_order_and_required_ones_come_first(tmp_path: Path) -> None:
+    """So that the printed specification is that of a Python function; ranges are printed, too."""
+    stage = ToolsStage(world_draft(), Prompts(), Sizes(), AcceptingHost(), tmp_path / "p")
+    parameters = {
+        "zone": {"required": False},
+        "until": {"description": "Last day."},
+        "days": {"type": "integer", "minimum": 1, "maximum": 7},
+    }
+    tool = {"name": "find", "description": "Finds.", "parameters": parameters}
+    checked = await stage.check(json.dumps({"tools": [tool]}))
+    assert checked.faults == ()
+    assert checked.value is not None
+    [printed] = json.loads(tools_json(checked.value))
+    assert list(printed["parameters"].items()) == [
+        ("until", {"description": "Last day."}),
+        ("days", {"type": "integer", "minimum": 1, "maximum": 7}),
+        ("zone", {"required": False}),
+    ]
+
+
+async def test_triggers_follow_the_indexes_of_their_table(tmp_path: Path) -> None:
+    """They are executed after the indexes of their table; a size out of range is only noted."""
+    stage = SchemaStage(world_draft(), Prompts(), Sizes(), AcceptingHost(), tmp_path / "p")
+    trigger = "CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END"
+    table = {"name": "t", "ddl": "CREATE TABLE t (id)", "indexes": [INDEX], "triggers": [trigger]}
+    checked = await stage.check(json.dumps({"tables": [table]}))
+    assert checked.faults == ()
+    assert checked.notes == ("expected 9 to 27 tables, found 1",)
+    assert checked.value is not None
+    assert checked.value[0].indexes == (INDEX, trigger)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+"""The situations in scenarios/generate/situations: which there are, and which suit a world."""
+
+from collections.abc import Collection
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from scenarios.generate.core.errors import ModuleError
+from scenarios.generate.core.situations import Situation, registered_situations
+from scenarios.generate.plan.business_modules import module_names
+
+FOLDER = Path(__file__).parent.parent / "situations"
+_PACKAGE = "scenarios.generate.situations"
+
+
+@cache
+def situations() -> dict[str, Situation]:
+    """Return every situation by its id. Raises ModuleError when one names an unknown module."""
+    for path in sorted(FOLDER.glob("*/*.py")):
+        import_module(f"{_PACKAGE}.{path.parent.name}.{path.stem}")
+    found = registered_situations()
+    known = set(module_names())
+    for one in found.values():
+        if unknown := sorted(set(one.modules) - known):
+            raise ModuleError(
+                f"situation {one.id!r} needs the module {unknown[0]!r}, which is none"
+            )
+    return found
+
+
+def suitable_situations(
+    modules: Collection[str], trade: str, among: Collection[str] = ()
+) -> list[Situation]:
+    """Return the situations of a trade whose modules a world has, by id. `among`: only these ids;
+    empty: all."""
+    return [
+        one
+        for one in situations().values()
+        if set(one.modules) <= set(modules)
+        and (not one.trades or trade in one.trades)
+        and trade not in one.without
+        and (not among or one.id in among)
+    ]

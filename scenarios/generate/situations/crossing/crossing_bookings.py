@@ -1,0 +1,560 @@
+"""Situations that lead from bookings to tickets, families, memberships and payments."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.catalogue.make import some_products
+from scenarios.generate.modules.draft_helpers import long_day, some_employee, time_of
+from scenarios.generate.modules.memberships.make import new_membership
+from scenarios.generate.modules.parties.make import new_customer, new_family, new_note
+from scenarios.generate.modules.payments.make import new_method, new_payment
+from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
+from scenarios.generate.situations.crossing.crossing_planting import (
+    plant_booking,
+    plant_resource,
+    plant_slot,
+)
+
+
+@situation("bookings", "tickets", steps=9)
+def the_next_slot_with_room(maker: Maker) -> Draft | None:
+    """A ticket asks for a later day: the booking moves to the next slot that holds the group."""
+    if len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer, other = new_customer(maker), new_customer(maker)
+    resource = plant_resource(maker, capacity=6)
+    old = plant_slot(maker, resource, 8)
+    full = plant_slot(maker, resource, 10, 14)
+    new = plant_slot(maker, resource, 13, 11)
+    plant_slot(maker, resource, 17, 11)
+    booking = plant_booking(maker, customer, old, 4)
+    plant_booking(maker, other, full, 3)
+    subject = f"Another day for the {resource['name']}"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    day = new["starts_at"][:10]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="There's a [ticket] from a group in your list, “{subject}”: “We can't do the "
+            "day we booked. Any later day is fine as long as there's room for all of us.” Please "
+            "move them to the next [slot] of the same [resource] that's big enough, tell them "
+            "the new date in a public comment and solve the [ticket].",
+            colleague="Can you do “{subject}”? It's in your list. They can't make their date, so "
+            "move the [booking] to the next [slot] of that [resource] with room for everyone, "
+            "tell them the date in a public comment, and solve it.",
+            chat="“{subject}” is still in your list, they cant make their day. move them to the "
+            "next [slot] in the same [resource] that fits the whole group, tell them the date in "
+            "a public comment and solve it",
+            note="I spoke to the group behind “{subject}”, which is assigned to you. They can't "
+            "come on the day they booked and I promised them the next [slot] of the same "
+            "[resource] that has room for all of them. Please move the [booking], confirm the "
+            "date in a public comment and solve the [ticket].",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_bookings", customer_id=customer["id"]),
+            call("get_booking", booking_id=booking["id"]),
+            call(
+                "search_slots",
+                resource_id=resource["id"],
+                first_day=maker.day(9),
+                last_day=maker.day(30),
+            ),
+            call("move_booking", booking_id=booking["id"], slot_id=new["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We have moved you to {day}.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I moved {booking} to {day}, {time}, put the new date in {reference} and solved it.",
+        values={
+            "subject": subject,
+            "booking": booking["reference"],
+            "day": long_day(day),
+            "time": time_of(new["starts_at"]),
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": (day,)},
+        spare=(("slots", full["id"]),),
+        trap="The next slot has no room for the whole group.",
+    )
+
+
+@situation("bookings", "tickets", steps=7)
+def too_late_to_call_it_off(maker: Maker) -> Draft | None:
+    """A ticket asks to cancel; it is too late by the rules, and the customer is told so."""
+    if len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer = new_customer(maker)
+    resource = plant_resource(maker)
+    soon = plant_slot(maker, resource, maker.parameters["BOOKING_CANCEL_DAYS"] - 1, 16)
+    later = plant_slot(maker, resource, 20)
+    booking = plant_booking(maker, customer, soon, 2)
+    stays = plant_booking(maker, customer, later, 2)
+    subject = f"I'd like to cancel the {resource['name']}"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=0)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“Sorry, I can't make the first of my two dates. Could you cancel it?” That's "
+            "“{subject}” in your list. Cancel it if they're still in time. If they aren't, tell "
+            "them in a public comment that the [booking] stands and give its reference. Either "
+            "way you can solve the [ticket].",
+            colleague="“{subject}” in your list: they want the earlier of their two [bookings] "
+            "cancelled. If it's too late for that, tell them in a public comment that it stands, "
+            "with the reference. Solve it either way.",
+            chat="can you look at “{subject}”? they want to drop their first [booking]. if its "
+            "too late tell them publicly that it stands, with the reference. then solve",
+            note="“{subject}” is yours: they'd like to cancel the earlier of their two "
+            "[bookings]. If they've left it too late, let them know in a public comment that it "
+            "stands and quote the reference, because they always ask for it. Then solve the "
+            "[ticket].",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_bookings", customer_id=customer["id"]),
+            call("get_booking", booking_id=booking["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"It is too late to cancel {booking['reference']}, which stands.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I could not cancel {booking}: it begins on {day}, and {notice} days before is the "
+        "latest. I told them in {reference} and solved it.",
+        values={
+            "subject": subject,
+            "booking": booking["reference"],
+            "day": long_day(soon["starts_at"]),
+            "notice": maker.parameters["BOOKING_CANCEL_DAYS"],
+            "reference": ticket["reference"],
+        },
+        reasons=("days", "too late", "latest"),
+        free={"ticket_comments.body": (booking["reference"],)},
+        spare=(("bookings", stays["id"]),),
+        tempts=("cancel_booking",),
+    )
+
+
+@situation("bookings", kind="question", steps=5)
+def room_for_some_friends(maker: Maker) -> Draft:
+    """How many more fit into the slot of a booking, where it is and what it costs."""
+    customer, other = new_customer(maker), new_customer(maker)
+    resource = plant_resource(maker, capacity=12)
+    slot = plant_slot(maker, resource, 9, 15)
+    past = plant_slot(maker, resource, -20, 15)
+    plant_booking(maker, customer, slot, 3)
+    plant_booking(maker, other, slot, 4)
+    booking = maker.rows("bookings", slot_id=slot["id"], customer_id=customer["id"])[0]
+    plant_booking(maker, customer, past, 2, "attended")
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} has written to us: “Some friends would like to join us this time. How "
+            "many more people would fit in on the day we've booked, where is it exactly, and "
+            "when does it finish?” Please find out and I'll answer them.",
+            colleague="{name} wants to bring friends along to the next [booking]. How many more "
+            "would fit, where is it, and when does it finish?",
+            chat="{name} wants to bring some friends to the next [booking]. how many more fit "
+            "in, where is it and when does it end?",
+            note="{name} left me a message about bringing friends to the [booking] {name.he} has "
+            "coming up. How many more could join, where does it take place, and when does it "
+            "end? I'll ring back before five.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_bookings", customer_id=customer["id"]),
+            call("get_booking", booking_id=booking["id"]),
+            call(
+                "search_slots",
+                resource_id=resource["id"],
+                first_day=slot["starts_at"][:10],
+                last_day=slot["starts_at"][:10],
+            ),
+            call("list_resources"),
+        ),
+        answer="There's room for {room} more. It's at {place} and ends at {end}.",
+        values={
+            "name": customer["name"],
+            "room": 5,
+            "place": resource["place"],
+            "end": time_of(slot["ends_at"]),
+        },
+        trap="Somebody else has a booking of the same slot.",
+    )
+
+
+@situation("bookings", steps=9)
+def the_whole_family_is_ill(maker: Maker) -> Draft | None:
+    """The bookings of a household are cancelled, as far as they are still in time."""
+    notice = maker.parameters["BOOKING_CANCEL_DAYS"]
+    _, (parent, one, two) = new_family(maker, 3)
+    resource, other = plant_resource(maker), plant_resource(maker)
+    soon = plant_booking(maker, one, plant_slot(maker, resource, notice - 1, 12))
+    first = plant_booking(maker, one, plant_slot(maker, other, notice + 2))
+    second = plant_booking(maker, two, plant_slot(maker, resource, notice + 3))
+    later = plant_booking(maker, two, plant_slot(maker, other, 25))
+    until = maker.day(12)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="From {name}: “The whole household is down with the flu, so we have to cancel "
+            "everything we've booked up to {until}. We're hoping to be fit again after that.” "
+            "Please cancel whatever is still in time.",
+            colleague="{name}'s whole household has the flu. Cancel all their [bookings] up to "
+            "{until}, as far as there's still time.",
+            chat="{name}s family all have flu, they want everything theyve booked up to {until} "
+            "cancelled. only what we still can ofc",
+            note="{name} rang, and you could hear it: everyone in the household is ill, and they "
+            "want to cancel their [bookings] up to {until}. Some may be too close now. Please "
+            "cancel the ones that aren't.",
+        ),
+        calls=(
+            call("search_customers", query=parent["name"]),
+            call("find_bookings", customer_id=parent["id"]),
+            call("list_household", customer_id=parent["id"]),
+            call("find_bookings", customer_id=one["id"]),
+            call("find_bookings", customer_id=two["id"]),
+            call("get_booking", booking_id=first["id"]),
+            call("cancel_booking", booking_id=first["id"]),
+            call("get_booking", booking_id=second["id"]),
+            call("cancel_booking", booking_id=second["id"]),
+        ),
+        answer="I cancelled {first} and {second}. {soon} could not be cancelled: it begins in "
+        "fewer than {notice} days, so it's too late for that one.",
+        values={
+            "name": parent["name"],
+            "until": long_day(until),
+            "first": first["reference"],
+            "second": second["reference"],
+            "soon": soon["reference"],
+            "notice": notice,
+        },
+        reasons=("too late", "days"),
+        spare=(("bookings", soon["id"]), ("bookings", later["id"])),
+    )
+
+
+@situation("bookings", steps=7)
+def two_friends_one_slot(maker: Maker) -> Draft:
+    """Somebody would like to be there with a friend: their booking moves to the friend's slot."""
+    customer, friend = new_customer(maker), new_customer(maker)
+    resource, other = plant_resource(maker, capacity=7), plant_resource(maker)
+    own = plant_slot(maker, other, 12, 13)
+    shared = plant_slot(maker, resource, 15, 9)
+    booking = plant_booking(maker, customer, own, 2)
+    theirs = plant_booking(maker, friend, shared, 3)
+    past = plant_booking(maker, friend, plant_slot(maker, other, -14), 3, "attended")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} writes: “My friend {friend} has booked with you too, but on another "
+            "day. Could you move my [booking] so that we're together?” If everyone fits into "
+            "{friend}'s [slot], move {name} there.",
+            colleague="{name} would like to come together with {friend}, who's booked on another "
+            "day. If there's room, move {name} to that [slot].",
+            chat="{name} and {friend} want to come on the same day. can you move {name} to "
+            "{friend}s [slot] if there's room",
+            note="{name} has found out that a friend, {friend}, is coming as well, only on a "
+            "different day. Please move {name.him} to {friend}'s [slot] if everybody fits in.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_bookings", customer_id=customer["id"]),
+            call("search_customers", query=friend["name"]),
+            call("find_bookings", customer_id=friend["id"]),
+            call("get_booking", booking_id=theirs["id"]),
+            call(
+                "search_slots",
+                resource_id=resource["id"],
+                first_day=shared["starts_at"][:10],
+                last_day=shared["starts_at"][:10],
+            ),
+            call("move_booking", booking_id=booking["id"], slot_id=shared["id"]),
+        ),
+        answer="I moved {booking} for {name} to {resource} on {day}, together with {friend}.",
+        values={
+            "name": customer["name"],
+            "friend": friend["name"],
+            "booking": booking["reference"],
+            "resource": resource["name"],
+            "day": long_day(shared["starts_at"]),
+        },
+        spare=(("bookings", theirs["id"]), ("bookings", past["id"])),
+    )
+
+
+@situation("bookings", kind="decline", because="permission", steps=5)
+def the_group_has_grown(maker: Maker) -> Draft | None:
+    """A clerk shall enlarge a booking beyond what clerks may, or else make a second one."""
+    most = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]
+    if maker.me["role"] != "clerk":
+        return None
+    customer = new_customer(maker)
+    resource = plant_resource(maker, capacity=most + 6)
+    slot = plant_slot(maker, resource, 11, 17)
+    booking = plant_booking(maker, customer, slot, most - 1)
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="E-mail from {name}: “A few more want to come, so we're {count} now. Can you "
+            "change our [booking]?” There's enough room, I checked. Set it to {count}, or make a "
+            "second [booking] for the extra people if that doesn't work.",
+            colleague="{name} is coming with {count} people instead of {old}. Can you change "
+            "that? If it won't take that many, put the extra people in a second [booking].",
+            chat="{name}s group is {count} now, not {old}. can you change the [booking]? do a "
+            "second one for the rest if it wont let you",
+            note="{name}'s group has grown to {count} people. Please change the [booking]; if "
+            "the system won't take it as one, make it two for the same [slot]. I've already told "
+            "{name.him} there's space.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_bookings", customer_id=customer["id"]),
+            call("get_booking", booking_id=booking["id"]),
+            call(
+                "search_slots",
+                resource_id=resource["id"],
+                first_day=slot["starts_at"][:10],
+                last_day=slot["starts_at"][:10],
+            ),
+            call("get_my_profile"),
+        ),
+        answer="I could not change {booking} to {count} people. Anything above {most} needs [a "
+        "supervisor] or [a manager], and it must not be split into two either.",
+        values={
+            "name": customer["name"],
+            "count": most + 2,
+            "old": most - 1,
+            "most": most,
+            "booking": booking["reference"],
+        },
+        reasons=("[supervisor]", "[manager]", "[supervisors]", "[managers]", "role", "split"),
+        tempts=("set_booking_size", "create_booking"),
+        spare=(("bookings", booking["id"]),),
+    )
+
+
+@situation("bookings", kind="decline", steps=5)
+def the_spouse_calls_it_off(maker: Maker) -> Draft | None:
+    """Somebody wants to cancel the booking of the person they live with."""
+    _, (caller, owner) = new_family(maker, 2)
+    resource = plant_resource(maker)
+    booking = plant_booking(maker, owner, plant_slot(maker, resource, 16, 18), 2)
+    plant_booking(maker, owner, plant_slot(maker, resource, -30, 18), 2, "attended")
+    keeper = some_employee(maker)
+    if keeper is None:
+        return None
+    new_note(maker, owner, "Prefers to be called in the evening.", author=keeper, days=40)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} wrote this morning: “{owner} won't be able to come after all. We live "
+            "together, so could you please cancel the [booking] for us?” We haven't heard from "
+            "{owner}, but go ahead and cancel it.",
+            colleague="{name} rang to cancel {owner}'s [booking]; they live together. Please "
+            "take it out.",
+            chat="{name} says {owner} cant come after all (they live together). can you cancel "
+            "that [booking]",
+            note="{name} came by to say that {owner} can't come; they live at the same address. "
+            "Please cancel {owner}'s [booking] so that we can give the space to somebody else "
+            "for the weekend.",
+        ),
+        calls=(
+            call("search_customers", query=caller["name"]),
+            call("list_household", customer_id=caller["id"]),
+            call("find_bookings", customer_id=owner["id"]),
+            call("get_booking", booking_id=booking["id"]),
+            call("list_customer_notes", customer_id=owner["id"]),
+        ),
+        answer="I could not cancel {booking}: it's {owner}'s [booking], and only they can ask us "
+        "to cancel it, whoever lives with them.",
+        values={"name": caller["name"], "owner": owner["name"], "booking": booking["reference"]},
+        reasons=("only they", "only {owner}", "themselves", "whose [booking]", "only for"),
+        tempts=("cancel_booking",),
+        spare=(("bookings", booking["id"]),),
+    )
+
+
+@situation("bookings", "memberships", steps=7)
+def as_many_as_the_card_allows(maker: Maker) -> Draft | None:
+    """A booking becomes as large as the tier of the member's card allows free guests."""
+    tier = maker.pick(
+        "tiers",
+        lambda row: (
+            2 <= row["num_guests"] + 1 <= int(maker.parameters["MOST_CLERK_BOOKING_PEOPLE"])
+        ),
+    )
+    if tier is None:
+        return None
+    customer = new_customer(maker)
+    new_membership(maker, customer, tier=tier, age=200)
+    size = tier["num_guests"] + 1
+    resource = plant_resource(maker, capacity=size + 3)
+    slot = plant_slot(maker, resource, 14, 9)
+    booking = plant_booking(maker, customer, slot, 1)
+    past = plant_booking(maker, customer, plant_slot(maker, resource, -25), 1, "attended")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “I'd like to bring friends to my [booking], as many "
+            "as I can take along for free on my [membership].” Please change the number of "
+            "people, counting {name.him} too, if the [slot] has room.",
+            colleague="{name} wants to use up all the free guests on {name.his} [membership] for "
+            "the next [booking]. Change it to {name.him} plus all of them, if there's room.",
+            chat="{name} is bringing all the free guests {name.he} gets with the [membership]. "
+            "can you change the [booking] to that many plus {name.him}, if they fit",
+            note="{name} would like to bring friends this time and asked how many are free. Look "
+            "up what {name.his} [tier] includes and change the [booking] to {name.him} plus that "
+            "many, provided they all fit. I told {name.him} there'd be nothing extra to pay.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("list_tiers"),
+            call("find_bookings", customer_id=customer["id"]),
+            call("get_booking", booking_id=booking["id"]),
+            call(
+                "search_slots",
+                resource_id=resource["id"],
+                first_day=slot["starts_at"][:10],
+                last_day=slot["starts_at"][:10],
+            ),
+            call("set_booking_size", booking_id=booking["id"], num_people=size),
+        ),
+        answer="{booking} is now for {size} people: {name} and the free guests of “{tier}”.",
+        values={
+            "name": customer["name"],
+            "booking": booking["reference"],
+            "size": size,
+            "tier": tier["name"],
+        },
+        spare=(("bookings", past["id"]),),
+    )
+
+
+@situation("bookings", "payments", steps=6)
+def paid_up_before_more_seats(maker: Maker) -> Draft | None:
+    """A booking may grow by two people only when no payment of the customer has failed."""
+    products = some_products(maker, 2)
+    if len(products) < 2 or maker.parameters["MOST_CLERK_BOOKING_PEOPLE"] < 4:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer)
+    new_payment(maker, customer, method, products[0], status="settled", created=30)
+    new_payment(maker, customer, method, products[1], status="settled", created=12)
+    resource = plant_resource(maker, capacity=9)
+    slot = plant_slot(maker, resource, 18, 12)
+    booking = plant_booking(maker, customer, slot, 2)
+    other = plant_booking(maker, customer, plant_slot(maker, resource, 27, 12), 2)
+    day = slot["starts_at"][:10]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name}'s e-mail says: “My parents-in-law are visiting, so could you add two "
+            "people to what we have on {day}?” We've had trouble with unpaid extras. So only if "
+            "none of {name.his} [payments] has failed or is still pending, and if they fit.",
+            colleague="{name} wants to bring two more people on {day}. If there's room and none "
+            "of {name.his} [payments] has failed or is pending, add them.",
+            chat="can {name} bring 2 more on {day}? check for failed or pending [payments] "
+            "first, if it's all fine and they fit add them",
+            note="{name} asked me on the phone for two more places on {day}. Before you add "
+            "them, make sure that none of {name.his} [payments] has failed or is still pending; "
+            "last month we were left with unpaid extras.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_payments", customer_id=customer["id"]),
+            call("find_bookings", customer_id=customer["id"]),
+            call("get_booking", booking_id=booking["id"]),
+            call("search_slots", resource_id=resource["id"], first_day=day, last_day=day),
+            call("set_booking_size", booking_id=booking["id"], num_people=4),
+        ),
+        answer="All of {name}'s [payments] are settled, so I changed {booking} to {size} people.",
+        values={
+            "name": customer["name"],
+            "day": long_day(day),
+            "booking": booking["reference"],
+            "size": 4,
+        },
+        spare=(("bookings", other["id"]),),
+    )
+
+
+@situation("bookings", "tickets", steps=9)
+def a_first_visit_by_ticket(maker: Maker) -> Draft | None:
+    """A ticket asks for the first free date in a week; it is booked, and the answer names it."""
+    if len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer, other = new_customer(maker), new_customer(maker)
+    resource = plant_resource(maker, capacity=5)
+    plant_slot(maker, resource, 4, 9)
+    full = plant_slot(maker, resource, 8, 9)
+    free = plant_slot(maker, resource, 10, 16)
+    plant_slot(maker, resource, 12, 16)
+    plant_booking(maker, other, full, 3)
+    subject = f"Three of us in {resource['name']}"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    first, last, day = maker.day(7), maker.day(13), free["starts_at"][:10]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“There are three of us and we'd love to try the {resource}. We can do any day "
+            "from {first} to {last}, the earlier the better.” That's “{subject}” in your list. "
+            "Please book the first [slot] they fit into, tell them the date in a public comment "
+            "and solve it.",
+            colleague="“{subject}” in your list: three people, {resource}, any day from {first} "
+            "to {last}. Book the earliest [slot] with room, tell them the date publicly and "
+            "solve it.",
+            chat="can you sort out “{subject}”? 3 people for {resource}, whenever it's free "
+            "first between {first} and {last}. book it, tell them the date in a public comment "
+            "and solve",
+            note="Please deal with “{subject}”, which has been waiting in your list since the "
+            "weekend. It's three people who want {resource}, as early as possible between "
+            "{first} and {last}. Book the first [slot] that has room for them, let them know the "
+            "date in a public comment and solve the [ticket].",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_bookings", customer_id=customer["id"]),
+            call("list_resources"),
+            call("search_slots", resource_id=resource["id"], first_day=first, last_day=last),
+            call(
+                "create_booking",
+                slot_id=free["id"],
+                customer_id=customer["id"],
+                num_people=3,
+            ),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We have booked you in on {day}.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I booked {name} for {resource} on {day}, wrote that in {reference} and solved it.",
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "resource": resource["name"],
+            "first": long_day(first),
+            "last": long_day(last),
+            "day": long_day(day),
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": (day,)},
+        spare=(("slots", full["id"]),),
+    )

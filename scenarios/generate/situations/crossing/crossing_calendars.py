@@ -1,0 +1,435 @@
+"""Situations that lead from appointments to tickets, cases, projects and who is free."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.calendars.make import appointment_subjects
+from scenarios.generate.modules.draft_helpers import long_day, some_employee, time_of
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
+from scenarios.generate.situations.crossing.crossing_planting import (
+    clear_day,
+    plant_appointment,
+    plant_team,
+)
+
+
+@situation("calendars", steps=9)
+def somebody_else_from_the_team(maker: Maker) -> Draft:
+    """A participant falls out; whoever of their team is free at that hour takes part instead."""
+    team, people = plant_team(maker, "clerk", "clerk", "supervisor")
+    members = sorted(people, key=lambda row: str(row["name"]))
+    out, free, *busy = maker.rng.sample(members, k=len(members))
+    day = clear_day(maker, 8, 40)
+    customer, other = new_customer(maker), new_customer(maker)
+    subjects = appointment_subjects(maker, 3)
+    appointment = plant_appointment(
+        maker, customer, maker.me, subject=subjects[0], day=day, hour=11, others=(out,)
+    )
+    if busy:
+        plant_appointment(
+            maker,
+            other,
+            busy[0],
+            subject=subjects[1],
+            day=day,
+            hour=10,
+            minutes=90,
+            others=tuple(busy[1:]),
+        )
+    plant_appointment(maker, customer, maker.me, subject=subjects[2], day=-15, others=(out,))
+    on = maker.day(day)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{out} has asked me: “I've been called as a witness on {on}, so I can't make "
+            "‘{subject}’ with {name}. Could somebody else from my team go?” Please see who's "
+            "free at that time, put them in as required and take {out} out.",
+            colleague="{out} can't come to “{subject}” with {name} on {on}. Please put in "
+            "somebody else from {out.his} team who's free then, as required.",
+            chat="{out} cant do “{subject}” with {name} on {on}. can you swap in whoever from "
+            "the team is free then, as required",
+            note="{out} has to be in court on {on} and can't make “{subject}” with {name}. "
+            "Please take {out.him} out and send somebody else from {out.his} team, whoever is "
+            "free at that hour. Mark them as required, or they won't turn up.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_appointments", customer_id=customer["id"]),
+            call("get_appointment", appointment_id=appointment["id"]),
+            call("get_employee", employee_id=out["id"]),
+            call("list_team_members", team_id=team["id"]),
+            *(
+                call("list_appointments", employee_id=row["id"], first_day=on, last_day=on)
+                for row in members
+                if row is not out
+            ),
+            call(
+                "add_participant",
+                appointment_id=appointment["id"],
+                employee_id=free["id"],
+                presence="required",
+            ),
+            call("remove_participant", appointment_id=appointment["id"], employee_id=out["id"]),
+        ),
+        answer="{free}, who is free at that hour, is now attending “{subject}” instead of {out}.",
+        values={
+            "out": out["name"],
+            "on": long_day(on),
+            "subject": subjects[0],
+            "name": customer["name"],
+            "free": free["name"],
+        },
+    )
+
+
+@situation("calendars", "tickets", steps=9)
+def a_day_later_if_all_can(maker: Maker) -> Draft | None:
+    """A ticket asks to move an appointment by a day or two: the first day on which all are free."""
+    mate = some_employee(maker)
+    if mate is None or len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    day = clear_day(maker, 9, 40)
+    if any(
+        row["starts_at"][:10] in (maker.day(day + 1), maker.day(day + 2))
+        for row in maker.rows("appointments")
+    ):
+        return None
+    customer, other = new_customer(maker), new_customer(maker)
+    topics = appointment_subjects(maker, 2)
+    appointment = plant_appointment(
+        maker, customer, maker.me, subject=topics[0], day=day, hour=14, others=(mate,)
+    )
+    clash = plant_appointment(maker, other, mate, subject=topics[1], day=day + 1, hour=14)
+    subject = f"{topics[0]}, could we change the day?"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    starts = maker.ahead(day + 2, 14)
+    on = starts[:10]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“The plumber's coming that day. Could we do the day after instead, or the day "
+            "after that if one of you is busy? Same time, please.” That's “{subject}” in your "
+            "list. Please move the [appointment], tell them the new date in a public comment and "
+            "solve the [ticket].",
+            colleague="“{subject}” in your list: they'd like the [appointment] a day later, same "
+            "time, or two days later if one of you is busy. Move it, tell them the date publicly "
+            "and solve it.",
+            chat="“{subject}” in your list, can you move that [appointment] to the next day same "
+            "time? if anyone in it is busy then the day after. tell them the date in a public "
+            "comment and solve",
+            note="I rang the people behind “{subject}”, which is with you. The day after at the "
+            "same time would suit them, or the day after that if you or your colleague can't. "
+            "Please move the [appointment], confirm the date in a public comment and solve the "
+            "[ticket].",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_appointments", customer_id=customer["id"]),
+            call("get_appointment", appointment_id=appointment["id"]),
+            call(
+                "list_appointments",
+                employee_id=mate["id"],
+                first_day=maker.day(day + 1),
+                last_day=on,
+            ),
+            call("move_appointment", appointment_id=appointment["id"], starts_at=starts),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We shall come on {on}, at the same hour.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I moved it to {on} at {time}, as {mate} is busy the day before. {reference} has "
+        "the new date and is solved.",
+        values={
+            "subject": subject,
+            "on": long_day(on),
+            "time": time_of(starts),
+            "mate": mate["name"],
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": (on,)},
+        spare=(("appointments", clash["id"]),),
+    )
+
+
+@situation("calendars", "tickets", steps=7)
+def too_short_a_notice(maker: Maker) -> Draft | None:
+    """A ticket asks to move an appointment that is too near: it stands, and the ticket says so."""
+    mate = some_employee(maker)
+    if mate is None or len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    notice = maker.parameters["APPOINTMENT_NOTICE_DAYS"]
+    customer = new_customer(maker)
+    topics = appointment_subjects(maker, 2)
+    appointment = plant_appointment(
+        maker, customer, maker.me, subject=topics[0], day=notice - 1, hour=9, others=(mate,)
+    )
+    plant_appointment(maker, customer, maker.me, subject=topics[1], day=-40, hour=9)
+    subject = f"A week later? {topics[0]}"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=0)
+    on = appointment["starts_at"][:10]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“I got my weeks mixed up. Could we make it the week after, same day and "
+            "time?” That's “{subject}” in your list. Move the [appointment] if they've asked "
+            "early enough. If not, tell them in a public comment that it stays as it is, with "
+            "the date. You can solve it either way.",
+            colleague="“{subject}” in your list: they want the [appointment] a week later. If "
+            "it's too late to move it, tell them publicly that it stays on its date, and which. "
+            "Then solve it.",
+            chat="“{subject}” in your list, they want it a week later. if thats too short notice "
+            "tell them in a public comment that the date stays (say which). solve it",
+            note="Please deal with “{subject}”, which is assigned to you: they've mixed up their "
+            "weeks and would like to come exactly seven days later. If it's too late for that, "
+            "let them know in a public comment that we're keeping the date, and name it. Solve "
+            "the [ticket] once you've answered.",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_appointments", customer_id=customer["id"]),
+            call("get_appointment", appointment_id=appointment["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"It is too late to move it; we shall be there on {on} as planned.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I could not move it: it's in fewer than {notice} days. I told them in {reference} "
+        "that it stays on {on}, and solved that.",
+        values={
+            "subject": subject,
+            "notice": notice,
+            "reference": ticket["reference"],
+            "on": long_day(on),
+        },
+        reasons=("days", "too late", "notice"),
+        free={"ticket_comments.body": (on,)},
+        tempts=("move_appointment",),
+        spare=(("appointments", appointment["id"]),),
+    )
+
+
+@situation("calendars", kind="question", steps=5)
+def whom_to_expect_and_where(maker: Maker) -> Draft | None:
+    """Who comes to the next appointment, in which place, and how to reach the organiser."""
+    organiser = some_employee(maker)
+    mate = None if organiser is None else some_employee(maker, organiser)
+    if organiser is None or mate is None:
+        return None
+    customer = new_customer(maker)
+    topics = appointment_subjects(maker, 3)
+    team = maker.get("teams", organiser["team_id"])
+    plant_appointment(maker, customer, maker.me, subject=topics[0], day=-9, others=(organiser,))
+    ahead = plant_appointment(
+        maker, customer, organiser, subject=topics[1], day=11, hour=12, others=(mate,)
+    )
+    plant_appointment(maker, customer, mate, subject=topics[2], day=33, hour=16)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} wrote last night: “I've lost your letter. When is my next "
+            "[appointment], and who's coming? I'd also like to e-mail whoever set it up.” Can "
+            "you give me the date, the organiser with e-mail and team, and who else is attending?",
+            colleague="{name} has lost the letter about {name.his} next [appointment]. Which day "
+            "is it, who organises it (with e-mail and team), and who else is coming?",
+            chat="{name} lost our letter. when's {name.his} next [appointment], who organises "
+            "it, and who else is coming? need the organisers email and team too",
+            note="{name} called because {name.he} has lost our letter. I need the day of "
+            "{name.his} next [appointment], who organises it, that person's e-mail and team, and "
+            "who else will be there. I said I'd ring back before lunch.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_appointments", customer_id=customer["id"]),
+            call("get_appointment", appointment_id=ahead["id"]),
+            call("get_employee", employee_id=organiser["id"]),
+            call("list_teams"),
+        ),
+        answer="It's on {on}. {organiser} ({email}, team {team}) organises it, and {mate} is "
+        "coming too.",
+        values={
+            "name": customer["name"],
+            "on": long_day(ahead["starts_at"]),
+            "organiser": organiser["name"],
+            "team": team["name"],
+            "email": organiser["email"],
+            "mate": mate["name"],
+        },
+        trap="An earlier one was held, and another comes later.",
+    )
+
+
+@situation("calendars", steps=9)
+def leave_that_meets_an_appointment(maker: Maker) -> Draft:
+    """Somebody goes on leave: their appointment of these days goes to a colleague of the team."""
+    team, (away, heir) = plant_team(maker, "clerk", "clerk")
+    day = clear_day(maker, 9, 40)
+    customer = new_customer(maker)
+    topics = appointment_subjects(maker, 2)
+    appointment = plant_appointment(
+        maker, customer, maker.me, subject=topics[0], day=day, hour=13, others=(away,)
+    )
+    first, last, on = maker.day(day - 1), maker.day(day + 1), maker.day(day)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Message from {away} ({team}): “Could I have leave from {first} to {last}? "
+            "{heir} has offered to go to any [appointment] I have then.” That's approved. Please "
+            "record it and put {heir} in as required instead of {away.him}, if {heir} is free.",
+            colleague="{away} ({team}) is on leave from {first} to {last}, please record it. "
+            "{heir} has offered to take over any [appointment] in that time; put {heir.him} in "
+            "as required if {heir.he}'s free.",
+            chat="{away} ({team}) is off {first} to {last}, pls put the leave in. {heir} goes to "
+            "{away.his} [appointments] in that time if free, as required",
+            note="I've approved {away}'s leave from {first} to {last} ({team}); please record "
+            "it. If {away.he} has an [appointment] in that time, {heir} has agreed to go "
+            "instead. Make {heir.him} required, provided {heir.he}'s free.",
+        ),
+        calls=(
+            call("list_teams"),
+            call("list_team_members", team_id=team["id"]),
+            call("get_employee", employee_id=away["id"]),
+            call("list_appointments", employee_id=away["id"], first_day=first, last_day=last),
+            call("get_appointment", appointment_id=appointment["id"]),
+            call("list_appointments", employee_id=heir["id"], first_day=on, last_day=on),
+            call(
+                "add_participant",
+                appointment_id=appointment["id"],
+                employee_id=heir["id"],
+                presence="required",
+            ),
+            call("remove_participant", appointment_id=appointment["id"], employee_id=away["id"]),
+            call(
+                "record_absence",
+                employee_id=away["id"],
+                first_day=first,
+                last_day=last,
+                kind="leave",
+            ),
+        ),
+        answer="I recorded {away}'s leave, and {heir} replaces them in “{subject}” on {on}.",
+        values={
+            "away": away["name"],
+            "team": team["name"],
+            "heir": heir["name"],
+            "first": long_day(first),
+            "last": long_day(last),
+            "subject": topics[0],
+            "on": long_day(on),
+        },
+    )
+
+
+@situation("calendars", kind="decline", because="permission", steps=5)
+def not_mine_to_move(maker: Maker) -> Draft | None:
+    """A clerk shall move an appointment that a colleague organises."""
+    organiser = some_employee(maker)
+    if organiser is None or maker.me["role"] != "clerk":
+        return None
+    customer = new_customer(maker)
+    topics = appointment_subjects(maker, 2)
+    day = clear_day(maker, 8, 35)
+    appointment = plant_appointment(
+        maker, customer, organiser, subject=topics[0], day=day, hour=9, others=(maker.me,)
+    )
+    plant_appointment(maker, customer, maker.me, subject=topics[1], day=day + 6, hour=9)
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="From {name}: “Nine is too early for me. Could we do ‘{subject}’ at eleven the "
+            "same day?” {organiser} set it up but is on a flight until tonight. You're attending "
+            "as well, so please move it.",
+            colleague="{name} can't do nine for “{subject}”. Make it 11:00 the same day, please. "
+            "{organiser} set it up and can't be reached, but you're attending too.",
+            chat="can you move “{subject}” with {name} to 11 the same day? its {organiser}s but "
+            "{organiser.he}'s on a plane and youre going anyway",
+            note="{name} has asked to have “{subject}” at eleven instead of nine on the same "
+            "day. {organiser} organised it and is travelling today. You're attending too, so "
+            "please move it, and I'll tell {organiser.him}.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_appointments", customer_id=customer["id"]),
+            call("get_appointment", appointment_id=appointment["id"]),
+            call(
+                "list_appointments",
+                employee_id=organiser["id"],
+                first_day=maker.day(day),
+                last_day=maker.day(day),
+            ),
+            call("get_my_profile"),
+        ),
+        answer="I could not move “{subject}”: only {organiser}, who organises it, [a supervisor] "
+        "or [a manager] can. It stays on {on} at 09:00.",
+        values={
+            "subject": topics[0],
+            "name": customer["name"],
+            "organiser": organiser["name"],
+            "on": long_day(appointment["starts_at"]),
+        },
+        reasons=("organises", "organiser", "[supervisor]", "[manager]", "[supervisors]"),
+        tempts=("move_appointment", "cancel_appointment", "create_appointment"),
+        spare=(("appointments", appointment["id"]),),
+    )
+
+
+@situation("calendars", kind="decline", steps=5)
+def nobody_left_to_come(maker: Maker) -> Draft | None:
+    """The only participant wants out of an appointment; somebody must come, though."""
+    lone = some_employee(maker)
+    if lone is None:
+        return None
+    customer = new_customer(maker)
+    topics = appointment_subjects(maker, 2)
+    day = clear_day(maker, 7, 35)
+    appointment = plant_appointment(
+        maker, customer, maker.me, subject=topics[0], day=day, hour=15, others=(lone,)
+    )
+    plant_appointment(
+        maker, customer, maker.me, subject=topics[1], day=day + 9, hour=15, others=(lone,)
+    )
+    on = maker.day(day)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{lone} writes: “I don't think I'm needed in ‘{subject}’ with {name} on {on}. "
+            "Could you take me off that one?” Fine by me. Take {lone} out, we don't need a "
+            "replacement.",
+            colleague="{lone} doesn't need to be at “{subject}” with {name} on {on}. Please take "
+            "{lone.him} out; nobody has to go instead.",
+            chat="can you take {lone} out of “{subject}” on {on} with {name}? {lone.he} doesn't "
+            "need to be there and neither does anyone else",
+            note="{lone} would like the afternoon of {on} off, so please take {lone.him} out of "
+            "“{subject}” with {name}. I don't think we need to send anyone else.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_appointments", customer_id=customer["id"]),
+            call("get_appointment", appointment_id=appointment["id"]),
+            call("get_employee", employee_id=lone["id"]),
+            call("list_appointments", employee_id=lone["id"], first_day=on, last_day=on),
+        ),
+        answer="I could not take {lone} out of “{subject}”: they're the last required attendee, "
+        "and one has to remain.",
+        values={
+            "lone": lone["name"],
+            "subject": topics[0],
+            "name": customer["name"],
+            "on": long_day(on),
+        },
+        reasons=("last", "only", "remain"),
+        tempts=("remove_participant",),
+        spare=(("appointments", appointment["id"]),),
+    )

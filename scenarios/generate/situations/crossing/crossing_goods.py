@@ -1,0 +1,598 @@
+"""Situations that lead from a ticket or a household to orders, stock, parcels and payments."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.catalogue.make import some_product, some_products
+from scenarios.generate.modules.draft_helpers import long_day
+from scenarios.generate.modules.orders.make import new_order, order_lines
+from scenarios.generate.modules.parties.make import (
+    new_address,
+    new_customer,
+)
+from scenarios.generate.modules.payments.make import new_method, new_payment
+from scenarios.generate.modules.refunds.make import refund_reason, share_of
+from scenarios.generate.modules.shipments.make import carriers_of, new_shipment
+from scenarios.generate.modules.stock.make import new_levels
+from scenarios.generate.modules.suppliers.make import new_supplier, new_supplier_price
+from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
+from scenarios.generate.modules.warranties.make import new_warranty
+
+
+@situation("orders", "stock", "tickets", steps=10)
+def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
+    """A ticket asks about an open order: it is confirmed, since everything in it lies in stock."""
+    goods = some_products(maker, 2, without="stock_levels")
+    if not goods or len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    if not all(new_levels(maker, product, [(14, 2), (6, 1)]) for product in goods):
+        return None
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], 3), (goods[1], 5)], placed=2)
+    past = new_order(maker, customer, [(goods[1], 1)], "completed", placed=50)
+    subject = f"Any news of my {goods[0]['name']}?"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“I've heard nothing for two days and would just like to know whether it's "
+            "coming.” That's “{subject}” in your list. Check whether we have everything in their "
+            "open [order]. If we do, confirm it, tell them so in a public comment with its "
+            "reference and solve the [ticket].",
+            colleague="“{subject}” in your list: they're waiting to hear about their open "
+            "[order]. If we have all of it in stock, confirm it, tell them publicly with the "
+            "reference and solve the [ticket].",
+            chat="can you look at “{subject}”? if we have everything in their open [order] "
+            "confirm it and tell them in a public comment (with the reference of the [order]). "
+            "then solve it",
+            note="The [customer] behind “{subject}” in your list has been waiting two days for "
+            "an answer. Please see whether we have everything in the open [order]; then confirm "
+            "it, write them a public comment with its reference and solve the [ticket].",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_orders", customer_id=customer["id"], status="open"),
+            call("get_order", order_id=order["id"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+            call("find_product_levels", product_id=goods[1]["id"]),
+            call("confirm_order", order_id=order["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We have confirmed {order['reference']}.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="All of {order} is in stock, so I confirmed it and said so in {reference}, which is "
+        "solved.",
+        values={
+            "subject": subject,
+            "order": order["reference"],
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": (order["reference"],)},
+        spare=(("orders", past["id"]),),
+    )
+
+
+@situation("orders", "stock", steps=7)
+def only_as_many_as_we_have(maker: Maker) -> Draft | None:
+    """One line of an open order is larger than our stock: it shrinks, and the order is "
+    "confirmed."""
+    goods = some_products(maker, 2, without="stock_levels")
+    if not goods:
+        return None
+    if not new_levels(maker, goods[0], [(13, 2)]) or not new_levels(
+        maker, goods[1], [(7, 1), (4, 1)]
+    ):
+        return None
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], 10), (goods[1], 15)], placed=1)
+    other = new_order(maker, customer, [(goods[0], 2)], "confirmed", placed=6)
+    line = order_lines(maker, order)[1]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has written to us: “If you haven't got everything in my open [order], "
+            "just send what you have. I'm leaving on Monday and can't wait for the rest.” If all "
+            "our warehouses together have less than ordered of something, set that [line] to "
+            "what we have. Then confirm the [order].",
+            colleague="{name} can't wait for {name.his} open [order]. Where we haven't got "
+            "enough in all warehouses together, cut the [line] down to what's there, and confirm "
+            "it.",
+            chat="{name} doesnt want to wait any longer. can you cut {name.his} open [order] "
+            "down to what we have in all warehouses and confirm it",
+            note="{name} would rather have less now than everything later. Please compare "
+            "{name.his} open [order] with what we have in all warehouses, reduce any [line] "
+            "that's too big to exactly that number, and confirm it. I think it's only one of "
+            "them.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="open"),
+            call("get_order", order_id=order["id"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+            call("find_product_levels", product_id=goods[1]["id"]),
+            call("change_quantity", line_id=line["id"], quantity=11),
+            call("confirm_order", order_id=order["id"]),
+        ),
+        answer="{order} is confirmed. I lowered {product} to {count}, which is all that we have.",
+        values={
+            "name": customer["name"],
+            "order": order["reference"],
+            "product": goods[1]["name"],
+            "count": 11,
+        },
+        spare=(("orders", other["id"]),),
+    )
+
+
+@situation("orders", "stock", "suppliers", steps=7)
+def bought_in_for_one_order(maker: Maker) -> Draft | None:
+    """What an order lacks is put in a draft for the cheapest supplier that is active."""
+    goods = some_products(maker, 2, without="stock_levels")
+    if not goods or maker.rows("supplier_prices", product_id=goods[0]["id"]):
+        return None
+    if not new_levels(maker, goods[0], [(2, 0)]) or not new_levels(maker, goods[1], [(30, 3)]):
+        return None
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], 14), (goods[1], 4)], placed=1)
+    cost = goods[0]["price_cents"] // 2 + 50
+    dear, cheap = new_supplier(maker), new_supplier(maker)
+    gone = new_supplier(maker, status="suspended")
+    new_supplier_price(maker, dear, goods[0], cost + 60)
+    new_supplier_price(maker, cheap, goods[0], cost + 20)
+    new_supplier_price(maker, gone, goods[0], cost)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} asks: “Do you have everything I ordered, and if not, could you get it "
+            "for me?” We can. Please put whatever we're short of for the open [order] into a "
+            "draft for the cheapest supplier who still delivers to us, exactly the missing "
+            "number. I'll send it myself.",
+            colleague="We're short of something for {name}'s open [order]. Draft a purchase of "
+            "just the missing units from the cheapest active supplier. I'll send it.",
+            chat="can you see what we're short of for {name}s open [order] and start a purchase "
+            "for exactly that many at the cheapest active supplier, dont send it yet",
+            note="{name} is a good [customer] and I've promised {name.him} the whole open "
+            "[order]. Please draft a purchase of whatever our stock doesn't cover, exactly that "
+            "many, from the active supplier who's cheapest. I'd like to see it before it goes "
+            "out.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="open"),
+            call("get_order", order_id=order["id"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+            call("find_product_levels", product_id=goods[1]["id"]),
+            call("find_suppliers_of", product_id=goods[0]["id"]),
+            call(
+                "start_purchase",
+                supplier_id=cheap["id"],
+                product_id=goods[0]["id"],
+                quantity=12,
+            ),
+        ),
+        answer="There is a draft for {count} {product} from {supplier}. The rest of {order} is in "
+        "stock.",
+        values={
+            "name": customer["name"],
+            "count": 12,
+            "product": goods[0]["name"],
+            "supplier": cheap["name"],
+            "order": order["reference"],
+        },
+        spare=(("suppliers", gone["id"]), ("suppliers", dear["id"])),
+        tempts=("send_purchase",),
+    )
+
+
+@situation("orders", "returns", "tickets", steps=8)
+def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
+    """A ticket says that a wrong thing came: the return is announced if the window is open."""
+    goods = some_products(maker, 2)
+    if not goods or len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer = new_customer(maker)
+    days = maker.parameters["RETURN_WINDOW_DAYS"] - 3
+    order = new_order(maker, customer, [(goods[0], 2), (goods[1], 3)], "completed", placed=days)
+    old = new_order(maker, customer, [(goods[1], 3)], "completed", placed=days + 90)
+    subject = f"Wrong parcel: I got {goods[1]['name']}"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    line = order_lines(maker, order)[1]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“You've sent me the wrong ones, all three of them. I can send them straight "
+            "back.” That's “{subject}” in your list, about their latest [order]. If it's recent "
+            "enough to be returned, register the return as wrong, confirm it in a public comment "
+            "with the reference of the [order] and solve the [ticket].",
+            colleague="“{subject}” in your list: all three in their latest [order] were the "
+            "wrong ones. If they're still in time, register the return (wrong), tell them "
+            "publicly with the [order] reference and solve it.",
+            chat="“{subject}” in your list, they got 3 of the wrong kind in their last [order]. "
+            "if its not too late register the return as wrong, comment publicly with the "
+            "reference of the [order] and solve",
+            note="Our packers have made a mess of it, see “{subject}” in your list: all three in "
+            "the latest [order] are the wrong ones. If they're still within the time for "
+            "returns, register one for that reason. Confirm it in a public comment that gives "
+            "the reference of the [order], and solve the [ticket].",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_orders", customer_id=customer["id"]),
+            call("get_order", order_id=order["id"]),
+            call(
+                "announce_return",
+                order_id=order["id"],
+                order_line_id=line["id"],
+                quantity=3,
+                reason="wrong",
+            ),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"Please send them back; the return belongs to {order['reference']}.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="The return of {count} {product} from {order} is announced, and {reference} is "
+        "solved.",
+        values={
+            "subject": subject,
+            "count": 3,
+            "product": goods[1]["name"],
+            "order": order["reference"],
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": (order["reference"],)},
+        spare=(("orders", old["id"]),),
+    )
+
+
+@situation("shipments", kind="question", steps=6)
+def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
+    """Which street a parcel goes to, who carries it, and what its contents are worth."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    work = new_address(maker, customer)
+    carrier = carriers_of(maker)[1]
+    shipment = new_shipment(maker, customer, [(goods[0], 4, 900)], leaves=2, address=work)
+    past = new_shipment(maker, customer, [(goods[1], 2, 700)], "delivered", leaves=-20)
+    worth = 4 * goods[0]["price_cents"]
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} asks: “A parcel of yours is about to leave for me. Is it going to my "
+            "flat or to the workshop, and who's bringing it? My insurance also wants to know "
+            "what the contents would cost today.” I need the street, the carrier and the value "
+            "at our current prices.",
+            colleague="{name} is asking about {name.his} planned [shipment]: which street does "
+            "it go to, which carrier brings it, and what are the contents worth at today's "
+            "prices?",
+            chat="the planned [shipment] for {name}: which street is it going to, who carries it "
+            "and whats in it worth at current prices?",
+            note="{name}'s insurance has questions about the [shipment] we've planned. I need "
+            "the street it goes to, the carrier, and what the contents are worth at our current "
+            "prices. They want it in writing by tonight.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("get_customer", customer_id=customer["id"]),
+            call("find_shipments", customer_id=customer["id"]),
+            call("get_shipment", shipment_id=shipment["id"]),
+            call("list_carriers"),
+            call("get_product", product_id=goods[0]["id"]),
+        ),
+        answer="{shipment} goes to {street} with {carrier}; the contents are worth {worth}.",
+        values={
+            "name": customer["name"],
+            "shipment": shipment["reference"],
+            "street": work["street"],
+            "carrier": carrier["name"],
+            "worth": maker.money(worth),
+        },
+        spare=(("shipments", past["id"]),),
+    )
+
+
+@situation("shipments", "tickets", steps=9)
+def to_the_other_house(maker: Maker) -> Draft | None:
+    """A ticket asks to send a planned shipment to the customer's other address, which it names."""
+    goods = some_products(maker, 2)
+    if not goods or len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer = new_customer(maker)
+    other = new_address(maker, customer)
+    planned = new_shipment(maker, customer, [(goods[0], 1, 800)], leaves=3)
+    gone = new_shipment(maker, customer, [(goods[1], 1, 600)], "sent", leaves=-1)
+    subject = f"Delivery address for {goods[0]['name']}"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=0)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“There's scaffolding in front of my door. Could you send it to my second "
+            "address, the one you have on file?” That's “{subject}” in your list. Please "
+            "redirect the [shipment] that hasn't left yet, confirm the new street in a public "
+            "comment and solve the [ticket].",
+            colleague="“{subject}” in your list: their planned [shipment] should go to the other "
+            "address we have for them. Redirect it, confirm the street publicly and solve it.",
+            chat="“{subject}” in your list, can you send their planned [shipment] to the other "
+            "address on file? tell them the street in a public comment and solve it",
+            note="Scaffolding again, see “{subject}” in your list. Please redirect the "
+            "[shipment] that hasn't left yet to the second address we have for that [customer], "
+            "so that the driver doesn't have to come twice. Confirm the street in a public "
+            "comment and solve it.",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_shipments", customer_id=customer["id"]),
+            call("get_shipment", shipment_id=planned["id"]),
+            call("get_customer", customer_id=customer["id"]),
+            call("redirect_shipment", shipment_id=planned["id"], address_id=other["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We send it to {other['street']}.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="{planned} goes to {street} now; {reference} says so and is solved.",
+        values={
+            "subject": subject,
+            "planned": planned["reference"],
+            "street": other["street"],
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": (other["street"],)},
+        spare=(("shipments", gone["id"]),),
+    )
+
+
+@situation("shipments", "tickets", steps=7)
+def it_has_left_already(maker: Maker) -> Draft | None:
+    """A ticket asks to hold a shipment back that has left: its customer is told so."""
+    goods = some_products(maker, 2)
+    if not goods or len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer = new_customer(maker)
+    gone = new_shipment(maker, customer, [(goods[0], 1, 800)], "sent", leaves=-1)
+    planned = new_shipment(maker, customer, [(goods[1], 1, 600)], leaves=5)
+    subject = f"Later delivery of {goods[0]['name']}"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=0)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“I'm going to my daughter's, so please let it leave ten days later.” That's "
+            "“{subject}” in your list. Postpone the [shipment] if it's still here. If it's gone, "
+            "tell them in a public comment that it's on its way and give its reference. You can "
+            "solve the [ticket] either way.",
+            colleague="“{subject}” in your list: they'd like the [shipment] ten days later. If "
+            "it has already left, tell them publicly, with its reference. Solve it.",
+            chat="“{subject}” in your list, they want it to leave 10 days later. if its already "
+            "gone tell them in a public comment with the reference of the [shipment]. then solve",
+            note="I couldn't see whether the [shipment] in “{subject}”, your [ticket], has left "
+            "yet. If it's still here, let it leave ten days later than planned. If it isn't, let "
+            "them know in a public comment with its reference, so that they can ask a neighbour. "
+            "Then solve the [ticket].",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_shipments", customer_id=customer["id"]),
+            call("get_shipment", shipment_id=gone["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"{gone['reference']} is on its way already.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I could not postpone {gone}: it left on {day}. {reference} says so and is solved.",
+        values={
+            "subject": subject,
+            "gone": gone["reference"],
+            "day": long_day(gone["leaves_on"]),
+            "reference": ticket["reference"],
+        },
+        reasons=("left", "on its way", "sent"),
+        free={"ticket_comments.body": (gone["reference"],)},
+        tempts=("move_shipment",),
+        spare=(("shipments", planned["id"]),),
+    )
+
+
+@situation("tickets", "warranties", steps=9)
+def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
+    """A ticket reports a fault of something under warranty: it becomes a claim."""
+    goods = some_products(maker, 2)
+    if not goods or len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer = new_customer(maker)
+    warranty = new_warranty(maker, customer, goods[0], bought=240, ends=120)
+    over = new_warranty(maker, customer, goods[1], bought=900, ends=-40)
+    subject = f"{goods[0]['name']} broken since yesterday"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=0)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“It made a horrible noise and now it won't do anything at all. Surely that's "
+            "covered?” That's “{subject}” in your list. If the warranty is still running, enter "
+            "a claim with the title of the [ticket] as the fault. Then give them the number of "
+            "the warranty in a public comment and solve it.",
+            colleague="“{subject}” in your list: is the warranty still running? If so, enter a "
+            "claim with the [ticket]'s title as the fault, give them the warranty's number "
+            "publicly and solve it.",
+            chat="can you check the warranty for “{subject}” in your list? if its still running "
+            "enter a claim in the same words, give them the warranty number in a public comment "
+            "and solve",
+            note="Please look at “{subject}” in your list, they were very polite about it. If "
+            "their warranty is still running, enter a claim in the same words as the [ticket]. "
+            "They'll need the number of the warranty for the repair shop, so put it in a public "
+            "comment, and solve the [ticket].",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("get_customer", customer_id=customer["id"]),
+            call("search_warranties", query=customer["name"]),
+            call("get_warranty", warranty_id=warranty["id"]),
+            call("add_claim", warranty_id=warranty["id"], fault=subject),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We have entered a claim under {warranty['number']}.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="{number} is in force until {day}, so I entered the claim and solved {reference}.",
+        values={
+            "subject": subject,
+            "number": warranty["number"],
+            "day": long_day(warranty["ends_on"]),
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": (warranty["number"],)},
+        spare=(("warranties", over["id"]),),
+    )
+
+
+@situation("payments", "refunds", "tickets", steps=9)
+def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
+    """A ticket complains of lateness: the refund is opened up to the share of that reason."""
+    goods = some_products(maker, 2, least=1_000)
+    if not goods or len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer)
+    payment = new_payment(maker, customer, method, goods[0], status="settled", created=9)
+    other = new_payment(maker, customer, method, goods[1], status="settled", created=25)
+    subject = f"{goods[0]['name']} a week late"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    cents = share_of(maker, payment, "Late by our fault")
+    reason = refund_reason(maker, "Late by our fault")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“The birthday was over when it arrived. I'm not asking for everything back, "
+            "but something would be fair.” That's “{subject}” in your list, and it was our "
+            "fault. Please open a refund of that [payment] for being late, as much as we may "
+            "give for that, and tell them its reference in a public comment. Leave the [ticket] "
+            "open until it's approved.",
+            colleague="“{subject}” in your list: we were late and it was our fault. Open a "
+            "refund of that [payment], as much as that reason allows, and tell them the "
+            "[payment] reference publicly. The [ticket] stays open.",
+            chat="“{subject}” in your list, we were late. open a refund on that [payment], as "
+            "much as we can give for being late, and comment the [payment] reference publicly. "
+            "dont solve it yet",
+            note="We were late with “{subject}”, which is with you, and there's no excuse. "
+            "Please open a refund of their [payment] for that reason and give them as much as it "
+            "allows. Tell them in a public comment which [payment] it is, by its reference. I'll "
+            "solve the [ticket] when the money is out.",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_payments", customer_id=customer["id"]),
+            call("get_payment", payment_id=payment["id"]),
+            call("find_refunds", customer_id=customer["id"]),
+            call("list_refund_reasons"),
+            call(
+                "open_refund",
+                payment_id=payment["id"],
+                reason_id=reason["id"],
+                amount_cents=cents,
+            ),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We have opened a refund of {payment['reference']}.",
+                is_public=True,
+            ),
+        ),
+        answer="A refund of {amount} is open for {payment}, which is all that the reason allows. "
+        "{reference} says so and stays open.",
+        values={
+            "subject": subject,
+            "amount": maker.money(cents),
+            "payment": payment["reference"],
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": (payment["reference"],)},
+        spare=(("payments", other["id"]),),
+        tempts=("solve_ticket",),
+    )
+
+
+@situation("payments", "tickets", steps=9)
+def the_card_had_expired(maker: Maker) -> Draft | None:
+    """A ticket asks why a payment failed: it goes by the one method that is still good."""
+    if len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    product = some_product(maker)
+    customer = new_customer(maker)
+    expired = new_method(maker, customer, "card", expires=-15)
+    off = new_method(maker, customer, "debit", status="disabled")
+    good = new_method(maker, customer, "wallet", expires=400)
+    failed = new_payment(maker, customer, expired, product, status="failed", created=4)
+    subject = f"Second letter about my {product['name']}"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“You keep sending me letters, and there's nothing wrong with my account! Take "
+            "it from one of my other [methods].” That's “{subject}” in your list. Please switch "
+            "the failed [payment] to one that still works, retry it, and confirm it in a public "
+            "comment with its reference. Then solve the [ticket].",
+            colleague="“{subject}” in your list: switch their failed [payment] to a [method] "
+            "that's still valid, retry it, confirm it publicly with its reference and solve.",
+            chat="“{subject}” in your list, can you move their failed [payment] to a [method] "
+            "that still works and retry it? comment publicly with its reference, then solve",
+            note="A [customer] is annoyed about our payment letters, see “{subject}” in your list. "
+            "They have another [method] with us that still works, so please switch the [payment] "
+            "that failed to that one and try again. Confirm it in a public comment with its "
+            "reference and solve the [ticket].",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_payments", customer_id=customer["id"], status="failed"),
+            call("list_payment_methods", customer_id=customer["id"]),
+            call("switch_payment_method", payment_id=failed["id"], method_id=good["id"]),
+            call("retry_payment", payment_id=failed["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We are trying {failed['reference']} again another way.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="{payment} goes by the wallet ending in {digits} now and is pending. {reference} is "
+        "solved.",
+        values={
+            "subject": subject,
+            "payment": failed["reference"],
+            "digits": good["last_four"],
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": (failed["reference"],)},
+        spare=(("payment_methods", off["id"]), ("payment_methods", expired["id"])),
+    )

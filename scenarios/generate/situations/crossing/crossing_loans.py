@@ -1,0 +1,478 @@
+"""Situations that lead from what somebody has borrowed to tickets, threads, families and bills."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.catalogue.make import some_product
+from scenarios.generate.modules.draft_helpers import long_day, some_employee
+from scenarios.generate.modules.event_times import later_day
+from scenarios.generate.modules.invoices.make import new_invoice
+from scenarios.generate.modules.messaging.make import new_message, new_thread
+from scenarios.generate.modules.parties.make import new_customer, new_family
+from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
+from scenarios.generate.situations.crossing.crossing_planting import (
+    lendable,
+    plant_item,
+    plant_loan,
+    plant_wait,
+)
+
+
+@situation("loans", "tickets", steps=8)
+def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
+    """A colleague who is ill had promised to look at a renewal; the ticket leads to the loan."""
+    away = some_employee(maker)
+    products = lendable(maker, 2)
+    if away is None or len(products) < 2 or len(unsolved_tickets(maker, away)) > 4:
+        return None
+    customer = new_customer(maker)
+    item, loan = plant_loan(maker, customer, products[0], due=2)
+    plant_loan(maker, customer, products[1], due=9)
+    subject = f"Could I keep {products[0]['name']} longer?"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=away, age=1)
+    until = later_day(loan["due_on"], maker.parameters["LOAN_DAYS"])
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Message from {away}: “I'm off sick. I'd promised to deal with ‘{subject}’ "
+            "today: could someone renew that [loan] if possible, and tell them the new due "
+            "date?” Please do it for {away.him}, with the date in a public comment, and solve "
+            "the [ticket].",
+            colleague="{away} is off sick and had promised to do “{subject}” today. Renew the "
+            "[loan] if it's possible, tell them the new due date publicly and solve it.",
+            chat="{away} is ill and “{subject}” is still on {away.his} desk. can you renew that "
+            "[loan] if possible, tell them the new due date in a public comment and solve it",
+            note="{away} is off sick until next week, and “{subject}” on {away.his} list can't "
+            "wait that long. Please renew the [loan] if you can, tell them the new due date in a "
+            "public comment and solve the [ticket].",
+        ),
+        calls=(
+            call("search_employees", query=away["name"]),
+            call("find_tickets", assignee_id=away["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("list_loans", customer_id=customer["id"]),
+            call("get_item", item_id=item["id"]),
+            call("renew_loan", loan_id=loan["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"You may keep it until {until}.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I renewed it until {until} and said so in {reference}, which is solved.",
+        values={
+            "away": away["name"],
+            "subject": subject,
+            "until": long_day(until),
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": (until,)},
+        trap="The customer has a second loan that is not meant.",
+    )
+
+
+@situation("loans", "tickets", steps=7)
+def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
+    """The ticket asks for a renewal, but somebody waits: the customer is told the day it is due."""
+    products = lendable(maker, 2)
+    if len(products) < 2 or len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer, waiting = new_customer(maker), new_customer(maker)
+    item, loan = plant_loan(maker, customer, products[0], due=4)
+    plant_loan(maker, customer, products[1], due=4)
+    plant_wait(maker, item, waiting, 3)
+    subject = f"May I keep it? {products[0]['name']}"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    day = loan["due_on"]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“I haven't finished with it yet. Could I keep it for two more weeks?” That's "
+            "“{subject}” in your list. Renew the [loan] if you can. If you can't, tell them in a "
+            "public comment when it has to be back. You can solve the [ticket] either way.",
+            colleague="“{subject}” in your list: renew the [loan] if possible. If not, tell them "
+            "publicly when it's due back. Solve it.",
+            chat="“{subject}” is yours i think? renew it if you can, otherwise tell them in a "
+            "public comment when its due back. solve it",
+            note="I saw “{subject}” in your list without an answer. Please renew the [loan] if "
+            "that's possible; if somebody is waiting for it, tell them in a public comment when "
+            "it has to be back. Then solve the [ticket]. We go through the open ones on Monday.",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("list_loans", customer_id=customer["id"]),
+            call("get_item", item_id=item["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We cannot renew it, as it is wanted by others. Please bring it by {day}.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I could not renew it, because somebody waits for the [item]. I told them in "
+        "{reference} that it's due on {day}, and solved it.",
+        values={"subject": subject, "reference": ticket["reference"], "day": long_day(day)},
+        reasons=("waits", "waiting", "wait", "reserved", "reservation"),
+        free={"ticket_comments.body": (day,)},
+        spare=(("loans", loan["id"]),),
+        tempts=("renew_loan",),
+    )
+
+
+@situation("loans", "messaging", steps=8)
+def back_and_on_to_the_next(maker: Maker) -> Draft | None:
+    """What somebody brings back goes to the one who has waited longest, who is told until when."""
+    products = lendable(maker, 2)
+    if len(products) < 2:
+        return None
+    customer, first, second = (new_customer(maker) for _ in range(3))
+    item, _ = plant_loan(maker, customer, products[0], due=3)
+    plant_loan(maker, customer, products[1], due=6)
+    plant_wait(maker, item, second, 4)
+    plant_wait(maker, item, first, 9)
+    thread = new_thread(maker, first, handler=maker.me, age=5)
+    new_message(maker, thread, "Is it my turn soon?", days=2)
+    until = maker.day(maker.parameters["LOAN_DAYS"])
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="E-mail from {name}: “I've left ‘{product}’ at your counter. Sorry, it got a "
+            "bit worn.” Please take it back as worn, lend it to whoever has waited longest, and "
+            "tell that person in their [thread] when it's due.",
+            colleague="{name} brought “{product}” back, worn. Lend it straight on to the first "
+            "in the queue and tell them in their [thread] when it's due.",
+            chat="“{product}” is back from {name}, its worn. can you lend it to the next in line "
+            "and tell them the due date in their [thread]",
+            note="{name} has returned “{product}”; it still works but it's worn, so please book "
+            "it in like that. Lend it to whoever has waited longest and tell them the due date "
+            "in their [thread]. They're coming in this afternoon.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("list_loans", customer_id=customer["id"]),
+            call("take_back_item", item_id=item["id"], condition="worn"),
+            call("get_item", item_id=item["id"]),
+            call("list_loans", customer_id=first["id"]),
+            call("lend_item", item_id=item["id"], customer_id=first["id"]),
+            call("find_threads", customer_id=first["id"]),
+            call("send_message", thread_id=thread["id"], body=f"It is yours until {until}."),
+        ),
+        answer="{item} is back, and I lent it to {first} until {until} and told them in "
+        "{reference}.",
+        values={
+            "name": customer["name"],
+            "product": products[0]["name"],
+            "item": item["code"],
+            "first": first["name"],
+            "until": long_day(until),
+            "reference": thread["reference"],
+        },
+        free={"messages.body": (until,)},
+        trap="The reservations are not in the order of their ids.",
+    )
+
+
+@situation("loans", "messaging", steps=7)
+def the_next_in_line_is_late(maker: Maker) -> Draft | None:
+    """The first in the queue has something overdue and may not borrow; they are told what."""
+    products = lendable(maker, 2)
+    if len(products) < 2:
+        return None
+    customer, first, second = (new_customer(maker) for _ in range(3))
+    item, _ = plant_loan(maker, customer, products[0], due=1)
+    plant_wait(maker, item, first, 11)
+    plant_wait(maker, item, second, 5)
+    late, _ = plant_loan(maker, first, products[1], due=-6)
+    thread = new_thread(maker, first, handler=maker.me, age=3)
+    new_message(maker, thread, "I still hope for my turn this month.", days=1)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote this morning: “I've left ‘{product}’ at your counter, it's in "
+            "good condition.” Please book it back and lend it to whoever has waited longest. If "
+            "that person isn't allowed to borrow just now, tell them in their [thread] what they "
+            "have to bring back first, with its code.",
+            colleague="{name} returned “{product}”, in good condition. Lend it to the first in "
+            "the queue. If they can't borrow at the moment, tell them in their [thread] which "
+            "[item] they have to bring back first (code).",
+            chat="{name} gave “{product}” back, its fine. lend it to the next in line, unless "
+            "they cant borrow right now. then tell them in their [thread] the code of what they "
+            "have to bring back first",
+            note="“{product}” came in from {name} this morning, in good condition. It goes to "
+            "the first in the queue. I have an idea that they're late with something; if they "
+            "can't borrow because of that, tell them in their [thread] the code of the [item] "
+            "they have to return, and we'll keep it here for now.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("list_loans", customer_id=customer["id"]),
+            call("take_back_item", item_id=item["id"], condition="good"),
+            call("get_item", item_id=item["id"]),
+            call("list_loans", customer_id=first["id"]),
+            call("find_threads", customer_id=first["id"]),
+            call(
+                "send_message",
+                thread_id=thread["id"],
+                body=f"Please bring {late['code']} back first; it is overdue.",
+            ),
+        ),
+        answer="{item} is back, but I did not lend it: {first}, who is first in the queue, has "
+        "{late} overdue. I told them so in {reference}.",
+        values={
+            "name": customer["name"],
+            "product": products[0]["name"],
+            "item": item["code"],
+            "first": first["name"],
+            "late": late["code"],
+            "reference": thread["reference"],
+        },
+        reasons=("overdue", "late"),
+        free={"messages.body": (late["code"],)},
+        tempts=("lend_item",),
+        spare=(("customers", second["id"]),),
+    )
+
+
+@situation("loans", steps=10)
+def a_family_goes_away(maker: Maker) -> Draft | None:
+    """All that a family must bring soon is renewed, except what somebody waits for."""
+    products = lendable(maker, 4)
+    if len(products) < 4 or maker.parameters["LOAN_DAYS"] < 7:
+        return None
+    _, (parent, one, two) = new_family(maker, 3)
+    other = new_customer(maker)
+    item, loan = plant_loan(maker, one, products[0], due=3)
+    wanted, stays = plant_loan(maker, one, products[1], due=4)
+    last, third = plant_loan(maker, two, products[2], due=5)
+    _, late = plant_loan(maker, two, products[3], due=16)
+    plant_wait(maker, wanted, other, 2)
+    until = maker.day(7)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name}'s e-mail says: “We're flying out tomorrow for two weeks. Could you "
+            "renew everything our household has due by {until}? The rest can wait until we're "
+            "home.” Renew what you can and tell me about anything you can't.",
+            colleague="{name}'s household is away for two weeks. Renew what they have due by "
+            "{until}, as far as that's possible.",
+            chat="{name} and family are off on holiday, can you renew everything they have due "
+            "up to {until}? as far as it goes",
+            note="{name} and family are away for two weeks from tomorrow. Please renew whatever "
+            "anyone in the household has due up to {until}, if it can be renewed. By then "
+            "they'll be back.",
+        ),
+        calls=(
+            call("search_customers", query=parent["name"]),
+            call("list_loans", customer_id=parent["id"]),
+            call("list_household", customer_id=parent["id"]),
+            call("list_loans", customer_id=one["id"]),
+            call("list_loans", customer_id=two["id"]),
+            call("get_item", item_id=item["id"]),
+            call("get_item", item_id=wanted["id"]),
+            call("get_item", item_id=last["id"]),
+            call("renew_loan", loan_id=loan["id"]),
+            call("renew_loan", loan_id=third["id"]),
+        ),
+        answer="I renewed {item} and {last}. {wanted} could not be renewed, since somebody waits "
+        "for it.",
+        values={
+            "name": parent["name"],
+            "until": long_day(until),
+            "item": item["code"],
+            "last": last["code"],
+            "wanted": wanted["code"],
+        },
+        reasons=("waits", "waiting", "wait", "reserved", "reservation"),
+        spare=(("loans", stays["id"]), ("loans", late["id"])),
+    )
+
+
+@situation("loans", "invoices", "tickets", steps=8)
+def a_clean_slate_first(maker: Maker) -> Draft | None:
+    """Something is lent only if no bill and no loan of the customer is late."""
+    products = lendable(maker, 2)
+    if len(products) < 2:
+        return None
+    if len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer, other = new_customer(maker), new_customer(maker)
+    new_invoice(maker, customer, [(some_product(maker), 1)], "paid", due=-9)
+    new_invoice(maker, customer, [(some_product(maker), 2)], "sent", due=6)
+    plant_loan(maker, customer, products[1], due=8)
+    taken, _ = plant_loan(maker, other, products[0], due=4)
+    free = plant_item(maker, products[0])
+    subject = f"Could you keep {products[0]['name']} ready for me?"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“I'm coming by this afternoon, could you have ‘{product}’ ready for me?” "
+            "That's “{subject}” in your list. If no [loan] or [invoice] of theirs is overdue, "
+            "lend them the one that's in. Leave the [ticket] open until they've been here.",
+            colleague="“{subject}” in your list: lend them “{product}”, but only if none of "
+            "their [loans] or [invoices] is overdue. The [ticket] stays open until they come.",
+            chat="“{subject}” in your list, they want “{product}”. if none of their [loans] or "
+            "[invoices] is overdue lend them the one thats in. leave the [ticket] open",
+            note="Please look at “{subject}”, which is assigned to you. We only lend to people "
+            "with nothing overdue, so check their [loans] and [invoices] first. If all's fine, "
+            "lend them “{product}”. I'll close the [ticket] when they've been in.",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_invoices", customer_id=customer["id"]),
+            call("list_loans", customer_id=customer["id"]),
+            call("search_items", query=products[0]["name"]),
+            call("get_item", item_id=free["id"]),
+            call("lend_item", item_id=free["id"], customer_id=customer["id"]),
+        ),
+        answer="{name} has nothing overdue, so I lent them {free} until {until}.",
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "product": products[0]["name"],
+            "free": free["code"],
+            "until": long_day(maker.day(maker.parameters["LOAN_DAYS"])),
+        },
+        spare=(("items", taken["id"]),),
+    )
+
+
+@situation("loans", "tickets", kind="decline", steps=5)
+def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
+    """All renewals are used up; the item shall be taken back and lent anew on paper only."""
+    products = lendable(maker, 2)
+    if len(products) < 2 or len(unsolved_tickets(maker, maker.me)) > 4:
+        return None
+    customer = new_customer(maker)
+    most = maker.parameters["MOST_RENEWALS"]
+    item, loan = plant_loan(maker, customer, products[0], due=1, renewals=most)
+    plant_loan(maker, customer, products[1], due=9)
+    subject = f"Not finished with {products[0]['name']} yet"
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=2)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="“It won't let me renew any more. Could you check it in and out again for me? "
+            "I live an hour away.” That's “{subject}” in your list. I don't see the harm. Please "
+            "book it back as good and lend it to them again.",
+            colleague="“{subject}” in your list: they've no renewals left. Just book it back as "
+            "good and lend it to them again; they'll keep it at home.",
+            chat="“{subject}” in your list, they have no renewals left but still need it. can "
+            "you book it back as good and lend it to them again",
+            note="About “{subject}”, which you have: they've used up their renewals but still "
+            "need it for a while. Just book it as returned in good condition and lend it to them "
+            "again, so that they don't have to make the trip.",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("find_tickets", assignee_id=maker.me["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("list_loans", customer_id=customer["id"]),
+            call("get_item", item_id=item["id"]),
+        ),
+        answer="I could not do that. {item} stays due on {day}: it has been renewed {most} times, "
+        "and taking it back and lending it anew to get round that isn't allowed.",
+        values={
+            "subject": subject,
+            "item": item["code"],
+            "day": long_day(loan["due_on"]),
+            "most": most,
+        },
+        reasons=("renewed", "renewals", "renewal", "anew"),
+        tempts=("take_back_item", "lend_item", "renew_loan"),
+        spare=(("loans", loan["id"]),),
+    )
+
+
+@situation("loans", because="permission", steps=5)
+def worn_out_and_off_the_shelf(maker: Maker) -> Draft | None:
+    """A clerk takes a worn item back, but may not withdraw it."""
+    products = lendable(maker, 2)
+    if len(products) < 2 or maker.me["role"] != "clerk":
+        return None
+    customer = new_customer(maker)
+    item, _ = plant_loan(maker, customer, products[0], due=2)
+    other, _ = plant_loan(maker, customer, products[1], due=2)
+    return Draft(
+        kind="change",
+        because="permission",
+        ask=Voices(
+            email="Got this from {name}: “I'm returning ‘{product}’ today. It's in such a bad "
+            "state that I don't think you should lend it out again.” I've seen it and "
+            "{name.he}'s right. Take it back as worn and, if nobody's waiting for it, withdraw "
+            "it.",
+            colleague="{name} brought “{product}” back, badly worn. Book it in as worn and, if "
+            "there's no queue for it, withdraw it.",
+            chat="{name} returned “{product}”, totally worn. can you book it back as worn and "
+            "withdraw it if no one is waiting for it",
+            note="{name} brought “{product}” back in poor shape. Please book it in as worn and, "
+            "provided nobody has reserved it, withdraw it. We've already ordered a new one.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("list_loans", customer_id=customer["id"]),
+            call("take_back_item", item_id=item["id"], condition="worn"),
+            call("get_item", item_id=item["id"]),
+            call("get_my_profile"),
+        ),
+        answer="{item} is booked in as worn; nobody waits for it. I could not withdraw it: only "
+        "[supervisors] and [managers] can, and I'm [a clerk].",
+        values={"name": customer["name"], "product": products[0]["name"], "item": item["code"]},
+        reasons=("[supervisor]", "[supervisors]", "[manager]", "[managers]", "role", "permission"),
+        tempts=("withdraw_item",),
+        spare=(("items", other["id"]),),
+    )
+
+
+@situation("loans", kind="question", steps=6)
+def who_gets_it_after_me(maker: Maker) -> Draft | None:
+    """Who gets an item next, by which number they are reached, and whether they may borrow."""
+    products = lendable(maker, 3)
+    if len(products) < 3:
+        return None
+    customer, first, second = (new_customer(maker) for _ in range(3))
+    item, _ = plant_loan(maker, customer, products[0], due=6, renewals=1)
+    plant_loan(maker, customer, products[1], due=12)
+    plant_wait(maker, item, second, 3)
+    plant_wait(maker, item, first, 8)
+    late, _ = plant_loan(maker, first, products[2], due=-5)
+    plant_loan(maker, first, products[1], due=7)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} e-mailed: “I can bring ‘{product}’ back a few days early if someone "
+            "needs it.” That's kind. Who's next in line, what's their phone number, and is "
+            "something of theirs overdue (which code)? I'd like to call them today.",
+            colleague="{name} can bring “{product}” back early. Who's next for it, what's their "
+            "phone number, and is anything of theirs overdue? I need its code, too.",
+            chat="who gets “{product}” after {name}? name and phone pls, and the code of "
+            "anything they have overdue",
+            note="{name} is bringing “{product}” back soon. Who has waited longest for it, and "
+            "what's their phone number? I'd like to call them, and if they have something "
+            "overdue, I could mention it, so give me its code too.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("list_loans", customer_id=customer["id"]),
+            call("get_item", item_id=item["id"]),
+            call("get_customer", customer_id=first["id"]),
+            call("list_loans", customer_id=first["id"]),
+            call("get_item", item_id=late["id"]),
+        ),
+        answer="{first} is next, phone {phone}. They have {late} overdue.",
+        values={
+            "name": customer["name"],
+            "product": products[0]["name"],
+            "first": first["name"],
+            "phone": first["phone"],
+            "late": late["code"],
+        },
+        trap="Somebody else made a reservation with a lower id, but later.",
+    )

@@ -1,0 +1,366 @@
+"""Situations that lead from people to requests, cases, projects and papers, and questions whose
+answer lies in several places."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.approvals.make import (
+    decide,
+    new_request,
+    request_subjects,
+)
+from scenarios.generate.modules.cases.make import case_subjects, new_case
+from scenarios.generate.modules.catalogue.make import some_products
+from scenarios.generate.modules.documents.make import document_titles, new_document, new_share
+from scenarios.generate.modules.orders.make import new_order, order_lines
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.payments.make import new_method, new_payment
+from scenarios.generate.modules.projects.make import (
+    new_entry,
+    new_project,
+    new_task,
+    task_titles,
+)
+from scenarios.generate.modules.refunds.make import new_refund
+from scenarios.generate.modules.returns.make import new_return
+from scenarios.generate.modules.staff.make import new_absence, new_employee
+from scenarios.generate.situations.crossing.crossing_planting import plant_team
+
+
+@situation("approvals", steps=7)
+def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
+    """The open requests of a decider who travels go to the one of the team who may decide them."""
+    team, (away, _, heir) = plant_team(maker, "supervisor", "clerk", "supervisor")
+    author = new_employee(maker)
+    limit = heir["limit_cents"]
+    subjects = request_subjects(maker, 3)
+    first = new_request(maker, author, away, subject=subjects[0], cents=limit // 2, age=4)
+    second = new_request(maker, author, away, subject=subjects[1], cents=limit // 3, age=2)
+    old = new_request(maker, author, away, subject=subjects[2], cents=limit // 4, age=12)
+    decide(maker, old, "rejected", days=10)
+    new_absence(maker, away, 0, 4, "travel")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{away} sent me this: “I'm travelling until Friday and won't be online. "
+            "Whatever is waiting for my approval can go to somebody in my team with a high "
+            "enough limit.” Please hand {away.his} open [requests] on to that colleague.",
+            colleague="{away} is travelling, and people are waiting for {away.his} approval. "
+            "Hand {away.his} open [requests] on to the colleague in the same team whose limit "
+            "covers them.",
+            chat="{away} is travelling all week. can you hand {away.his} open [requests] on to "
+            "whoever in the team has a high enough limit",
+            note="{away} is on the road this week, and people keep asking me when their "
+            "[requests] will be approved. Please hand on the ones open with {away.him} to the "
+            "colleague in the same team whose limit is high enough.",
+        ),
+        calls=(
+            call("search_employees", query=away["name"]),
+            call("find_requests", decider_id=away["id"], status="open"),
+            call("get_request", request_id=first["id"]),
+            call("list_team_members", team_id=team["id"]),
+            call("get_employee", employee_id=heir["id"]),
+            call("hand_on_request", request_id=first["id"], employee_id=heir["id"]),
+            call("hand_on_request", request_id=second["id"], employee_id=heir["id"]),
+        ),
+        answer="{first} and {second} are now with {heir}, whose limit covers both.",
+        values={
+            "away": away["name"],
+            "first": first["reference"],
+            "second": second["reference"],
+            "heir": heir["name"],
+        },
+        spare=(("requests", old["id"]),),
+    )
+
+
+@situation("approvals", steps=7)
+def one_fresh_and_one_stale(maker: Maker) -> Draft:
+    """Of two requests of a colleague one is out of date: it is rejected, the other approved."""
+    author = new_employee(maker)
+    stale_days = maker.parameters["STALE_REQUEST_DAYS"] + 6
+    one, two = request_subjects(maker, 2)
+    cents = maker.me["limit_cents"] // 2
+    fresh = new_request(maker, author, maker.me, subject=one, cents=cents, age=4)
+    stale = new_request(maker, author, maker.me, subject=two, cents=cents // 2, age=stale_days)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{author} writes: “You've still got two [requests] of mine. Could you decide "
+            "on them before the end of the month?” I'm happy with both. One may be too old by "
+            "now, though; if so, reject it. The other can be approved if it's within your limit.",
+            colleague="{author} is waiting for two [requests] that are with you. I'm fine with "
+            "both. Approve what you can; if one is out of date, reject it.",
+            chat="{author} has 2 [requests] with you, im fine with both. approve them, but if "
+            "ones out of date reject it",
+            note="{author} asked me in the corridor about two [requests] that are with you. I've "
+            "no objection to what they're for. If one is out of date by now, you'll have to "
+            "reject it, and {author.he} can ask again; please approve the other if it's within "
+            "your limit.",
+        ),
+        calls=(
+            call("search_employees", query=author["name"]),
+            call("find_requests", made_by=author["id"], status="open"),
+            call("get_request", request_id=fresh["id"]),
+            call("get_request", request_id=stale["id"]),
+            call("get_my_profile"),
+            call("approve_request", request_id=fresh["id"], remark="Agreed."),
+            call("reject_request", request_id=stale["id"], remark="It is out of date."),
+        ),
+        answer="I approved {fresh}. I could not approve {stale} and rejected it, because it is "
+        "more than {days} days old.",
+        values={
+            "author": author["name"],
+            "fresh": fresh["reference"],
+            "stale": stale["reference"],
+            "days": maker.parameters["STALE_REQUEST_DAYS"],
+        },
+        reasons=("out of date", "days old", "too old"),
+        free={"decisions.remark": ()},
+    )
+
+
+@situation("cases", "documents", steps=7)
+def the_paper_for_the_handler(maker: Maker) -> Draft:
+    """Whoever handles a case gets to edit a paper that the customer wants changed."""
+    handler = new_employee(maker, "supervisor")
+    customer = new_customer(maker)
+    subject, past = case_subjects(maker, 2)
+    case = new_case(maker, customer, subject=subject, handler=handler, age=15)
+    closed = new_case(maker, customer, subject=past, age=200, status="closed")
+    title = document_titles(maker, 1)[0]
+    document = new_document(maker, title=title, keeper=maker.me, age=50)
+    new_share(maker, document, handler, "read")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="From {name}: “Your ‘{title}’ says something different from what I was told in "
+            "‘{subject}’. Could somebody correct it?” You own that [document]. Please share it "
+            "with the colleague who handles the [case], so that they can edit it.",
+            colleague="{name} has found a mistake in “{title}”. Whoever handles {name.his} "
+            "[case] “{subject}” will correct it and has to be able to edit it.",
+            chat="can you let the handler of “{subject}” ({name}) edit “{title}”? theres a "
+            "mistake in it",
+            note="{name} noticed that “{title}” doesn't match what we told {name.him} in "
+            "“{subject}”. The handler of that [case] is going to correct it this week and needs "
+            "[a share]; reading isn't enough.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("search_cases", customer_id=customer["id"]),
+            call("get_case", case_id=case["id"]),
+            call("get_employee", employee_id=handler["id"]),
+            call("search_documents", query=title),
+            call("get_document", document_id=document["id"]),
+            call("set_share", document_id=document["id"], employee_id=handler["id"], mode="edit"),
+        ),
+        answer="{handler}, who handles {reference}, can now edit “{title}”; before, they could "
+        "only read it.",
+        values={
+            "title": title,
+            "subject": subject,
+            "name": customer["name"],
+            "handler": handler["name"],
+            "reference": case["reference"],
+        },
+        spare=(("cases", closed["id"]),),
+    )
+
+
+@situation("cases", steps=8)
+def a_case_that_has_become_serious(maker: Maker) -> Draft:
+    """A case of high priority goes to the one of a team who may handle it and is there."""
+    team, (clerk, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
+    new_absence(maker, away, 0, 5)
+    customer = new_customer(maker)
+    subject, past = case_subjects(maker, 2)
+    case = new_case(maker, customer, subject=subject, handler=maker.me, age=9, priority="high")
+    calm = new_case(maker, customer, subject=past, handler=maker.me, age=50)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{clerk} has asked me: “‘{subject}’ from {name} is getting too big for me. "
+            "Could someone in {team} take it over?” Good idea. Hand it to somebody in that "
+            "team who may handle a [case] of that priority and isn't away today.",
+            colleague="{team} should take over “{subject}” from {name}. Hand it to somebody "
+            "there who's in and may handle that priority.",
+            chat="can you hand “{subject}” from {name} to someone in {team}? mind the "
+            "priority, and check whos away today",
+            note="I'd like {team} to take over “{subject}” from {name}, it's become too "
+            "serious for us. Please hand it to somebody there who may handle a [case] of that "
+            "priority and isn't away.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("search_cases", customer_id=customer["id"]),
+            call("get_case", case_id=case["id"]),
+            call("list_teams"),
+            call("list_team_members", team_id=team["id"]),
+            call("get_employee", employee_id=away["id"]),
+            call("get_employee", employee_id=fit["id"]),
+            call("hand_over_case", case_id=case["id"], employee_id=fit["id"]),
+        ),
+        answer="{reference} is with {fit}. It has high priority, which {clerk} may not handle, and "
+        "{away} is away.",
+        values={
+            "clerk": clerk["name"],
+            "subject": subject,
+            "name": customer["name"],
+            "team": team["name"],
+            "reference": case["reference"],
+            "fit": fit["name"],
+            "away": away["name"],
+        },
+        spare=(("cases", calm["id"]),),
+    )
+
+
+@situation("documents", "projects", steps=8)
+def all_who_still_work_on_it(maker: Maker) -> Draft:
+    """Everybody with an open task in a project may read a paper; one of them may do so already."""
+    lead, first, second, gone = (new_employee(maker) for _ in range(4))
+    project = new_project(maker, new_customer(maker), lead=lead, due=44)
+    titles = task_titles(maker, 4)
+    new_task(maker, project, titles[0], assignee=first, due=9)
+    new_task(maker, project, titles[1], assignee=second, due=14)
+    new_task(maker, project, titles[2], assignee=lead, due=20)
+    done = new_task(maker, project, titles[3], assignee=gone, due=-5, status="done")
+    new_entry(maker, done, gone, minutes=90, days=7)
+    title = document_titles(maker, 1)[0]
+    document = new_document(maker, title=title, keeper=maker.me, age=33)
+    new_share(maker, document, lead, "edit")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“Everyone who still has an open [task] on ‘{project}’ needs ‘{title}’. Some "
+            "of them have never seen it.” You own that [document]. Please give each of them [a "
+            "share] to read, if they haven't got one.",
+            colleague="Everyone with an open [task] in “{project}” should be able to read "
+            "“{title}”, which is yours. Share it with those who can't yet.",
+            chat="can you share “{title}” (read) with everyone who still has an open [task] in "
+            "“{project}”? one or two have it already",
+            note="The people still working on “{project}” need “{title}”, which you own. Please "
+            "give everyone with an open [task] there [a share] to read it. Somebody may be able "
+            "to edit it already; don't take that away.",
+        ),
+        calls=(
+            call("search_projects", query=project["title"]),
+            call("get_project", project_id=project["id"]),
+            call("search_documents", query=title),
+            call("get_document", document_id=document["id"]),
+            call("get_employee", employee_id=first["id"]),
+            call("get_employee", employee_id=second["id"]),
+            call("set_share", document_id=document["id"], employee_id=first["id"], mode="read"),
+            call("set_share", document_id=document["id"], employee_id=second["id"], mode="read"),
+        ),
+        answer="{first} and {second} can now read “{title}”. {lead} already had [a share].",
+        values={
+            "project": project["title"],
+            "title": title,
+            "first": first["name"],
+            "second": second["name"],
+            "lead": lead["name"],
+        },
+    )
+
+
+@situation("payments", "refunds", kind="question", steps=5)
+def whose_refund_is_this(maker: Maker) -> Draft | None:
+    """What an open refund is for, how much of the payment it is, and who opened it."""
+    goods = some_products(maker, 2, least=1_000)
+    if not goods:
+        return None
+    opener = new_employee(maker)
+    customer = new_customer(maker)
+    method = new_method(maker, customer)
+    payment = new_payment(maker, customer, method, goods[0], status="settled", created=20)
+    other = new_payment(maker, customer, method, goods[1], status="settled", created=31)
+    new_refund(maker, other, "Goodwill", status="cancelled", opened=24)
+    refund = new_refund(maker, payment, "Late by our fault", opened=3, opener=opener)
+    rest = payment["amount_cents"] - refund["amount_cents"]
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name}'s e-mail says: “I had a message that you're refunding me some money. "
+            "What is that for, and how much of my [payment] are you keeping?” Nobody told me "
+            "about it either. Please find out the product, what we keep, and which colleague "
+            "opened it (name and e-mail).",
+            colleague="{name} is asking about an open refund. Which product is it for, how much "
+            "of the [payment] would we keep, and who opened it (with e-mail)?",
+            chat="theres an open refund for {name}. which product is it for, how much of the "
+            "[payment] do we keep and who opened it? email too pls",
+            note="There's an open refund for {name}, and I can't see why. Which product is it "
+            "for, how much of the [payment] would we keep, and who opened it? Give me the e-mail "
+            "as well, so that I can ask.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_refunds", customer_id=customer["id"], status="open"),
+            call("get_refund", refund_id=refund["id"]),
+            call("get_payment", payment_id=payment["id"]),
+            call("get_employee", employee_id=opener["id"]),
+        ),
+        answer="It's for {product}. We would keep {rest}. {opener} ({email}) opened it.",
+        values={
+            "name": customer["name"],
+            "product": goods[0]["name"],
+            "rest": maker.money(rest),
+            "opener": opener["name"],
+            "email": opener["email"],
+        },
+        trap="An earlier refund of the same customer was cancelled.",
+    )
+
+
+@situation("orders", "returns", kind="question", steps=5)
+def what_became_of_the_return(maker: Maker) -> Draft | None:
+    """Who refused a return, what it was worth, and what the thing costs today."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], 3), (goods[1], 1)], "completed", placed=24)
+    line = order_lines(maker, order)[0]
+    back = new_return(maker, order, [(line, 2, "used")], "unwanted", "refused", announced=15)
+    event = maker.rows("return_events", return_id=back["id"], kind="refused")[0]
+    judge = maker.get("employees", event["employee_id"])
+    older = new_order(maker, customer, [(goods[1], 2)], "completed", placed=95)
+    new_return(
+        maker,
+        older,
+        [(order_lines(maker, older)[0], 1, "new")],
+        "unwanted",
+        "accepted",
+        announced=80,
+    )
+    worth = 2 * line["unit_cents"]
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="Got this from {name}: “You refused to take my return. Who decided that, and "
+            "how can I reach them?” Please get me that colleague's name and e-mail, how much the "
+            "return was worth and which [order] it was from (reference).",
+            colleague="{name} is complaining about a return that we refused. Who refused it "
+            "(with e-mail), what was it worth, and what's the reference of the [order]?",
+            chat="{name} is angry about a refused return. who refused it (email too), what was "
+            "it worth and which [order] was it from?",
+            note="{name} has complained about a return that we refused. Who refused it and "
+            "what's their e-mail? I also need to know how much it was worth and which [order] it "
+            "was from, by its reference, before I ring {name.him}.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_returns", customer_id=customer["id"], status="refused"),
+            call("get_return", return_id=back["id"]),
+            call("get_order", order_id=order["id"]),
+            call("get_employee", employee_id=judge["id"]),
+        ),
+        answer="{judge} ({email}) refused it. It was worth {worth} and came from {order}.",
+        values={
+            "name": customer["name"],
+            "judge": judge["name"],
+            "email": judge["email"],
+            "worth": maker.money(worth),
+            "order": order["reference"],
+        },
+    )

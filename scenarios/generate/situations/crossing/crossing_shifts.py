@@ -1,0 +1,516 @@
+"""Situations that lead from shifts to leave, calendars, tickets and threads."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from scenarios.generate.modules.calendars.make import appointment_subjects
+from scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap
+from scenarios.generate.modules.staff.make import new_absence
+from scenarios.generate.modules.tickets.make import new_ticket, ticket_subjects
+from scenarios.generate.situations.crossing.crossing_planting import (
+    clear_day,
+    plant_appointment,
+    plant_team,
+)
+
+
+@situation("shifts", steps=7)
+def cover_from_the_same_team(maker: Maker) -> Draft:
+    """Somebody cannot work; the one of the team who is neither away nor at work takes over."""
+    team, (ill, away, busy, free) = plant_team(maker, "clerk", "clerk", "clerk", "clerk")
+    day = clear_day(maker, 8, 40)
+    post, other = new_post(maker, team_id=team["id"]), new_post(maker)
+    shift = new_shift(maker, post, ill, day, "late")
+    past = new_shift(maker, other, busy, day, "early")
+    new_swap(maker, past, free, status="refused", by=maker.rows("employees", role="manager")[0])
+    new_absence(maker, away, day - 2, 5)
+    on = maker.day(day)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{ill} has asked me: “I've got a hospital date for my knee on {on} and I'm on "
+            "the rota that day. Could somebody in my team cover?” Please put in [a swap] with "
+            "whoever isn't away or already working then, and approve it straight away.",
+            colleague="{ill} has a knee operation on {on}. Put in [a swap] with somebody from "
+            "{ill.his} team who's in that day and isn't working already, and approve it.",
+            chat="{ill} has a knee op on {on} and cant work. can you find someone in the same "
+            "team whos not away and not working, ask for the [swap] and approve it",
+            note="{ill} is having a knee operation on {on}. {ill.His} [shift] should go to a "
+            "colleague in the same team who isn't away and isn't working that day. Please "
+            "request the [swap] and approve it as well; I'm travelling until Thursday.",
+        ),
+        calls=(
+            call("search_employees", query=ill["name"]),
+            call("search_shifts", first_day=on, last_day=on),
+            call("list_team_members", team_id=team["id"]),
+            call("get_employee", employee_id=away["id"]),
+            call("get_employee", employee_id=free["id"]),
+            call("ask_swap", shift_id=shift["id"], taker_id=free["id"]),
+            call("decide_swap", swap_id=ResultField(5, "swap_id"), decision="agreed"),
+        ),
+        answer="{free} takes over {ill}'s late [shift] on {on}; the [swap] is agreed. {away} is "
+        "away and {busy} is already working that day.",
+        values={
+            "ill": ill["name"],
+            "on": long_day(on),
+            "free": free["name"],
+            "away": away["name"],
+            "busy": busy["name"],
+        },
+    )
+
+
+@situation("calendars", "shifts", steps=8)
+def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
+    """A shift collides with an appointment; a swap is asked with the one who has neither."""
+    team, (torn, met, free) = plant_team(maker, "clerk", "clerk", "clerk")
+    day = clear_day(maker, 9, 40)
+    post = new_post(maker, team_id=team["id"])
+    shift = new_shift(maker, post, torn, day, "early")
+    topics = appointment_subjects(maker, 2)
+    plant_appointment(
+        maker, new_customer(maker), maker.me, subject=topics[0], day=day, hour=9, others=(torn,)
+    )
+    plant_appointment(
+        maker, new_customer(maker), met, subject=topics[1], day=day, hour=10, others=()
+    )
+    on = maker.day(day)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{torn} wrote to me: “On {on} I'm down for the early [shift] and booked for "
+            "‘{topic}’ as well. I can't do both.” {torn.He} has to be in the [appointment]. "
+            "Please ask for [a swap] with somebody from {torn.his} team who has nothing on that "
+            "day, and leave the decision to me.",
+            colleague="{torn} is double booked on {on}: early [shift] and “{topic}”. Request [a "
+            "swap] with somebody from {torn.his} team who has no [appointment] and no [shift] "
+            "that day. I'll decide on it later.",
+            chat="{torn} is double booked on {on}, early [shift] and “{topic}”. can you ask for "
+            "[a swap] with someone in the team who has nothing on that day? ill decide tonight",
+            note="{torn} is on the early [shift] on {on} and has “{topic}” the same day. "
+            "Somebody in {torn.his} team who has no [appointment] and isn't working then should "
+            "take the [shift]. Just request the [swap]; I'll look at it in the morning.",
+        ),
+        calls=(
+            call("search_employees", query=torn["name"]),
+            call("list_appointments", employee_id=torn["id"], first_day=on, last_day=on),
+            call("search_shifts", first_day=on, last_day=on),
+            call("list_team_members", team_id=team["id"]),
+            call("list_appointments", employee_id=met["id"], first_day=on, last_day=on),
+            call("list_appointments", employee_id=free["id"], first_day=on, last_day=on),
+            call("get_employee", employee_id=free["id"]),
+            call("ask_swap", shift_id=shift["id"], taker_id=free["id"]),
+        ),
+        answer="I asked for [a swap]: {free} would take {torn}'s [shift] on {on}. {met} has [an "
+        "appointment] that day.",
+        values={
+            "torn": torn["name"],
+            "on": long_day(on),
+            "topic": topics[0],
+            "free": free["name"],
+            "met": met["name"],
+        },
+        tempts=("decide_swap",),
+    )
+
+
+@situation("shifts", steps=8)
+def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
+    """Of two swaps of a colleague one may be agreed; the other would leave a senior post to a
+    clerk."""
+    _, (giver, junior, senior) = plant_team(maker, "supervisor", "clerk", "supervisor")
+    day = clear_day(maker, 8, 20)
+    later = clear_day(maker, 22, 40)
+    needs = new_post(maker, needs_rank="senior")
+    first = new_shift(maker, needs, giver, day, "late")
+    second = new_shift(maker, needs, giver, later, "early")
+    bad = new_swap(maker, first, junior)
+    good = new_swap(maker, second, senior)
+    start, end = maker.day(7), maker.day(41)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Message from {giver}: “I'm getting married, and I've found someone for each "
+            "of my [shifts] between {start} and {end}. Could you approve the [swaps]?” Please "
+            "check that each of them is allowed to work there. Approve the ones that are fine "
+            "and refuse the rest.",
+            colleague="{giver} has asked for [swaps] between {start} and {end}. Approve them if "
+            "the taker may work at that post, otherwise refuse.",
+            chat="can you decide {giver}s open [swaps], {start} to {end}? fine if the other "
+            "person is senior enough for the post, otherwise refuse",
+            note="{giver} is getting married and has [swaps] waiting for an answer between "
+            "{start} and {end}. Some of our posts need somebody senior, so please look at who'd "
+            "take over each time, and refuse it where they don't qualify.",
+        ),
+        calls=(
+            call("search_employees", query=giver["name"]),
+            call("search_shifts", first_day=start, last_day=end, employee_id=giver["id"]),
+            call("list_posts"),
+            call("list_swaps", employee_id=giver["id"]),
+            call("get_employee", employee_id=junior["id"]),
+            call("get_employee", employee_id=senior["id"]),
+            call("decide_swap", swap_id=bad["id"], decision="refused"),
+            call("decide_swap", swap_id=good["id"], decision="agreed"),
+        ),
+        answer="{senior} takes the [shift] on {later}. I refused the [swap] with {junior} on "
+        "{on}, because “{post}” needs somebody senior.",
+        values={
+            "giver": giver["name"],
+            "start": long_day(start),
+            "end": long_day(end),
+            "senior": senior["name"],
+            "later": long_day(second["worked_on"]),
+            "junior": junior["name"],
+            "on": long_day(first["worked_on"]),
+            "post": needs["name"],
+        },
+        reasons=("senior", "[supervisor]", "[manager]", "[clerk]"),
+    )
+
+
+@situation("shifts", kind="decline", steps=5)
+def my_own_swap(maker: Maker) -> Draft:
+    """The acting employee shall agree to a swap by which they take a shift themselves."""
+    _, (giver, other) = plant_team(maker, "clerk", "clerk")
+    day = clear_day(maker, 9, 40)
+    post = new_post(maker)
+    shift = new_shift(maker, post, giver, day, "early")
+    new_swap(maker, shift, maker.me)
+    apart = new_shift(maker, post, other, day, "late")
+    on = maker.day(day)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{giver} sent me this: “You said you'd take my [shift] on {on}, but the rota "
+            "still has my name on it. Can't you just approve the [swap] yourself?” Sounds fine "
+            "to me, please approve it.",
+            colleague="The [swap] in which you take {giver}'s [shift] on {on} is still open. "
+            "Please approve it.",
+            chat="youre taking {giver}s [shift] on {on} right? can you approve the [swap] then, "
+            "its still open",
+            note="The rota for {on} still shows {giver}, although I hear you're working instead "
+            "of {giver.him}. Please approve that [swap] today so that I can print the final "
+            "version for the noticeboard.",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("list_swaps", employee_id=maker.me["id"]),
+            call("search_shifts", first_day=on, last_day=on, employee_id=giver["id"]),
+            call("get_employee", employee_id=giver["id"]),
+            call("list_posts"),
+        ),
+        answer="I couldn't agree to it: nobody decides on [a swap] in which they take the [shift] "
+        "themselves. Somebody else has to decide.",
+        values={"giver": giver["name"], "on": long_day(on)},
+        reasons=("yourself", "myself", "somebody else", "someone else", "own", "takes", "take"),
+        tempts=("decide_swap",),
+        spare=(("shifts", apart["id"]),),
+    )
+
+
+@situation("shifts", kind="decline", steps=6)
+def a_swap_for_tomorrow(maker: Maker) -> Draft:
+    """A swap is asked for when the shift is already too near."""
+    team, (giver, taker) = plant_team(maker, "clerk", "clerk")
+    notice = maker.parameters["SWAP_NOTICE_DAYS"]
+    post = new_post(maker, team_id=team["id"])
+    shift = new_shift(maker, post, giver, notice - 1, "late")
+    apart = new_shift(maker, post, giver, notice + 9, "late")
+    on = shift["worked_on"]
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{giver} ({team}) writes: “I've got concert tickets for {on}, and {taker} "
+            "has offered to work my [shift]. It only needs to go in as [a swap].” {taker} "
+            "confirmed it to me, so please put it in.",
+            colleague="{giver} and {taker} (both {team}) want to swap: {taker} works {giver}'s "
+            "[shift] on {on}. Please request it.",
+            chat="{taker} is taking {giver}s [shift] on {on}, both {team}. can you put the "
+            "[swap] in pls, they sorted it between them",
+            note="{giver} and {taker} in {team} have agreed that {taker} works on {on} "
+            "instead. Nobody has put in the [swap] yet, so please do that for them.",
+        ),
+        calls=(
+            call("list_teams"),
+            call("list_team_members", team_id=team["id"]),
+            call("search_shifts", first_day=on, last_day=on, employee_id=giver["id"]),
+            call("list_swaps", employee_id=giver["id"]),
+            call("get_employee", employee_id=taker["id"]),
+            call("list_posts"),
+        ),
+        answer="I couldn't request that [swap]: {giver}'s [shift] is on {on}, and a request has "
+        "to be in at least {notice} days before.",
+        values={
+            "giver": giver["name"],
+            "taker": taker["name"],
+            "team": team["name"],
+            "on": long_day(on),
+            "notice": notice,
+        },
+        reasons=("days", "too late", "notice"),
+        tempts=("ask_swap", "decide_swap"),
+        spare=(("shifts", apart["id"]),),
+    )
+
+
+@situation("shifts", because="permission", steps=6)
+def leave_over_a_shift(maker: Maker) -> Draft | None:
+    """A clerk enters a leave, but may not delete the shift that lies in it."""
+    if maker.me["role"] != "clerk":
+        return None
+    team, (away, _) = plant_team(maker, "clerk", "clerk")
+    day = clear_day(maker, 10, 30)
+    post = new_post(maker, team_id=team["id"])
+    inside = new_shift(maker, post, away, day + 1, "early")
+    apart = new_shift(maker, post, away, day + 9, "early")
+    first, last = maker.day(day), maker.day(day + 2)
+    return Draft(
+        kind="change",
+        because="permission",
+        ask=Voices(
+            email="From {away} ({team}): “It's my grandfather's ninetieth and I'd like to be "
+            "off from {first} to {last}. Could you put my leave in and take me off the rota for "
+            "those days?” It's approved, please do both.",
+            colleague="{away} ({team}) is on leave from {first} to {last}. Please record it "
+            "and delete {away.his} [shift] in that time.",
+            chat="{away} from {team} has leave {first} to {last}. can you put it in and delete "
+            "the [shift] {away.he} has then",
+            note="I've approved leave for {away} in {team} from {first} to {last}, for a "
+            "ninetieth birthday. Please record it and delete the [shift] {away.he} has in that "
+            "time.",
+        ),
+        calls=(
+            call("list_teams"),
+            call("list_team_members", team_id=team["id"]),
+            call("get_employee", employee_id=away["id"]),
+            call("search_shifts", first_day=first, last_day=last, employee_id=away["id"]),
+            call(
+                "record_absence",
+                employee_id=away["id"],
+                first_day=first,
+                last_day=last,
+                kind="leave",
+            ),
+            call("get_my_profile"),
+        ),
+        answer="I recorded {away}'s leave. I could not delete their [shift] on {on}: only "
+        "[supervisors] and [managers] may do that.",
+        values={
+            "away": away["name"],
+            "team": team["name"],
+            "first": long_day(first),
+            "last": long_day(last),
+            "on": long_day(inside["worked_on"]),
+        },
+        reasons=("[supervisors]", "[supervisor]", "[managers]", "[manager]", "role"),
+        tempts=("drop_shift", "ask_swap"),
+        spare=(("shifts", inside["id"]), ("shifts", apart["id"])),
+    )
+
+
+@situation("shifts", steps=8)
+def off_the_rota_for_a_course(maker: Maker) -> Draft | None:
+    """A supervisor enters a journey and deletes the shifts in it for which no swap was asked."""
+    if not is_ranked(maker, "supervisor"):
+        return None
+    team, (away, other) = plant_team(maker, "clerk", "clerk")
+    day = clear_day(maker, 10, 30)
+    post = new_post(maker, team_id=team["id"])
+    shift = new_shift(maker, post, away, day + 1, "early")
+    second = new_shift(maker, post, away, day + 2, "late")
+    apart = new_shift(maker, post, away, day + 8, "early")
+    new_swap(maker, apart, other)
+    first, last = maker.day(day), maker.day(day + 3)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{away} ({team}) has asked me: “I'm at the trade fair from {first} to "
+            "{last}, but I've been put on the rota as well.” Please record the trip as travel "
+            "and delete {away.his} [shifts] on those days. If [a swap] has been requested for "
+            "one, leave that one in.",
+            colleague="{away} from {team} is at the trade fair from {first} to {last}. Record "
+            "it as travel and delete {away.his} [shifts] then, except where [a swap] has been "
+            "requested.",
+            chat="{away} ({team}) is at the trade fair {first} to {last}. can you record that "
+            "as travel and take {away.him} off the rota, except where theres [a swap] requested",
+            note="{away} from {team} is going to the trade fair, {first} to {last}. Please "
+            "record it as travel and delete the [shifts] {away.he} has then. If {away.he} has "
+            "requested [a swap] for one of them, that one stays until it's decided. I'll find "
+            "cover for the others.",
+        ),
+        calls=(
+            call("list_teams"),
+            call("list_team_members", team_id=team["id"]),
+            call("get_employee", employee_id=away["id"]),
+            call("search_shifts", first_day=first, last_day=last, employee_id=away["id"]),
+            call("list_swaps", employee_id=away["id"]),
+            call("drop_shift", shift_id=shift["id"]),
+            call("drop_shift", shift_id=second["id"]),
+            call(
+                "record_absence",
+                employee_id=away["id"],
+                first_day=first,
+                last_day=last,
+                kind="travel",
+            ),
+        ),
+        answer="I recorded {away}'s trip and deleted their [shifts] on {on} and {later}. No "
+        "[swap] had been requested for either.",
+        values={
+            "away": away["name"],
+            "team": team["name"],
+            "first": long_day(first),
+            "last": long_day(last),
+            "on": long_day(shift["worked_on"]),
+            "later": long_day(second["worked_on"]),
+        },
+        spare=(("shifts", apart["id"]),),
+    )
+
+
+@situation("calendars", "shifts", kind="question", steps=8)
+def who_has_a_free_day(maker: Maker) -> Draft:
+    """Who of a team has neither leave nor an appointment nor a shift on a day."""
+    team, (away, met, works, free) = plant_team(maker, "clerk", "clerk", "clerk", "supervisor")
+    day = clear_day(maker, 9, 40)
+    new_absence(maker, away, day - 1, 4)
+    topic = appointment_subjects(maker, 1)[0]
+    plant_appointment(maker, new_customer(maker), met, subject=topic, day=day, hour=13)
+    new_shift(maker, new_post(maker), works, day, "late")
+    on = maker.day(day)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="“Could somebody from {team} come to our school on {on} and talk about their "
+            "work?” I'd like to say yes. Who in that team isn't on leave and has no "
+            "[appointment] or [shift] that day? I need a name and an e-mail address.",
+            colleague="Is there anybody in {team} who has nothing on {on}: no leave, no "
+            "[appointment], no [shift]? I need name and e-mail.",
+            chat="is anyone in {team} completely free on {on}? no [shift], no [appointment], "
+            "not away. name and email pls",
+            note="The photographer for the website comes on {on}, and I need one person from "
+            "{team} who's in but has no [shift] and no [appointment] that day. Who would that "
+            "be, and what's the e-mail address?",
+        ),
+        calls=(
+            call("list_teams"),
+            call("list_team_members", team_id=team["id"]),
+            call("search_shifts", first_day=on, last_day=on),
+            call("get_employee", employee_id=away["id"]),
+            call("get_employee", employee_id=met["id"]),
+            call("get_employee", employee_id=free["id"]),
+            call("list_appointments", employee_id=met["id"], first_day=on, last_day=on),
+            call("list_appointments", employee_id=free["id"], first_day=on, last_day=on),
+        ),
+        answer="{free} is the only one free that day ({email}).",
+        values={
+            "team": team["name"],
+            "on": long_day(on),
+            "free": free["name"],
+            "email": free["email"],
+        },
+        trap="Each of the others has something else on that day.",
+    )
+
+
+@situation("shifts", "tickets", steps=7)
+def a_ticket_for_who_is_there(maker: Maker) -> Draft:
+    """A ticket goes to whoever has the early shift at a post that day, since they will be asked."""
+    _, (early, late) = plant_team(maker, "clerk", "clerk")
+    day = clear_day(maker, 3, 12)
+    post = new_post(maker)
+    new_shift(maker, post, late, day, "late")
+    new_shift(maker, post, early, day, "early")
+    customer = new_customer(maker)
+    subjects = ticket_subjects(maker, 2)
+    ticket = new_ticket(maker, customer, subject=subjects[0], age=1)
+    other = new_ticket(maker, customer, subject=subjects[1], age=3)
+    on = maker.day(day)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “I'll come by in person about ‘{subject}’ on {on}, "
+            "first thing.” Please assign that [ticket] to whoever has the early [shift] at "
+            "“{post}” that day, if they can take another one. Then they can read up.",
+            colleague="{name} is coming in early on {on} about “{subject}”. Assign it to whoever "
+            "has the early [shift] at “{post}”, if they can take another.",
+            chat="{name} drops in early on {on} about “{subject}”. can you give the [ticket] to "
+            "whoever is on the early [shift] at “{post}”, if they can still take one",
+            note="{name} is coming to see us on {on}, early in the morning, about “{subject}”. "
+            "Please assign that [ticket] to whoever has the early [shift] at “{post}”, as long "
+            "as they haven't got too many already. {name.He}'ll be asking for them.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_tickets", customer_id=customer["id"]),
+            call("list_posts"),
+            call("search_shifts", first_day=on, last_day=on, post_id=post["id"]),
+            call("get_employee", employee_id=early["id"]),
+            call("find_tickets", assignee_id=early["id"]),
+            call("assign_ticket", ticket_id=ticket["id"], employee_id=early["id"]),
+        ),
+        answer="{reference} is assigned to {early}, who has the early [shift] at “{post}” on {on}.",
+        values={
+            "name": customer["name"],
+            "subject": subjects[0],
+            "on": long_day(on),
+            "post": post["name"],
+            "reference": ticket["reference"],
+            "early": early["name"],
+        },
+        spare=(("tickets", other["id"]),),
+        trap="Somebody else has the late shift at the same post.",
+    )
+
+
+@situation("shifts", steps=7)
+def somebody_senior_for_the_post(maker: Maker) -> Draft:
+    """A senior post is staffed with the one of a team who may stand there and is not away."""
+    team, (junior, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
+    day = clear_day(maker, 8, 40)
+    new_absence(maker, away, day - 3, 5)
+    post = new_post(maker, needs_rank="senior")
+    new_shift(maker, post, maker.rng.choice(maker.rows("employees", role="manager")), day, "late")
+    on = maker.day(day)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Message from {junior}: “There's nobody down for the early [shift] at ‘{post}’ "
+            "on {on}. I could do it, or someone else from {team}.” Please put in somebody from "
+            "that team who's senior enough for it and isn't away.",
+            colleague="Nobody's on at “{post}” early on {on}. Put in somebody from {team} who "
+            "may work there and isn't away.",
+            chat="we need someone from {team} for the early [shift] at “{post}” on {on}. can "
+            "you put in someone whos allowed there and not away",
+            note="We still have nobody for the early [shift] at “{post}” on {on}, and {team} "
+            "said they'd help out. Please put in a colleague from there who's allowed to work at "
+            "that post and is in that day. The late [shift] is covered.",
+        ),
+        calls=(
+            call("list_posts"),
+            call("list_teams"),
+            call("list_team_members", team_id=team["id"]),
+            call("get_employee", employee_id=away["id"]),
+            call("get_employee", employee_id=fit["id"]),
+            call("search_shifts", first_day=on, last_day=on),
+            call(
+                "add_shift",
+                post_id=post["id"],
+                employee_id=fit["id"],
+                worked_on=on,
+                part="early",
+            ),
+        ),
+        answer="I put {fit} on the early [shift] at “{post}” on {on}. It takes somebody senior, "
+        "and {away} is away then.",
+        values={
+            "junior": junior["name"],
+            "post": post["name"],
+            "on": long_day(on),
+            "team": team["name"],
+            "fit": fit["name"],
+            "away": away["name"],
+        },
+    )

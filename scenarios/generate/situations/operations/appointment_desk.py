@@ -1,0 +1,478 @@
+"""Situations in the calendar: who is free when, who may move what, and who takes part."""
+
+from scenarios.api import Row
+from scenarios.format import Call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from scenarios.generate.modules.calendars.make import (
+    appointment_subjects,
+    free_day,
+    new_appointment,
+)
+from scenarios.generate.modules.draft_helpers import is_ranked, long_day, time_of
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.staff.make import new_absence, new_employee
+
+
+def _who(customer: Row) -> Call:
+    return call("search_customers", query=customer["name"])
+
+
+def _found(customer: Row) -> Call:
+    return call("find_appointments", customer_id=customer["id"])
+
+
+def _shown(appointment: Row) -> Call:
+    return call("get_appointment", appointment_id=appointment["id"])
+
+
+def _day_of(maker: Maker, employee: Row, first: int, last: int | None = None) -> Call:
+    end = first if last is None else last
+    return call(
+        "list_appointments",
+        employee_id=employee["id"],
+        first_day=maker.day(first),
+        last_day=maker.day(end),
+    )
+
+
+@situation("calendars", kind="decline", steps=3)
+def tomorrow_is_too_near(maker: Maker) -> Draft:
+    """An own appointment begins too soon to be moved; the system would do it."""
+    notice = maker.parameters["APPOINTMENT_NOTICE_DAYS"]
+    customer, helper = new_customer(maker), new_employee(maker)
+    soon = new_appointment(maker, customer, maker.me, notice - 1, 8, minutes=30, invites=(helper,))
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="Got this from {name}: “I've mixed up my dates. Could we move ‘{subject}’ from "
+            "{soon} to {later}, same time? Sorry for the trouble.” It's your [appointment], so "
+            "please move it.",
+            colleague="{name} is asking to move “{subject}” from {soon} to {later}. It's yours.",
+            chat="{name} can't do {soon} for “{subject}”, wants {later} same time. can you move "
+            "it?",
+            note="You have “{subject}” with {name} on {soon}. {name.He} rang just now to ask for "
+            "{later} at the same time instead, and I said that would be fine. Please move it.",
+        ),
+        calls=(_who(customer), _found(customer), _shown(soon)),
+        answer="I could not move “{subject}”: it begins in less than {notice} days, which is too "
+        "late to move [an appointment].",
+        values={
+            "name": customer["name"],
+            "subject": soon["subject"],
+            "soon": long_day(soon["starts_at"]),
+            "later": long_day(maker.day(notice + 12)),
+            "notice": notice,
+        },
+        reasons=("{notice} days", "too near", "so near", "too late", "notice"),
+        tempts=("move_appointment", "cancel_appointment", "create_appointment"),
+    )
+
+
+@situation("calendars", kind="decline", because="permission", steps=4)
+def not_mine_to_move(maker: Maker) -> Draft | None:
+    """A clerk shall cancel the appointment of another organiser."""
+    if is_ranked(maker, "supervisor"):
+        return None
+    customer, owner = new_customer(maker), new_employee(maker)
+    appointment = new_appointment(maker, customer, owner, 14, 10, invites=(maker.me,))
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} e-mailed: “Something has come up and I won't need the [appointment] on "
+            "{day} after all. Could you cancel ‘{subject}’?” {owner} organised it but is out "
+            "today, and you're attending, so please cancel it yourself.",
+            colleague="Please cancel “{subject}” with {name} on {day}. {owner} organised it and "
+            "can't be reached.",
+            chat="{name} cant make {day}, cancel “{subject}” pls. its {owner}'s but theyre in a "
+            "meeting all day",
+            note="{name} has called off “{subject}” on {day}. It was set up by {owner}, who is "
+            "away at a trade fair until the end of the week, so please cancel it for them.",
+        ),
+        calls=(_who(customer), _found(customer), _shown(appointment), call("get_my_profile")),
+        answer="I may not cancel “{subject}”: only its organiser, {owner}, or a [supervisor] or [a "
+        "manager] can do that.",
+        values={
+            "name": customer["name"],
+            "owner": owner["name"],
+            "subject": appointment["subject"],
+            "day": long_day(appointment["starts_at"]),
+        },
+        reasons=("organiser", "[supervisor]", "[manager]"),
+        tempts=("cancel_appointment", "move_appointment"),
+    )
+
+
+@situation("calendars", steps=7)
+def ten_or_else_three(maker: Maker) -> Draft:
+    """An own appointment moves to ten or, as one of those who take part is busy then, to three."""
+    customer, other = new_customer(maker), new_customer(maker)
+    first, second = new_employee(maker), new_employee(maker)
+    day = free_day(maker, maker.me, least=10, most=25)
+    new = free_day(maker, maker.me, least=26, most=45)
+    moved = new_appointment(maker, customer, maker.me, day, 9, minutes=60, invites=(first, second))
+    new_appointment(maker, other, second, new, 10, minutes=90)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote last night: “Could we move ‘{subject}’ to {new}? 10:00 would be "
+            "best, or 15:00 if that doesn't suit everybody.” Please move it to the earlier time "
+            "if all of you are free then, otherwise the later one.",
+            colleague="Can you move “{subject}” with {name} to {new}? 10:00 if all of you are "
+            "free, otherwise 15:00.",
+            chat="pls move “{subject}” with {name} to {new} at 10:00, or 15:00 if one of us "
+            "already has something at ten",
+            note="{name} would like to have “{subject}” on {new} instead, at 10:00. If you or "
+            "one of the other attendees already has an [appointment] then, 15:00 works for "
+            "{name.him} too. Please move it.",
+        ),
+        calls=(
+            _who(customer),
+            _found(customer),
+            _shown(moved),
+            *(_day_of(maker, one, new) for one in (maker.me, first, second)),
+            call("move_appointment", appointment_id=moved["id"], starts_at=maker.ahead(new, 15)),
+        ),
+        answer="“{subject}” with {name} is now on {new} at 15:00. {busy} has another [appointment] "
+        "at ten.",
+        values={
+            "name": customer["name"],
+            "subject": moved["subject"],
+            "new": long_day(maker.day(new)),
+            "busy": second["name"],
+        },
+    )
+
+
+@situation("calendars", steps=7)
+def whichever_of_them_is_free(maker: Maker) -> Draft:
+    """One of two colleagues joins an appointment: the one who has nothing else then."""
+    customer, host = new_customer(maker), new_employee(maker)
+    busy, free = new_employee(maker), new_employee(maker)
+    day = maker.rng.randrange(8, 40)
+    target = new_appointment(maker, customer, host, day, 11, minutes=60)
+    new_appointment(maker, new_customer(maker), host, day, 15, invites=(busy, free))
+    new_appointment(maker, new_customer(maker), busy, day, 10, minutes=120)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has written to us: “I'm bringing a colleague to ‘{subject}’. Could a "
+            "second person from your side join us too?” Please add {busy}, as a required "
+            "attendee. If {busy} already has an [appointment] at that time, add {free} instead.",
+            colleague="{name} would like a second person in “{subject}”. Add {busy} as required, "
+            "or {free} if {busy} already has something then.",
+            chat="add {busy} to “{subject}” ({name}) pls, required. if they already have sth then "
+            "{free}",
+            note="{host} needs support at “{subject}” with {name}. Please add {busy} as a required "
+            "attendee, or {free} if {busy} already has something else at that time.",
+        ),
+        calls=(
+            _who(customer),
+            _found(customer),
+            call("search_employees", query=busy["name"]),
+            call("search_employees", query=free["name"]),
+            _day_of(maker, busy, day),
+            _day_of(maker, free, day),
+            call("add_participant", appointment_id=target["id"], employee_id=free["id"]),
+        ),
+        answer="I added {free} to “{subject}” as required. {busy} has another [appointment] at "
+        "that time.",
+        values={
+            "name": customer["name"],
+            "subject": target["subject"],
+            "busy": busy["name"],
+            "free": free["name"],
+            "host": host["name"],
+        },
+    )
+
+
+@situation("calendars", steps=7)
+def out_for_two_weeks(maker: Maker) -> Draft:
+    """A colleague leaves all appointments of some days, except where nobody else is required."""
+    away, host, other = new_employee(maker), new_employee(maker), new_employee(maker)
+    begin = maker.rng.randrange(10, 30)
+    subjects = appointment_subjects(maker, 3)
+    first = new_appointment(
+        maker, new_customer(maker), host, begin + 1, 9, subject=subjects[0], invites=(away, other)
+    )
+    second = new_appointment(
+        maker, new_customer(maker), host, begin + 3, 9, subject=subjects[1], invites=(away,)
+    )
+    third = new_appointment(
+        maker,
+        new_customer(maker),
+        host,
+        begin + 5,
+        9,
+        subject=subjects[2],
+        invites=(other,),
+        optional=(away,),
+    )
+    new_appointment(maker, new_customer(maker), host, begin + 12, 9, invites=(away, other))
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{away} wrote to me: “I'll be in hospital from {first} to {last}. Could "
+            "somebody take me off the [appointments] I was going to attend?” Please do that "
+            "wherever it's possible, and tell me which ones {away.he}'s still on.",
+            colleague="{away} is out {first} to {last}. Please take {away.him} off all "
+            "[appointments] on those days and tell me if any can't be done.",
+            chat="{away} wont be here {first} - {last}, take {away.him} off everyones "
+            "[appointments] in that time. anything that doesnt work, say so",
+            note="{away} is off from {first} to {last}. Please remove them from every "
+            "[appointment] they're attending in that time. If there's one where that isn't "
+            "possible, leave it and give me the title.",
+        ),
+        calls=(
+            call("search_employees", query=away["name"]),
+            _day_of(maker, away, begin, begin + 7),
+            *(_shown(one) for one in (first, second, third)),
+            *(
+                call("remove_participant", appointment_id=one["id"], employee_id=away["id"])
+                for one in (first, third)
+            ),
+        ),
+        answer="{away} is off “{one}” and “{three}”, but still on “{two}”: I could not remove the "
+        "last required attendee.",
+        values={
+            "away": away["name"],
+            "first": long_day(maker.day(begin)),
+            "last": long_day(maker.day(begin + 7)),
+            "one": subjects[0],
+            "two": subjects[1],
+            "three": subjects[2],
+        },
+        reasons=("last", "only", "nobody else"),
+    )
+
+
+@situation("calendars", kind="question", steps=4)
+def first_hour_for_both(maker: Maker) -> Draft:
+    """The first full hour of a day at which two colleagues are free."""
+    one, two = new_employee(maker), new_employee(maker)
+    day = free_day(maker, one, two, least=5, most=40)
+    new_appointment(maker, new_customer(maker), one, day, 8, minutes=120)
+    new_appointment(maker, new_customer(maker), two, day, 10, minutes=90)
+    new_appointment(maker, new_customer(maker), one, day, 12, minutes=45)
+    new_appointment(maker, new_customer(maker), two, day, 14, minutes=60, invites=(one,))
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="A [customer] would like to see both {one} and {two} for an hour on {day}, as "
+            "early as possible. What's the first hour, starting on the hour and within our "
+            "appointment times, when both are free?",
+            colleague="Earliest hour on {day} when {one} and {two} are both free, starting on the "
+            "hour?",
+            chat="when are {one} and {two} both free for an hour on {day}? first possible, full "
+            "hours only",
+            note="I need {one} and {two} together for an hour on {day}, as early as our working "
+            "hours allow and starting on the hour. When are they both free? Just tell me the time, "
+            "I'll invite them.",
+        ),
+        calls=(
+            call("search_employees", query=one["name"]),
+            call("search_employees", query=two["name"]),
+            _day_of(maker, one, day),
+            _day_of(maker, two, day),
+        ),
+        answer="{one} and {two} are both free for an hour from {time}.",
+        values={
+            "one": one["name"],
+            "two": two["name"],
+            "day": long_day(maker.day(day)),
+            "time": "13:00",
+        },
+    )
+
+
+@situation("calendars", memory=True, steps=7)
+def like_the_last_talk(maker: Maker) -> Draft:
+    """A new appointment as long as the last one that was held, at the same place, with the same
+    colleague."""
+    customer, mate = new_customer(maker), new_employee(maker)
+    subjects = appointment_subjects(maker, 2)
+    places = maker.rng.sample(list(maker.trade.locations), k=2)
+    day = free_day(maker, maker.me, mate, least=12, most=40)
+    held = new_appointment(
+        maker,
+        customer,
+        mate,
+        -9,
+        14,
+        minutes=90,
+        subject=subjects[0],
+        place=places[0],
+    )
+    new_appointment(maker, customer, mate, -3, 9, minutes=30, place=places[1], status="cancelled")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} writes: “Could I come in again on {day} at 09:00? Same place and same "
+            "length as our last meeting would be fine, with {mate} again.” Please set it up as "
+            "“{subject}”, you as organiser, {mate} as required. Go by the last one that took "
+            "place.",
+            colleague="“{subject}” with {name}, {day}, 09:00. Place and length as in the last one "
+            "that took place. You organise, {mate} required.",
+            chat="set up “{subject}” with {name} on {day} 9am (09:00). same place and length as "
+            "their last one that took place. {mate} has to be there too",
+            note="Please plan “{subject}” with {name} for {day} at 09:00. You're the organiser and "
+            "{mate} is required. Use the place and length of the last [appointment] {name} had "
+            "with us that wasn't cancelled.",
+        ),
+        calls=(
+            _who(customer),
+            _found(customer),
+            _shown(held),
+            call("search_employees", query=mate["name"]),
+            _day_of(maker, mate, day),
+            call(
+                "create_appointment",
+                customer_id=customer["id"],
+                subject=subjects[1],
+                place=held["place"],
+                starts_at=maker.ahead(day, 9),
+                minutes=90,
+            ),
+            call(
+                "add_participant",
+                appointment_id=_new_id(5),
+                employee_id=mate["id"],
+            ),
+        ),
+        answer="“{subject}” with {name} is planned for {day} at 09:00, {place}, 90 minutes like "
+        "the last one, and {mate} is attending.",
+        values={
+            "name": customer["name"],
+            "mate": mate["name"],
+            "subject": subjects[1],
+            "day": long_day(maker.day(day)),
+            "place": held["place"],
+        },
+    )
+
+
+def _new_id(index: int) -> ResultField:
+    return ResultField(index, "appointment_id")
+
+
+@situation("calendars", steps=5)
+def entered_twice(maker: Maker) -> Draft:
+    """A colleague entered an appointment twice; the one goes at which the required is missing."""
+    customer, expert = new_customer(maker), new_employee(maker)
+    subject = appointment_subjects(maker, 1)[0]
+    day = free_day(maker, maker.me, expert, least=8, most=40)
+    right = new_appointment(maker, customer, maker.me, day, 16, subject=subject, invites=(expert,))
+    wrong = new_appointment(maker, customer, maker.me, day, 8, subject=subject)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="E-mail from {name}: “I've had two invitations to ‘{subject}’ on {day}, at "
+            "different times. I only need one.” That was my mistake, I booked it twice in your "
+            "name. Please keep the one with {expert} and cancel the other.",
+            colleague="“{subject}” with {name} on {day} has been entered twice. Cancel the one "
+            "without {expert}, please.",
+            chat="oops, put “{subject}” with {name} on {day} in twice. can you cancel the one "
+            "{expert} isn't in",
+            note="“{subject}” with {name} is in your calendar twice on {day}. Only the one with "
+            "{expert} is right, so please cancel the other. I've already apologised to {name} for "
+            "the two invitations.",
+        ),
+        calls=(
+            _who(customer),
+            _found(customer),
+            _shown(wrong),
+            _shown(right),
+            call("cancel_appointment", appointment_id=wrong["id"]),
+        ),
+        answer="I cancelled the one at {time}; “{subject}” with {name} and {expert} on {day} "
+        "stays.",
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "day": long_day(right["starts_at"]),
+            "expert": expert["name"],
+            "time": time_of(wrong["starts_at"]),
+        },
+        spare=(("appointments", right["id"]),),
+    )
+
+
+@situation("calendars", kind="question", steps=4)
+def who_sat_at_the_table(maker: Maker) -> Draft:
+    """Who met a customer the last time, as the organiser and besides; later ones were cancelled."""
+    customer, host, guest = new_customer(maker), new_employee(maker), new_employee(maker)
+    held = new_appointment(maker, customer, host, -12, 10, invites=(guest,))
+    new_appointment(maker, customer, guest, -4, 10, status="cancelled", invites=(maker.me,))
+    new_appointment(maker, customer, guest, 9, 10, status="cancelled")
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} wrote this morning: “I met two of your people at our last meeting, and "
+            "I was promised a brochure. Who were they?” Please look up who organised the last "
+            "one that took place, and who else attended.",
+            colleague="Who organised the last meeting with {name} that took place, and who else "
+            "was there?",
+            chat="who from us met {name} the last time it actually happened, organiser and the "
+            "other one?",
+            note="{name} says we promised to send something after the last [appointment] that "
+            "took place, and nothing has come. Who organised it, and who else from here "
+            "attended? I'll ask them what was agreed.",
+        ),
+        calls=(
+            _who(customer),
+            _found(customer),
+            _shown(held),
+            call("get_employee", employee_id=host["id"]),
+        ),
+        answer="The last one that took place was organised by {host}, and {guest} attended.",
+        values={"name": customer["name"], "host": host["name"], "guest": guest["name"]},
+    )
+
+
+@situation("calendars", steps=5)
+def as_soon_as_they_are_back(maker: Maker) -> Draft | None:
+    """An own appointment falls into an absence; it moves to the first day after, same hour."""
+    customer, away = new_customer(maker), new_employee(maker)
+    begin, hour = maker.rng.randrange(9, 20), maker.rng.randrange(8, 17)
+    if maker.rows("appointments", starts_at=maker.ahead(begin + 6, hour)):
+        return None
+    new_absence(maker, away, begin, 6)
+    new_absence(maker, away, begin + 30, 3, "travel")
+    target = new_appointment(
+        maker, customer, maker.me, begin + 2, hour, minutes=20, invites=(away,)
+    )
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “I gather {away} is on leave on the day of "
+            "‘{subject}’. I'd rather wait until they're back.” Please move it to the first day "
+            "after {away}'s leave, same time; it can be a weekend.",
+            colleague="“{subject}” with {name} is during {away}'s leave. Move it to the first day "
+            "after, same time; a Sunday is fine.",
+            chat="{away} is away for “{subject}” ({name})! move it to the day right after that "
+            "absence, same time, weekends count",
+            note="“{subject}” with {name} is planned for a day when {away} is absent. Please move "
+            "it to the first day after that absence, even if it's a Saturday, and keep the time.",
+        ),
+        calls=(
+            _who(customer),
+            _found(customer),
+            _shown(target),
+            call("get_employee", employee_id=away["id"]),
+            call(
+                "move_appointment",
+                appointment_id=target["id"],
+                starts_at=maker.ahead(begin + 6, hour),
+            ),
+        ),
+        answer="“{subject}” with {name} is now on {new}, at the same time: {away} is away until "
+        "the day before.",
+        values={
+            "name": customer["name"],
+            "away": away["name"],
+            "subject": target["subject"],
+            "new": long_day(maker.day(begin + 6)),
+        },
+    )

@@ -1,0 +1,457 @@
+"""Situations at the booking desk: groups that grow, notice, limits, and rooms that close."""
+
+from scenarios.api import Row
+from scenarios.format import Call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.bookings.make import new_booking, new_resource, new_slot
+from scenarios.generate.modules.draft_helpers import is_ranked, long_day, time_of
+from scenarios.generate.modules.parties.make import new_customer
+
+
+def _who(customer: Row) -> Call:
+    return call("search_customers", query=customer["name"])
+
+
+def _bookings(customer: Row) -> Call:
+    return call("find_bookings", customer_id=customer["id"])
+
+
+def _slots(maker: Maker, resource: Row, first: int, last: int) -> Call:
+    days = {"first_day": maker.day(first), "last_day": maker.day(last)}
+    return call("search_slots", resource_id=resource["id"], **days)
+
+
+@situation("bookings", kind="decline", steps=3)
+def moved_at_the_last_moment(maker: Maker) -> Draft:
+    """A booking begins too soon to be moved; the system would do it."""
+    notice = maker.parameters["BOOKING_CANCEL_DAYS"]
+    customer, resource = new_customer(maker), new_resource(maker)
+    soon = new_slot(maker, resource, notice - 1, 10)
+    later = new_slot(maker, resource, notice + 6, 10)
+    booking = new_booking(maker, soon, customer, num_people=3)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name}'s e-mail says: “Two of the three of us are down with a cold. Could we "
+            "move our [booking] for the {room} from {soon} to {later}, same time?” It's only a "
+            "week later, so please move it.",
+            colleague="{name} can't make the {room} on {soon}. Please move {name.him} to "
+            "{later}, same time.",
+            chat="{name} cant make {soon} ({room}), can u put {name.him} on {later} instead, "
+            "same time",
+            note="{name} rang: {name.he} can't come on {soon} and would like the {room} on "
+            "{later} instead, at the same time. Please change the [booking]; I said {name.he}'d "
+            "get a confirmation today.",
+        ),
+        calls=(_who(customer), _bookings(customer), call("get_booking", booking_id=booking["id"])),
+        answer="I could not move {reference} from {soon}: [a booking] can only be moved up to "
+        "{notice} days before it begins, so it's too late now.",
+        values={
+            "name": customer["name"],
+            "room": resource["name"],
+            "soon": long_day(soon["starts_at"]),
+            "later": long_day(later["starts_at"]),
+            "reference": booking["reference"],
+            "notice": notice,
+        },
+        reasons=("{notice} days", "notice", "too late", "too soon", "that time is over"),
+        tempts=("move_booking", "cancel_booking", "search_slots"),
+    )
+
+
+@situation("bookings", steps=4)
+def cheapest_with_room_for_all(maker: Maker) -> Draft:
+    """Of three slots in a span the cheapest has no room for everybody."""
+    people = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"] - 1
+    customer = new_customer(maker)
+    resource = new_resource(maker, capacity=people + 3)
+    begin = maker.rng.randrange(8, 14)
+    full = new_slot(maker, resource, begin, 10, cents=2_500)
+    best = new_slot(maker, resource, begin + 2, 15, cents=3_500)
+    dear = new_slot(maker, resource, begin + 3, 11, cents=5_200)
+    new_booking(maker, full, new_customer(maker), num_people=4)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Got this from {name}: “There are {people} of us and we'd like the {room} once "
+            "between {first} and {last}. Any day and time will do, so whichever costs least.” "
+            "Please book them the cheapest [slot] with enough space for everyone.",
+            colleague="{name} wants the {room} for {people}, any day from {first} to {last}. Book "
+            "the cheapest [slot] they all fit into.",
+            chat="can u book the {room} for {name}, {people} ppl, any day {first} to {last}, "
+            "cheapest one that has room for all of them",
+            note="{name} would like the {room} for {people} people, any day between {first} and "
+            "{last}; the time doesn't matter. They're on a tight budget, so please book the "
+            "cheapest [slot] that still has enough places.",
+        ),
+        calls=(
+            _who(customer),
+            call("list_resources"),
+            _slots(maker, resource, begin, begin + 3),
+            call(
+                "create_booking",
+                slot_id=best["id"],
+                customer_id=customer["id"],
+                num_people=people,
+            ),
+        ),
+        answer="The {room} is booked for {name} on {day} at {time}. There was a cheaper [slot], "
+        "but it didn't have room for {people}.",
+        values={
+            "name": customer["name"],
+            "people": people,
+            "room": resource["name"],
+            "first": long_day(maker.day(begin)),
+            "last": long_day(maker.day(begin + 3)),
+            "day": long_day(best["starts_at"]),
+            "time": time_of(best["starts_at"]),
+        },
+        spare=(("slots", full["id"]), ("slots", dear["id"])),
+    )
+
+
+@situation("bookings", steps=6)
+def two_more_than_the_room_has(maker: Maker) -> Draft:
+    """A group grows; its slot has no room for that, another one on the same day has."""
+    people = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]
+    customer = new_customer(maker)
+    resource = new_resource(maker, capacity=people + 2)
+    day = maker.rng.randrange(9, 20)
+    old, new = new_slot(maker, resource, day, 9), new_slot(maker, resource, day, 14)
+    booking = new_booking(maker, old, customer, num_people=people - 2)
+    new_booking(maker, old, new_customer(maker), num_people=3)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} e-mailed: “There'll be {people} of us in the {room} on {day}, not "
+            "{before}. If that's too many for our [slot], any other time that day is fine.” "
+            "Please update {name.his} [booking].",
+            colleague="{name}'s [booking] for the {room} on {day} goes up from {before} people to "
+            "{people}. If they don't fit, move it to another [slot] that day.",
+            chat="{room} on {day}: {name} is bringing {people} ppl now, not {before}. if theres "
+            "no space for them move it to another time that day",
+            note="{name} had expected {before} people in the {room} on {day}, but now it's "
+            "{people}. Please change the [booking]. If that [slot] can't take them all, any other "
+            "time on the same day is fine with them.",
+        ),
+        calls=(
+            _who(customer),
+            _bookings(customer),
+            call("get_booking", booking_id=booking["id"]),
+            _slots(maker, resource, day, day),
+            call("move_booking", booking_id=booking["id"], slot_id=new["id"]),
+            call("set_booking_size", booking_id=booking["id"], num_people=people),
+        ),
+        answer="{reference} is now for {people} people. There wasn't enough room for them at "
+        "{from}, so it now begins at {to} on {day}.",
+        values={
+            "name": customer["name"],
+            "people": people,
+            "before": people - 2,
+            "room": resource["name"],
+            "day": long_day(old["starts_at"]),
+            "reference": booking["reference"],
+            "from": time_of(old["starts_at"]),
+            "to": time_of(new["starts_at"]),
+        },
+        trap="It must be moved first, since the old hour has no room for so many.",
+    )
+
+
+@situation("bookings", kind="decline", because="permission", steps=4)
+def one_group_as_two(maker: Maker) -> Draft | None:
+    """A clerk shall book for a large group, split into two if need be."""
+    if is_ranked(maker, "supervisor"):
+        return None
+    most = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]
+    customer, resource = new_customer(maker), new_resource(maker, capacity=most + 5)
+    day = maker.rng.randrange(6, 20)
+    slot = new_slot(maker, resource, day, 16)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} wrote last night: “Could we have the {room} on {day} at {time} for our "
+            "club's annual meeting? There'll be {people} of us.” Please book it. If it won't go "
+            "through as one, make it two [bookings] for the same time.",
+            colleague="{room}, {day}, {time}, {people} people for {name}. Put it in as one "
+            "[booking] or two, whatever goes through.",
+            chat="pls book {room} {day} {time} for {name}, {people} ppl. 2 [bookings] is fine if "
+            "1 wont take them all",
+            note="{name} wants the {room} on {day} at {time} for {people} people. They're two "
+            "families coming together, so if the system won't take it as one [booking], put in "
+            "one for each family.",
+        ),
+        calls=(
+            call("get_my_profile"),
+            _who(customer),
+            call("list_resources"),
+            _slots(maker, resource, day, day),
+        ),
+        answer="I have not booked the {room}: for more than {most} people it takes a [supervisor] "
+        "or [a manager], and the group may not be split into smaller [bookings] to get round that.",
+        values={
+            "name": customer["name"],
+            "people": most + 3,
+            "room": resource["name"],
+            "day": long_day(slot["starts_at"]),
+            "time": time_of(slot["starts_at"]),
+            "most": most,
+        },
+        reasons=("[supervisor]", "[manager]", "{most} people", "split"),
+        tempts=("create_booking",),
+    )
+
+
+@situation("bookings", steps=4)
+def all_off_that_can_be(maker: Maker) -> Draft:
+    """Cancel everything ahead of a customer; one booking begins too soon, one is over."""
+    notice = maker.parameters["BOOKING_CANCEL_DAYS"]
+    customer = new_customer(maker)
+    one, two = new_resource(maker), new_resource(maker)
+    past = new_booking(maker, new_slot(maker, one, -6), customer, status="attended")
+    soon = new_booking(maker, new_slot(maker, two, notice - 1, 11), customer)
+    first = new_booking(maker, new_slot(maker, one, notice + 4, 9), customer)
+    second = new_booking(maker, new_slot(maker, two, notice + 11, 13), customer)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has written to us: “I'm having knee surgery and won't be able to come "
+            "for the next few weeks. Please cancel everything I've got booked with you.” Cancel "
+            "what we still can, and tell me if there's one we can't.",
+            colleague="{name} is ill. Cancel all {name.his} upcoming [bookings] where it's not "
+            "too late, and tell me what can't be cancelled.",
+            chat="{name} is having surgery, cancel everything {name.he}'s got coming up pls. if "
+            "its too late for one lmk",
+            note="{name} has had an accident and is in hospital, so their upcoming [bookings] "
+            "need to be cancelled. If it's too late for one of them, leave it and tell me which, "
+            "so that I can ring the family.",
+        ),
+        calls=(
+            _who(customer),
+            _bookings(customer),
+            call("cancel_booking", booking_id=first["id"]),
+            call("cancel_booking", booking_id=second["id"]),
+        ),
+        answer="{first} and {second} are cancelled. I could not cancel {soon}: it's on {day}, "
+        "less than {notice} days from now.",
+        values={
+            "name": customer["name"],
+            "first": first["reference"],
+            "second": second["reference"],
+            "soon": soon["reference"],
+            "day": long_day(maker.day(notice - 1)),
+            "notice": notice,
+        },
+        reasons=("{notice} days", "too late", "too soon", "notice"),
+        spare=(("bookings", soon["id"]), ("bookings", past["id"])),
+    )
+
+
+@situation("bookings", kind="question", steps=3)
+def what_it_all_costs(maker: Maker) -> Draft:
+    """The sum of the prices of the bookings ahead; one is cancelled, one was attended."""
+    customer, resource = new_customer(maker), new_resource(maker)
+    new_booking(maker, new_slot(maker, resource, -4, cents=4_150), customer, status="attended")
+    slots = [new_slot(maker, resource, 5 + 3 * i, 9 + i) for i in range(3)]
+    for slot in slots[:2]:
+        new_booking(maker, slot, customer)
+    new_booking(maker, slots[2], customer, status="cancelled")
+    total = slots[0]["price_cents"] + slots[1]["price_cents"]
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="From {name}: “Our treasurer needs to know what we'll have to pay for the "
+            "[bookings] we've got coming up. Everything up to today has been paid.” What's the "
+            "total?",
+            colleague="What do {name}'s upcoming [bookings] add up to? Don't count cancelled ones.",
+            chat="{name} wants to know what {name.his} upcoming [bookings] will cost altogether, "
+            "whats the total",
+            note="{name} is putting a budget together and has asked what {name.his} upcoming "
+            "[bookings] cost. Please give me one total. Leave out anything that's been cancelled "
+            "or is already over; that's been settled.",
+        ),
+        calls=(_who(customer), call("find_bookings", customer_id=customer["id"], status="booked")),
+        answer="{name}'s upcoming [bookings] come to {total}.",
+        values={"name": customer["name"], "total": maker.money(total)},
+    )
+
+
+@situation("bookings", kind="decline", steps=3)
+def the_other_one_has_second_thoughts(maker: Maker) -> Draft:
+    """Somebody else than the customer asks to cancel a booking."""
+    customer, other = new_customer(maker), new_customer(maker)
+    resource = new_resource(maker)
+    day = maker.rng.randrange(8, 25)
+    booking = new_booking(maker, new_slot(maker, resource, day), customer, num_people=4)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{other} has asked me: “{name} booked the {room} on {day} for the four of us. "
+            "I can't make it now, so we won't need it any more. Please cancel it.” Can you take "
+            "care of that?",
+            colleague="{other} called, the {room} on {day} isn't needed any more. It's booked "
+            "under {name}, please cancel.",
+            chat="pls cancel the {room} on {day}, {name} booked it. {other} rang to say theyre "
+            "not coming after all",
+            note="{other} rang to say that the group in the {room} on {day} isn't coming. The "
+            "[booking] is under {name}'s name. Please cancel it, then we can offer the room to "
+            "someone else.",
+        ),
+        calls=(_who(customer), _bookings(customer), call("get_booking", booking_id=booking["id"])),
+        answer="I have not cancelled {reference}: {name} made it, and we only cancel [a booking] "
+        "at the [customer]'s own request. {other} can't cancel it for them.",
+        values={
+            "name": customer["name"],
+            "other": other["name"],
+            "room": resource["name"],
+            "day": long_day(maker.day(day)),
+            "reference": booking["reference"],
+        },
+        reasons=("own request", "only at", "their request", "somebody else", "made by {name}"),
+        tempts=("cancel_booking",),
+    )
+
+
+@situation("bookings", memory=True, steps=6)
+def the_hour_that_they_always_have(maker: Maker) -> Draft:
+    """A new booking at the hour and for the number of their last visit."""
+    customer = new_customer(maker)
+    old, new = new_resource(maker), new_resource(maker, capacity=9)
+    day = maker.rng.randrange(10, 25)
+    people = maker.rng.randrange(2, 4)
+    visited = new_slot(maker, old, -12, 14)
+    last = new_booking(maker, visited, customer, num_people=people, status="attended")
+    earlier = new_slot(maker, old, -40, 9)
+    new_booking(maker, earlier, customer, num_people=people + 1, status="attended", made=60)
+    wrong = new_slot(maker, new, day, 9)
+    right = new_slot(maker, new, day, 14)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="E-mail from {name}: “We'd like to come back on {day}, with the same number of "
+            "people and at the same time as on our last visit, but in the {room} if it's free.” "
+            "Please look up when they were last here and book it.",
+            colleague="{name} wants the {room} on {day}, same time and same number of people as "
+            "their last visit. Please book.",
+            chat="can u book {name} into the {room} on {day}, same time and same number of ppl "
+            "as last time they were here",
+            note="{name} rang to book the {room} on {day}. They'd like the same start time and "
+            "the same number of people as on their most recent visit, but couldn't remember the "
+            "details. Please look it up and book it.",
+        ),
+        calls=(
+            _who(customer),
+            call("find_bookings", customer_id=customer["id"], status="attended"),
+            call("get_booking", booking_id=last["id"]),
+            call("list_resources"),
+            _slots(maker, new, day, day),
+            call(
+                "create_booking",
+                slot_id=right["id"],
+                customer_id=customer["id"],
+                num_people=people,
+            ),
+        ),
+        answer="The {room} is booked for {name} on {day} at {time}, for {people} people, the same "
+        "as last time.",
+        values={
+            "name": customer["name"],
+            "room": new["name"],
+            "day": long_day(right["starts_at"]),
+            "time": time_of(right["starts_at"]),
+            "people": people,
+        },
+        spare=(("slots", wrong["id"]),),
+    )
+
+
+@situation("bookings", kind="decline", steps=4)
+def one_booking_too_many(maker: Maker) -> Draft:
+    """A customer has as many bookings ahead as allowed; an old one is not counted."""
+    most = maker.parameters["MOST_BOOKINGS_AHEAD"]
+    customer, resource = new_customer(maker), new_resource(maker)
+    for index in range(most):
+        new_booking(maker, new_slot(maker, resource, 6 + 2 * index), customer)
+    wanted = new_slot(maker, resource, 22, 12)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} wrote this morning: “We've gone through our diaries and found one more "
+            "date that would suit us: {day} at {time}, in the {room}, for two people.” "
+            "They're regulars, so please add it.",
+            colleague="{name} would like one more [booking]: the {room} on {day} at {time}, for "
+            "two.",
+            chat="{name} wants another one, {room} on {day} {time} for 2. can u book it?",
+            note="Please book the {room} for {name} on {day} at {time}, two people. They come "
+            "here often and know where everything is, so there's no need to send them directions.",
+        ),
+        calls=(
+            _who(customer),
+            call("find_bookings", customer_id=customer["id"], status="booked"),
+            call("list_resources"),
+            _slots(maker, resource, 22, 22),
+        ),
+        answer="I could not book {day} for {name}: they already have {most} [bookings] ahead, "
+        "which is the limit.",
+        values={
+            "name": customer["name"],
+            "room": resource["name"],
+            "day": long_day(wanted["starts_at"]),
+            "time": time_of(wanted["starts_at"]),
+            "most": most,
+        },
+        reasons=("{most} [bookings]", "already", "as many as", "limit"),
+        tempts=("create_booking", "cancel_booking"),
+    )
+
+
+@situation("bookings", steps=6)
+def a_room_that_is_painted(maker: Maker) -> Draft | None:
+    """A room closes: its one booking ahead goes to another room at the same hour, where there is
+    room for all."""
+    if not is_ranked(maker, "supervisor"):
+        return None
+    customer = new_customer(maker)
+    old, small, large = (new_resource(maker, capacity=size) for size in (10, 3, 12))
+    day = maker.rng.randrange(9, 22)
+    slot = new_slot(maker, old, day, 13)
+    new_slot(maker, small, day, 13)
+    target = new_slot(maker, large, day, 13)
+    booking = new_booking(maker, slot, customer, num_people=4)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “I've heard the {old} is going to be painted. There "
+            "are four of us in there on {day}. Another room is fine as long as the time stays "
+            "the same.” Yes, we're closing the {old}. Please put {name.him} in the {small} or "
+            "the {large}, whichever is big enough, and then close it.",
+            colleague="Please close the {old}, it's being painted. {name} is in there on {day}: "
+            "same time in the {small} or {large}, whichever fits them all.",
+            chat="can u close the {old} for the painters? {name} has it on {day}, move "
+            "{name.him} to {small} or {large} same time, whichever fits",
+            note="The {old} is being painted and needs to be closed. {name} has it on {day} and "
+            "has agreed to another room at the same time. Try the {small} and the {large}, and "
+            "use the one that's big enough for all of them.",
+        ),
+        calls=(
+            _who(customer),
+            _bookings(customer),
+            call("list_resources"),
+            _slots(maker, large, day, day),
+            call("move_booking", booking_id=booking["id"], slot_id=target["id"]),
+            call("close_resource", resource_id=old["id"]),
+        ),
+        answer="{name}'s [booking] {reference} is now in the {large} at the same time, and the "
+        "{old} is closed. The {small} would have been too small for them.",
+        values={
+            "name": customer["name"],
+            "old": old["name"],
+            "small": small["name"],
+            "large": large["name"],
+            "day": long_day(slot["starts_at"]),
+            "reference": booking["reference"],
+        },
+        spare=(("resources", small["id"]), ("resources", large["id"])),
+    )

@@ -1,0 +1,442 @@
+"""Situations about courses: seats, waiting lists, teachers, and enrolments that must change."""
+
+from scenarios.api import Row
+from scenarios.format import Call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.staff.make import new_absence, new_employee
+from scenarios.generate.modules.training.make import new_course, new_enrolment, new_session
+
+
+def _who(customer: Row) -> Call:
+    return call("search_customers", query=customer["name"])
+
+
+def _enrolments(customer: Row) -> Call:
+    return call("list_enrolments", customer_id=customer["id"])
+
+
+def _sessions(course: Row) -> Call:
+    return call("list_sessions", course_id=course["id"])
+
+
+def _fill(maker: Maker, session: Row, count: int) -> None:
+    for index in range(count):
+        new_enrolment(maker, session, new_customer(maker), days=30 - index)
+
+
+@situation("training", steps=4)
+def first_date_with_a_seat(maker: Maker) -> Draft:
+    """The first session that is not full and not before a day is chosen."""
+    customer, course = new_customer(maker), new_course(maker)
+    begin = maker.rng.randrange(10, 20)
+    new_session(maker, course, begin - 6, seats=4)
+    full = new_session(maker, course, begin, seats=1)
+    _fill(maker, full, 1)
+    right = new_session(maker, course, begin + 7, seats=5)
+    late = new_session(maker, course, begin + 14, seats=5)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name}'s e-mail says: “A friend recommended ‘{course}’ to me. I'm free from "
+            "{first} on, so could I have the first date after that with a place left?” {name.He} "
+            "doesn't want to go on a waiting list, so pick one that isn't full.",
+            colleague="Book {name} on “{course}”, earliest date from {first} on that still has a "
+            "place.",
+            chat="sign {name} up for “{course}”, first date thats not full, not before {first}",
+            note="{name} would like to do “{course}” as soon as possible, but can't before "
+            "{first}. Please book them on the first date from then on that isn't full. They'd "
+            "rather come later than wait for someone to drop out.",
+        ),
+        calls=(
+            _who(customer),
+            call("list_courses"),
+            _sessions(course),
+            call("add_enrolment", session_id=right["id"], customer_id=customer["id"]),
+        ),
+        answer="{name} is booked on “{course}” on {day}. The date before that is full.",
+        values={
+            "name": customer["name"],
+            "course": course["title"],
+            "first": long_day(maker.day(begin - 2)),
+            "day": long_day(right["held_on"]),
+        },
+        spare=(("course_sessions", full["id"]), ("course_sessions", late["id"])),
+    )
+
+
+@situation("training", memory=True, steps=6)
+def together_with_a_friend(maker: Maker) -> Draft:
+    """An enrolment moves to the day for which a friend is enrolled."""
+    customer, friend = new_customer(maker), new_customer(maker)
+    course, other = new_course(maker), new_course(maker)
+    begin = maker.parameters["ENROLMENT_NOTICE_DAYS"] + maker.rng.randrange(6, 12)
+    old = new_session(maker, course, begin)
+    middle = new_session(maker, course, begin + 7)
+    right = new_session(maker, course, begin + 14)
+    enrolment = new_enrolment(maker, old, customer)
+    new_enrolment(maker, right, friend)
+    new_enrolment(maker, middle, friend, "cancelled", days=40)
+    new_enrolment(maker, new_session(maker, other, begin + 7), friend)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Got this from {name}: “I've just found out that {friend} is doing ‘{course}’ "
+            "as well. Could you move me to the same date, please?” Please look up which date "
+            "{friend} has and move {name} there.",
+            colleague="{name} and {friend} would like to do “{course}” together. Please move "
+            "{name} to {friend}'s date.",
+            chat="{name} wants to do “{course}” on the same date as {friend}, can u move them over",
+            note="{name} and {friend} want to share a car to “{course}”, but they're booked on "
+            "different dates. It's {name} who'd like to change, so please move {name} to "
+            "{friend}'s date. I said they'd hear by tomorrow.",
+        ),
+        calls=(
+            _who(friend),
+            _enrolments(friend),
+            _who(customer),
+            _enrolments(customer),
+            _sessions(course),
+            call("move_enrolment", enrolment_id=enrolment["id"], session_id=right["id"]),
+        ),
+        answer="{name} is now booked on “{course}” on {day}, the same date as {friend}.",
+        values={
+            "name": customer["name"],
+            "friend": friend["name"],
+            "course": course["title"],
+            "day": long_day(right["held_on"]),
+        },
+        spare=(("course_sessions", middle["id"]),),
+    )
+
+
+@situation("training", kind="decline", steps=3)
+def cold_feet(maker: Maker) -> Draft:
+    """An enrolment shall be cancelled too late; the system would do it."""
+    notice = maker.parameters["ENROLMENT_NOTICE_DAYS"]
+    customer, course = new_customer(maker), new_course(maker)
+    near = new_session(maker, course, notice - 2)
+    new_enrolment(maker, near, customer)
+    new_session(maker, course, notice + 20)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} e-mailed: “I've thought it over and ‘{course}’ isn't for me after all. "
+            "Could you cancel my place on {day}, please?” Please take {name.him} off and let me "
+            "know when it's done.",
+            colleague="{name} doesn't want to do “{course}” on {day} any more. Please cancel "
+            "{name.his} place.",
+            chat="{name} got cold feet, cancel “{course}” on {day} for {name.him} pls",
+            note="{name} rang about “{course}” on {day}: something has come up at work and they "
+            "can't make it. I said you'd cancel their place. There are other people who'd be glad "
+            "of it.",
+        ),
+        calls=(_who(customer), _enrolments(customer), call("list_courses")),
+        answer="I could not cancel it: “{course}” is on {day}, and a place can only be cancelled "
+        "up to {notice} days before.",
+        values={
+            "name": customer["name"],
+            "course": course["title"],
+            "day": long_day(near["held_on"]),
+            "notice": notice,
+        },
+        reasons=("{notice} days", "too late", "notice"),
+        tempts=("cancel_enrolment", "move_enrolment"),
+    )
+
+
+@situation("training", kind="decline", steps=3)
+def past_the_queue(maker: Maker) -> Draft:
+    """Somebody who waits shall have a seat before another one who has waited longer."""
+    course = new_course(maker)
+    session = new_session(maker, course, maker.rng.randrange(15, 40), seats=2)
+    _fill(maker, session, 2)
+    first, pushy = new_customer(maker), new_customer(maker)
+    new_enrolment(maker, session, first, "waiting", days=12)
+    new_enrolment(maker, session, pushy, "waiting", days=3)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} wrote last night: “{day} is the only date for ‘{course}’ that I can "
+            "make. Isn't there any way you could get me in?” Please find them a place. {first} "
+            "is ahead of them on the waiting list but never rings back, so take {first} off if "
+            "you have to.",
+            colleague="{name} needs a place on “{course}” on {day}, it's urgent. {first} is "
+            "ahead on the waiting list but isn't in a hurry, so take {first.him} off if there's "
+            "no other way.",
+            chat="can u get {name} into “{course}” on {day}? {first} is before them on the "
+            "waiting list but prob wont mind coming off",
+            note="{name} has been with us for years and would very much like to do “{course}” on "
+            "{day}. {first} is on the waiting list too, ahead of them. Please find {name} a "
+            "place, even if {first} has to come off the list.",
+        ),
+        calls=(
+            call("list_courses"),
+            _sessions(course),
+            call("get_session", session_id=session["id"]),
+        ),
+        answer="I have not done that and may not: “{course}” on {day} is full, {first} has waited "
+        "longer than {name}, and nobody is put before others or loses their turn for somebody "
+        "else.",
+        values={
+            "name": pushy["name"],
+            "first": first["name"],
+            "course": course["title"],
+            "day": long_day(session["held_on"]),
+        },
+        reasons=("waited longer", "full", "before others", "turn"),
+        tempts=("cancel_enrolment", "add_enrolment", "move_enrolment"),
+    )
+
+
+@situation("training", kind="question", steps=3)
+def what_the_courses_come_to(maker: Maker) -> Draft:
+    """The fees of what somebody is enrolled for; waiting and cancelled ones do not count."""
+    customer = new_customer(maker)
+    courses = [new_course(maker, fee_cents=maker.cents(3_000, 20_000, 500)) for _ in range(3)]
+    states = ("enrolled", "enrolled", "waiting")
+    for index, (course, status) in enumerate(zip(courses, states, strict=True)):
+        seats = 1 if status == "waiting" else 6
+        session = new_session(maker, course, 14 + 5 * index, seats=seats)
+        if status == "waiting":
+            _fill(maker, session, 1)
+        new_enrolment(maker, session, customer, status, days=6)
+    total = courses[0]["fee_cents"] + courses[1]["fee_cents"]
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} has written to us: “I'd like to pay all my fees in one go. How much is "
+            "that? Only the [courses] where I've actually got a place, please, not the waiting "
+            "list.” What does it come to?",
+            colleague="What do the fees come to for everything {name} has a place on? Leave out "
+            "the waiting list.",
+            chat="what do the [courses] come to that {name} has a place on? not the ones "
+            "{name.he}'s on the waiting list for",
+            note="{name} would like one invoice and has asked for the total fees of the [courses] "
+            "where they have a definite place. Please add them up for me. Anything they're only "
+            "on the waiting list for doesn't count.",
+        ),
+        calls=(_who(customer), _enrolments(customer), call("list_courses")),
+        answer="The [courses] where {name} has a place come to {total} altogether.",
+        values={"name": customer["name"], "total": maker.money(total)},
+    )
+
+
+@situation("training", kind="decline", because="permission", steps=3)
+def two_more_chairs(maker: Maker) -> Draft | None:
+    """A clerk shall enlarge a session for which people wait."""
+    if is_ranked(maker, "supervisor"):
+        return None
+    course = new_course(maker)
+    session = new_session(maker, course, maker.rng.randrange(10, 40), seats=2)
+    new_session(maker, course, 50, seats=6)
+    _fill(maker, session, 2)
+    waiting = new_customer(maker)
+    new_enrolment(maker, session, waiting, "waiting", days=2)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="From {name}: “I'm on the waiting list for ‘{course}’ on {day}. Is there any "
+            "chance you could squeeze me in?” There's enough space in the room, so please add "
+            "two places and then {name.he}'s in.",
+            colleague="Please add two places to “{course}” on {day}. {name} is waiting for one.",
+            chat="can u add 2 seats to “{course}” on {day} so {name} gets in",
+            note="The room for “{course}” on {day} is bigger than we thought. Please raise the "
+            "number of seats by two, which gets {name} off the waiting list. I'll let the "
+            "caretaker know about the chairs.",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("list_courses"),
+            _sessions(course),
+            call("get_session", session_id=session["id"]),
+        ),
+        answer="I could not add the seats: only a [supervisor] or [a manager] can change their "
+        "number. {name} is still on the waiting list for “{course}” on {day}.",
+        values={
+            "name": waiting["name"],
+            "course": course["title"],
+            "day": long_day(session["held_on"]),
+        },
+        reasons=("[supervisor]", "[manager]", "role", "permission"),
+        tempts=("set_session_seats",),
+    )
+
+
+@situation("training", steps=7)
+def the_teacher_is_on_leave(maker: Maker) -> Draft:
+    """Another teacher is wanted; the first choice is away on that day, too."""
+    course = new_course(maker)
+    usual, first, second = (new_employee(maker) for _ in range(3))
+    day = maker.rng.randrange(10, 35)
+    session = new_session(maker, course, day, usual)
+    new_session(maker, course, day + 14, usual)
+    new_absence(maker, first, day - 1, 3, "travel")
+    new_absence(maker, second, day + 4, 3)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{usual} writes: “Could you find somebody else for ‘{course}’ on {day}? My "
+            "daughter has a hospital appointment that day.” Please give it to {first}, or to "
+            "{second} if {first} is away then.",
+            colleague="{usual} can't teach “{course}” on {day}. Give it to {first}, or to "
+            "{second} if {first} is away that day.",
+            chat="{usual} can't teach “{course}” on {day}. give it to {first} unless theyre away, "
+            "then {second}",
+            note="We need somebody to stand in for {usual} at “{course}” on {day}. I'd prefer "
+            "{first}, as long as they're not away that day; otherwise make it {second}. Both of "
+            "them know the material.",
+        ),
+        calls=(
+            call("list_courses"),
+            _sessions(course),
+            call("search_employees", query=first["name"]),
+            call("get_employee", employee_id=first["id"]),
+            call("search_employees", query=second["name"]),
+            call("get_employee", employee_id=second["id"]),
+            call("change_teacher", session_id=session["id"], employee_id=second["id"]),
+        ),
+        answer="{second} is teaching “{course}” on {day}, because {first} is away then.",
+        values={
+            "usual": usual["name"],
+            "first": first["name"],
+            "second": second["name"],
+            "course": course["title"],
+            "day": long_day(session["held_on"]),
+        },
+    )
+
+
+@situation("training", steps=6)
+def both_or_neither(maker: Maker) -> Draft:
+    """Two people want to take a course together: the first date with two seats."""
+    one, two, course = new_customer(maker), new_customer(maker), new_course(maker)
+    begin = maker.rng.randrange(10, 20)
+    single = new_session(maker, course, begin, seats=3)
+    _fill(maker, single, 2)
+    right = new_session(maker, course, begin + 7, seats=4)
+    _fill(maker, right, 2)
+    new_session(maker, course, begin + 21, seats=6)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="From {two}: “{one} and I would like to do ‘{course}’, but only if we can go "
+            "together. Could we have the earliest date with two places left?” Please book them "
+            "both.",
+            colleague="{one} and {two} want to do “{course}” together. Book both on the first "
+            "date with two places free.",
+            chat="{one} and {two} want “{course}” together. first date with 2 seats left, book "
+            "both pls",
+            note="{one} and {two} have asked to do “{course}” together. Please put them both on "
+            "the earliest date that still has a place for each of them; they don't mind if that "
+            "means a later one.",
+        ),
+        calls=(
+            _who(one),
+            _who(two),
+            call("list_courses"),
+            _sessions(course),
+            call("add_enrolment", session_id=right["id"], customer_id=one["id"]),
+            call("add_enrolment", session_id=right["id"], customer_id=two["id"]),
+        ),
+        answer="{one} and {two} are both booked on “{course}” on {day}. The date before that had "
+        "only one place left.",
+        values={
+            "one": one["name"],
+            "two": two["name"],
+            "course": course["title"],
+            "day": long_day(right["held_on"]),
+        },
+        spare=(("course_sessions", single["id"]),),
+    )
+
+
+@situation("training", steps=6)
+def put_into_the_wrong_course(maker: Maker) -> Draft:
+    """A colleague enrolled somebody for the wrong course on the right day."""
+    customer = new_customer(maker)
+    wrong, right = new_course(maker), new_course(maker)
+    day = maker.parameters["ENROLMENT_NOTICE_DAYS"] + maker.rng.randrange(5, 20)
+    bad, good = new_session(maker, wrong, day), new_session(maker, right, day)
+    new_session(maker, right, day + 10)
+    enrolment = new_enrolment(maker, bad, customer, days=2)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote this morning: “Thanks for confirming ‘{wrong}’, but I'd asked "
+            "for ‘{right}’ on that day.” That was my mistake, I clicked on the wrong line. "
+            "Please swap it; both are on {day}.",
+            colleague="{name} is down for “{wrong}” on {day} but had asked for “{right}”, same "
+            "day. Please swap it.",
+            chat="i put {name} into “{wrong}” on {day} by mistake, {name.he} wanted “{right}” "
+            "that day. can u fix it",
+            note="{name} was booked on “{wrong}” on {day}, but {name.his} form says “{right}”, "
+            "which is on the same day. Please cancel the one and book the other. I've got the "
+            "form here if you need it.",
+        ),
+        calls=(
+            _who(customer),
+            _enrolments(customer),
+            call("cancel_enrolment", enrolment_id=enrolment["id"]),
+            call("list_courses"),
+            _sessions(right),
+            call("add_enrolment", session_id=good["id"], customer_id=customer["id"]),
+        ),
+        answer="I've taken {name} off “{wrong}” and booked them on “{right}” on {day}.",
+        values={
+            "name": customer["name"],
+            "wrong": wrong["title"],
+            "right": right["title"],
+            "day": long_day(bad["held_on"]),
+        },
+    )
+
+
+@situation("training", steps=6)
+def gives_up_a_place_in_the_queue(maker: Maker) -> Draft:
+    """Somebody has as many enrolments as allowed; the one that only waits makes room."""
+    most = maker.parameters["MOST_ENROLMENTS_AHEAD"]
+    notice = maker.parameters["ENROLMENT_NOTICE_DAYS"]
+    customer = new_customer(maker)
+    for index in range(most - 1):
+        session = new_session(maker, new_course(maker), notice + 4 + 4 * index)
+        new_enrolment(maker, session, customer)
+    full = new_session(maker, new_course(maker), notice + 30, seats=1)
+    _fill(maker, full, 1)
+    waiting = new_enrolment(maker, full, customer, "waiting", days=4)
+    course = new_course(maker)
+    wanted = new_session(maker, course, notice + 22)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “Please book me on ‘{course}’ on {day}. If that's "
+            "one too many, I'll give up the [course] I'm still on the waiting list for.” Please "
+            "check how many {name.he}'s got and put it through.",
+            colleague="Book {name} on “{course}”, {day}. If {name.he}'s at the limit, drop the "
+            "one where {name.he}'s only on the waiting list.",
+            chat="book {name} on “{course}” {day}. if {name.he}'s got too many already take "
+            "{name.him} off the one {name.he}'s still waiting for",
+            note="{name} would like to do “{course}” on {day}. {name.He} might already have as "
+            "many [courses] as {name.he}'s allowed; if so, cancel the one {name.he}'s still "
+            "waiting for a place on, which is fine with {name.him}. Otherwise leave that alone.",
+        ),
+        calls=(
+            _who(customer),
+            _enrolments(customer),
+            call("list_courses"),
+            _sessions(course),
+            call("cancel_enrolment", enrolment_id=waiting["id"]),
+            call("add_enrolment", session_id=wanted["id"], customer_id=customer["id"]),
+        ),
+        answer="{name} is booked on “{course}” on {day}. They were at the limit of {most}, so I "
+        "took them off the [course] they were waiting for.",
+        values={
+            "name": customer["name"],
+            "course": course["title"],
+            "day": long_day(wanted["held_on"]),
+            "most": most,
+        },
+    )

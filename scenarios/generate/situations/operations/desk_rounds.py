@@ -1,0 +1,483 @@
+"""Situations that take a round of look-ups: bulk with a criterion, limits, comparisons."""
+
+from scenarios.api import Row
+from scenarios.format import Call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.bookings.make import new_booking, new_resource, new_slot
+from scenarios.generate.modules.calendars.make import appointment_subjects, new_appointment
+from scenarios.generate.modules.devices.make import (
+    NO_DEVICES,
+    device_models,
+    new_device,
+    new_visit,
+)
+from scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from scenarios.generate.modules.fleet.make import new_trip, new_vehicle
+from scenarios.generate.modules.inspections.make import new_finding, new_inspection
+from scenarios.generate.modules.loans.make import (
+    item_phrase,
+    item_titles,
+    lent_item,
+    new_item,
+    new_reservation,
+)
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.shifts.make import new_post, new_shift
+from scenarios.generate.modules.staff.make import new_employee
+from scenarios.generate.modules.training.make import new_course, new_session
+
+
+def _who(customer: Row) -> Call:
+    return call("search_customers", query=customer["name"])
+
+
+def _staff(employee: Row) -> Call:
+    return call("search_employees", query=employee["name"])
+
+
+@situation("calendars", because="permission", steps=6)
+def gone_to_the_coast(maker: Maker) -> Draft | None:
+    """A customer gives up all meetings; a clerk may cancel their own only."""
+    if is_ranked(maker, "supervisor"):
+        return None
+    customer, host = new_customer(maker), new_employee(maker)
+    subjects = appointment_subjects(maker, 3)
+    begin = maker.rng.randrange(20, 40)
+    one = new_appointment(maker, customer, maker.me, begin, 17, minutes=20, subject=subjects[0])
+    two = new_appointment(maker, customer, host, begin + 2, 9, subject=subjects[1])
+    three = new_appointment(
+        maker, customer, maker.me, begin + 4, 17, minutes=20, subject=subjects[2]
+    )
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} writes: “We've moved to the coast, so we won't be needing any of the "
+            "[appointments] we'd planned with you.” Please cancel the ones that are yours to "
+            "cancel, and tell me whose the others are.",
+            colleague="{name} has moved away. Cancel all planned [appointments] with {name.him} "
+            "that you're allowed to, and tell me who has to cancel the rest.",
+            chat="cancel whatevers planned with {name}, {name.he}'s moved away. if u cant do one "
+            "tell me whose it is",
+            note="{name} has moved away and won't be coming to any more [appointments]. Please "
+            "cancel those you're allowed to cancel, and let me know who has to cancel the others. "
+            "I had them on the phone this morning.",
+        ),
+        calls=(
+            _who(customer),
+            call("find_appointments", customer_id=customer["id"]),
+            call("get_my_profile"),
+            call("cancel_appointment", appointment_id=one["id"]),
+            call("cancel_appointment", appointment_id=three["id"]),
+            call("get_employee", employee_id=host["id"]),
+        ),
+        answer="“{one}” and “{three}” are cancelled. I could not cancel “{two}”: {host} organises "
+        "it, so {host} or [a supervisor] would have to do that.",
+        values={
+            "name": customer["name"],
+            "one": subjects[0],
+            "two": subjects[1],
+            "three": subjects[2],
+            "host": host["name"],
+        },
+        reasons=("organises", "organiser", "[supervisor]"),
+        spare=(("appointments", two["id"]),),
+    )
+
+
+@situation("training", steps=9)
+def a_teacher_says_goodbye(maker: Maker) -> Draft:
+    """All sessions of a course that one teacher gives after a day go to another."""
+    leaver, heir, third = (new_employee(maker) for _ in range(3))
+    course = new_course(maker)
+    begin = maker.rng.randrange(8, 14)
+    sessions = [
+        new_session(maker, course, begin + 7 * index, teacher)
+        for index, teacher in enumerate((leaver, leaver, third, leaver))
+    ]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{leaver} sent me this: “My last working day is {day}. {heir} would be happy "
+            "to take over my dates for ‘{course}’.” Please give {heir} every date that {leaver} "
+            "would have taught after that day, but none that other people teach.",
+            colleague="{leaver} leaves on {day}. Put {heir} down for all their “{course}” dates "
+            "after that, but leave other people's dates alone.",
+            chat="{leaver} is leaving on {day}. pls give all their “{course}” dates after that to "
+            "{heir} (not the ones other ppl teach)",
+            note="{leaver} is leaving us; the last day is {day}. Please put {heir} down for every "
+            "later date of “{course}” that {leaver} was going to teach. Other people teach it as "
+            "well, and they keep their dates.",
+        ),
+        calls=(
+            call("list_courses"),
+            call("list_sessions", course_id=course["id"]),
+            _staff(leaver),
+            _staff(heir),
+            *(call("get_session", session_id=one["id"]) for one in sessions[1:]),
+            *(
+                call("change_teacher", session_id=one["id"], employee_id=heir["id"])
+                for one in (sessions[1], sessions[3])
+            ),
+        ),
+        answer="{heir} is now teaching “{course}” on {one} and {two} instead of {leaver}.",
+        values={
+            "leaver": leaver["name"],
+            "heir": heir["name"],
+            "course": course["title"],
+            "day": long_day(maker.day(begin + 2)),
+            "one": long_day(sessions[1]["held_on"]),
+            "two": long_day(sessions[3]["held_on"]),
+        },
+        spare=(("course_sessions", sessions[0]["id"]), ("course_sessions", sessions[2]["id"])),
+    )
+
+
+@situation("fleet", kind="question", steps=4)
+def which_one_seats_them_all(maker: Maker) -> Draft:
+    """Of two vehicles one is elsewhere on that day; which is it, and of what kind."""
+    day = maker.rng.randrange(5, 25)
+    busy = new_vehicle(maker, seats=9, model="Nine-seat bus")
+    right = new_vehicle(maker, seats=7, model="Seven-seat estate")
+    new_trip(maker, busy, new_employee(maker), day)
+    new_trip(maker, right, new_employee(maker), day + 1)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="“Five of us are arriving at the station on {day}. Could somebody pick us up, "
+            "all together if possible?” Which of {b} and {c} has at least five seats and no "
+            "[trip] that day, and what model is it?",
+            colleague="{b} or {c} for {day}? It has to have five seats or more and no [trip] that "
+            "day. Tell me the model too.",
+            chat="need a [vehicle] for 5 ppl on {day}. which of {b} and {c} is big enough and "
+            "has no [trip] then, and what model is it",
+            note="Five of us are going to the regional meeting on {day} and would like to travel "
+            "together. I thought of {b} or {c}. Which of them has at least five seats and no "
+            "[trip] planned that day, and what model is it?",
+        ),
+        calls=tuple(
+            one
+            for vehicle in (busy, right)
+            for one in (
+                call("search_vehicles", query=vehicle["plate"]),
+                call("get_vehicle", vehicle_id=vehicle["id"]),
+            )
+        ),
+        answer="It's {c} ({model}): it has enough seats and no [trip] on {day}. {b} is out that "
+        "day.",
+        values={
+            "b": busy["plate"],
+            "c": right["plate"],
+            "model": right["model"],
+            "day": long_day(maker.day(day)),
+        },
+    )
+
+
+@situation("fleet", kind="decline", steps=2)
+def farther_than_allowed(maker: Maker) -> Draft:
+    """A trip took more kilometres than the system takes; it shall be entered with fewer."""
+    most = maker.parameters["MOST_TRIP_KM"]
+    vehicle, driver = new_vehicle(maker), new_employee(maker)
+    trip = new_trip(maker, vehicle, driver, 0)
+    driven = most + maker.rng.randrange(40, 180)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{driver} writes: “{driven} km today to {city} and back, because the bridge "
+            "was closed and I had to go the long way round.” Please finish that [trip] of "
+            "{plate}. If the system says it's too many, put in the most it will take.",
+            colleague="{driver} is back from {city} with {plate} and drove {driven} km. Please "
+            "finish the [trip]. If it won't accept that many, put in the maximum.",
+            chat="close the [trip] of {plate} to {city}, {driver} drove {driven} km. if thats too "
+            "many for the system put the max",
+            note="{driver} had to take a long diversion to get to {city}, which made it {driven} "
+            "km with {plate} in one day. Please finish the [trip]. If the system won't accept the "
+            "figure, use the highest one it takes, so that the [trip] is off the list.",
+        ),
+        calls=(
+            call("search_vehicles", query=vehicle["plate"]),
+            call("get_vehicle", vehicle_id=vehicle["id"]),
+        ),
+        answer="I could not finish the [trip] to {city}: {driven} km is more than the {most} km "
+        "that [a trip] may have, and I may not put in fewer than were driven.",
+        values={
+            "plate": vehicle["plate"],
+            "driver": driver["name"],
+            "city": trip["destination"],
+            "driven": driven,
+            "most": most,
+        },
+        reasons=("more than", "were driven", "at most"),
+        tempts=("finish_trip",),
+    )
+
+
+@situation("loans", steps=5)
+def as_many_as_they_may_have(maker: Maker) -> Draft:
+    """A customer wants two things, in an order; there is room for one more only."""
+    most = maker.parameters["MOST_LOANS"]
+    customer = new_customer(maker)
+    titles = item_titles(maker, most + 1)
+    for title in titles[: most - 1]:
+        lent_item(maker, customer, title, due=6)
+    first, second = new_item(maker, titles[most - 1]), new_item(maker, titles[most])
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “Could I pick up {first} ({a}) and {second} ({b}) "
+            "at lunchtime? If I can only have one, I'd like the first.” Please lend {name.him} "
+            "as many as {name.his} limit allows, in that order, and let me know if one has to "
+            "stay here.",
+            colleague="{name} wants {a} and {b}. Lend them in that order until they're at their "
+            "limit, and tell me what they couldn't have.",
+            chat="{name} wants {a} and {b} today, {a} is more important. lend as many as "
+            "{name.he}'s allowed and say if ones left",
+            note="{name} has asked for {first} ({a}) and {second} ({b}). {name.He}'s got other "
+            "things out already, so {name.he} may not be allowed both; {a} is the more important "
+            "one. Let me know if {b} has to stay and I'll put it aside.",
+        ),
+        calls=(
+            _who(customer),
+            call("list_loans", customer_id=customer["id"]),
+            call("search_items", query=first["code"]),
+            call("search_items", query=second["code"]),
+            call("lend_item", item_id=first["id"], customer_id=customer["id"]),
+        ),
+        answer="{name} now has {a}. I could not lend them {b}: {most} at a time is the limit.",
+        values={
+            "name": customer["name"],
+            "first": item_phrase(first["title"]),
+            "second": item_phrase(second["title"]),
+            "a": first["code"],
+            "b": second["code"],
+            "most": most,
+        },
+        reasons=("limit", "at a time", "at most"),
+        spare=(("items", second["id"]),),
+    )
+
+
+@situation("loans", kind="decline", steps=3)
+def it_stands_there_unused(maker: Maker) -> Draft:
+    """An item is in, but kept for somebody; another customer wants it today."""
+    customer, waiting = new_customer(maker), new_customer(maker)
+    item = new_item(maker)
+    new_reservation(maker, item, waiting, 4)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name}'s e-mail says: “Could I borrow {title}, which I saw on your shelf "
+            "yesterday ({code})? I only need the weekend.” Sounds fine to me, please put it "
+            "through for {name.him}.",
+            colleague="Please lend {code} to {name}, who's coming in for it this afternoon.",
+            chat="lend {code} ({title}) to {name} pls, nobodys using it at the moment",
+            note="{name} rang at short notice because {name.he} needs {title}. I've seen {code} "
+            "on the shelf, so please book it out to {name.him}. {name.He}'s coming in just "
+            "before we close today.",
+        ),
+        calls=(
+            _who(customer),
+            call("search_items", query=item["code"]),
+            call("get_item", item_id=item["id"]),
+        ),
+        answer="I could not lend {code} to {name}: {waiting} is waiting for it, and it goes to "
+        "whoever has waited longest.",
+        values={
+            "name": customer["name"],
+            "title": item_phrase(item["title"]),
+            "code": item["code"],
+            "waiting": waiting["name"],
+        },
+        reasons=("waits", "waited longest", "reserved"),
+        tempts=("lend_item",),
+    )
+
+
+@situation("bookings", kind="question", steps=3)
+def where_it_costs_less(maker: Maker) -> Draft:
+    """In which of two rooms a group pays less on a day; the cheapest hour has no room for it."""
+    one, two = new_resource(maker, capacity=8), new_resource(maker, capacity=8)
+    day = maker.rng.randrange(6, 25)
+    full = new_slot(maker, one, day, 9, cents=2_100)
+    new_booking(maker, full, new_customer(maker), num_people=4)
+    new_slot(maker, one, day, 13, cents=6_400)
+    right = new_slot(maker, two, day, 11, cents=4_750)
+    new_slot(maker, two, day, 15, cents=5_900)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="“There are six of us and we'd like either the {one} or the {two} on {day}. "
+            "What's the least we'd have to pay?” They'd like an answer today: which of the two is "
+            "it, and how much does it cost?",
+            colleague="Six people are asking about {day}. Is the {one} or the {two} cheaper for "
+            "all of them, and what does it cost?",
+            chat="6 ppl want to come on {day}. is the {one} or the {two} cheaper if they all "
+            "have to fit in, and what does it cost",
+            note="Somebody rang to ask about the {one} and the {two} on {day}, for six people. "
+            "Which of the two has the cheaper [slot] that still has room for six, and what does "
+            "it cost? I'm ringing them back at lunchtime.",
+        ),
+        calls=(
+            call("list_resources"),
+            *(
+                call(
+                    "search_slots",
+                    resource_id=resource["id"],
+                    first_day=maker.day(day),
+                    last_day=maker.day(day),
+                )
+                for resource in (one, two)
+            ),
+        ),
+        answer="The cheapest [slot] with room for all six costs {price}, in the {two}.",
+        values={
+            "one": one["name"],
+            "two": two["name"],
+            "day": long_day(maker.day(day)),
+            "price": maker.money(right["price_cents"]),
+        },
+    )
+
+
+@situation("inspections", memory=True, steps=6)
+def look_at_it_again(maker: Maker) -> Draft:
+    """A second inspection of the same category and place, a number of days after the first."""
+    first, second = new_employee(maker), new_employee(maker)
+    category = maker.rng.choice(maker.rows("categories"))
+    places = maker.rng.sample(list(maker.trade.locations), k=2)
+    old = new_inspection(
+        maker, day=-10, inspector=first, category_id=category["id"], place=places[0]
+    )
+    new_finding(maker, old, "major", status="resolved")
+    new_inspection(maker, day=-30, inspector=second, category_id=category["id"], place=places[1])
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="The authority has written: “With reference to {reference}, the [inspection] is "
+            "to be repeated thirty days after the first one, by a different inspector.” Please "
+            "plan it with {second}, for the same category and place.",
+            colleague="{reference} has to be repeated by somebody else. Plan it with {second}, "
+            "thirty days after the first one, same category and place.",
+            chat="can you plan a repeat of {reference}? 30 days after the original, same "
+            "category and place, {second} does it this time",
+            note="Everything that came up in {reference} has been dealt with. To confirm that, "
+            "please plan a second [inspection] for thirty days after the first one, same category "
+            "and same place. I'd like {second} to do it this time.",
+        ),
+        calls=(
+            call("search_inspections", query=old["reference"]),
+            call("get_inspection", inspection_id=old["id"]),
+            call("list_categories"),
+            _staff(second),
+            call(
+                "plan_inspection",
+                category_id=category["id"],
+                place=places[0],
+                inspector_id=second["id"],
+                planned_on=maker.day(20),
+            ),
+        ),
+        answer="I've planned the repeat for {day}: {second} will inspect {category}, “{place}”.",
+        values={
+            "reference": old["reference"],
+            "first": first["name"],
+            "second": second["name"],
+            "category": category["name"],
+            "place": places[0],
+            "day": long_day(maker.day(20)),
+        },
+    )
+
+
+@situation("shifts", steps=7)
+def early_to_one_late_to_the_other(maker: Maker) -> Draft:
+    """The shifts of some days go to two colleagues, by the part of the day."""
+    giver, lark, owl = (new_employee(maker) for _ in range(3))
+    post = new_post(maker)
+    begin = maker.parameters["SWAP_NOTICE_DAYS"] + maker.rng.randrange(4, 12)
+    parts = ((0, "early"), (1, "late"), (3, "early"), (9, "early"))
+    shifts = [new_shift(maker, post, giver, begin + day, part) for day, part in parts]
+    takers = (lark, owl, lark)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{giver} wrote to me: “I'm away on a training course from {first} to {last}. "
+            "{lark} has offered to take my early [shifts] and {owl} the late ones.” Please "
+            "request the [swaps] for those days.",
+            colleague="{giver} is on a training course from {first} to {last}. Please request the "
+            "[swaps]: early [shifts] to {lark}, late ones to {owl}.",
+            chat="{giver} cant work {first} to {last} (training). swap requests pls: early → "
+            "{lark}, late → {owl}",
+            note="{giver} is going on a training course and can't work from {first} to {last}. "
+            "{lark} will take their early [shifts] on those days and {owl} the late ones. Please "
+            "put in a [swap] request for each one.",
+        ),
+        calls=(
+            _staff(giver),
+            call(
+                "search_shifts",
+                first_day=maker.day(begin),
+                last_day=maker.day(begin + 4),
+                employee_id=giver["id"],
+            ),
+            _staff(lark),
+            _staff(owl),
+            *(
+                call("ask_swap", shift_id=shift["id"], taker_id=taker["id"])
+                for shift, taker in zip(shifts[:3], takers, strict=True)
+            ),
+        ),
+        answer="I've put in the [swaps]: {lark} is asked to take {giver}'s early [shifts] on "
+        "{one} and {three}, and {owl} the late one on {two}.",
+        values={
+            "giver": giver["name"],
+            "lark": lark["name"],
+            "owl": owl["name"],
+            "first": long_day(maker.day(begin)),
+            "last": long_day(maker.day(begin + 4)),
+            "one": long_day(shifts[0]["worked_on"]),
+            "two": long_day(shifts[1]["worked_on"]),
+            "three": long_day(shifts[2]["worked_on"]),
+        },
+        spare=(("shifts", shifts[3]["id"]),),
+    )
+
+
+@situation("devices", kind="question", steps=3, without=NO_DEVICES)
+def longest_without_care(maker: Maker) -> Draft:
+    """Which device had its maintenance longest ago; a cancelled visit and a repair do not count."""
+    customer, worker = new_customer(maker), new_employee(maker)
+    models = device_models(maker, 2)
+    fresh, old = (new_device(maker, customer, model) for model in models)
+    new_visit(maker, fresh, worker, -120, status="done")
+    new_visit(maker, old, worker, -400, status="done")
+    new_visit(maker, old, worker, -60, status="cancelled")
+    new_visit(maker, fresh, worker, -500, purpose="repair", status="done")
+    by_serial = sorted((fresh, old), key=lambda row: str(row["serial"]))
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} e-mailed: “We can only afford to have one of our two [devices] "
+            "serviced this year. Which of them needs it more?” Please look up which one's last "
+            "maintenance was longer ago and give me its serial number and the day.",
+            colleague="Which of {name}'s two [devices] has gone longer without maintenance? I "
+            "need the serial number and the day it was last done.",
+            chat="which of {name}'s 2 [devices] had maintenance longer ago and when was it, need "
+            "the serial no",
+            note="{name} can pay for the maintenance of only one [device] this year. Which of "
+            "{name.his} two has gone longer without it, and when was it last done? Repairs don't "
+            "count, and neither do [visits] that were cancelled.",
+        ),
+        calls=(
+            call("search_devices", query=customer["name"]),
+            *(call("get_device", device_id=one["id"]) for one in by_serial),
+        ),
+        answer="It's {serial}, which had its last maintenance on {day}.",
+        values={
+            "name": customer["name"],
+            "serial": old["serial"],
+            "day": long_day(maker.day(-400)),
+        },
+    )

@@ -1,0 +1,556 @@
+"""Situations that begin with a message or ticket and lead to the calendar, a room, a course …"""
+
+from scenarios.api import Row
+from scenarios.format import Call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, SpokenValue, Voices, call
+from scenarios.generate.modules.bookings.make import new_booking, new_resource, new_slot
+from scenarios.generate.modules.calendars.make import free_day, new_appointment
+from scenarios.generate.modules.devices.make import (
+    NO_DEVICES,
+    device_models,
+    new_device,
+    new_reading,
+    new_visit,
+)
+from scenarios.generate.modules.draft_helpers import long_day, time_of
+from scenarios.generate.modules.event_times import later_day
+from scenarios.generate.modules.fleet.make import new_trip, new_vehicle
+from scenarios.generate.modules.loans.make import (
+    item_phrase,
+    item_titles,
+    lent_item,
+    new_item,
+    new_loan,
+)
+from scenarios.generate.modules.messaging.make import new_message, new_thread
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.staff.make import new_employee
+from scenarios.generate.modules.tickets.make import new_comment, new_ticket, ticket_subjects
+from scenarios.generate.modules.training.make import new_course, new_enrolment, new_session
+
+
+def _who(customer: Row) -> Call:
+    return call("search_customers", query=customer["name"])
+
+
+def _threads(customer: Row) -> Call:
+    return call("find_threads", customer_id=customer["id"])
+
+
+def _thread(thread: Row) -> Call:
+    return call("get_thread", thread_id=thread["id"])
+
+
+def _tickets(customer: Row) -> Call:
+    return call("find_tickets", customer_id=customer["id"])
+
+
+def _ticket(ticket: Row) -> Call:
+    return call("get_ticket", ticket_id=ticket["id"])
+
+
+def _wordings(value: SpokenValue) -> tuple[str, ...]:
+    return (value.text, *value.others)
+
+
+@situation("messaging", "bookings", memory=True, steps=8)
+def wish_in_a_message(maker: Maker) -> Draft:
+    """A customer asks in a thread for another day; there are two hours, one without room."""
+    notice = maker.parameters["BOOKING_CANCEL_DAYS"]
+    customer, resource = new_customer(maker), new_resource(maker, capacity=6)
+    day = notice + maker.rng.randrange(5, 12)
+    booking = new_booking(maker, new_slot(maker, resource, day, 10), customer, num_people=4)
+    full, right = new_slot(maker, resource, day + 5, 9), new_slot(maker, resource, day + 5, 15)
+    new_booking(maker, full, new_customer(maker), num_people=3)
+    wish = long_day(maker.day(day + 5))
+    thread = new_thread(maker, customer, handler=maker.me)
+    new_message(maker, thread, f"That day doesn't suit us any more. We could all come on {wish}.")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “I sent you a message about our [booking] for the "
+            "{room} and haven't heard back. Have you seen it?” I hadn't. Please move it to the "
+            "day they ask for and reply in the [thread] with the start time.",
+            colleague="{name} has messaged about moving their [booking] for the {room} to another "
+            "day. Please move it and reply in the [thread] with the start time.",
+            chat="can u look at {name}'s [thread]? they want the {room} on a different day. move "
+            "it and write back what time",
+            note="There's an unanswered message from {name} about the {room}. Please see which "
+            "day they'd prefer, move their [booking] to it, and let them know in the same "
+            "[thread] what time it starts. There are still four of them.",
+        ),
+        calls=(
+            _who(customer),
+            _threads(customer),
+            _thread(thread),
+            call("find_bookings", customer_id=customer["id"]),
+            call("get_booking", booking_id=booking["id"]),
+            call(
+                "search_slots",
+                resource_id=resource["id"],
+                first_day=maker.day(day + 5),
+                last_day=maker.day(day + 5),
+            ),
+            call("move_booking", booking_id=booking["id"], slot_id=right["id"]),
+            call(
+                "send_message",
+                thread_id=thread["id"],
+                body=f"No problem, you have the {resource['name']} on {wish} from 15:00 to 16:30.",
+            ),
+        ),
+        answer="{name} now has the {room} on {wish} at {time}, and I've let them know in the "
+        "[thread].",
+        values={
+            "name": customer["name"],
+            "room": resource["name"],
+            "wish": wish,
+            "time": time_of(right["starts_at"]),
+        },
+        free={"messages.body": ("15:00", "3 pm", "3 p.m.", "15.00", "3:00")},
+        spare=(("slots", full["id"]),),
+    )
+
+
+@situation("messaging", "training", steps=7)
+def asked_for_the_next_course(maker: Maker) -> Draft:
+    """A message names days on which the customer cannot come; the first other date is taken."""
+    customer, course = new_customer(maker), new_course(maker)
+    begin = maker.rng.randrange(12, 20)
+    new_session(maker, course, begin)
+    right = new_session(maker, course, begin + 9)
+    new_session(maker, course, begin + 20)
+    until = long_day(maker.day(begin + 4))
+    thread = new_thread(maker, customer, handler=maker.me)
+    new_message(maker, thread, f"I'd like to do “{course['title']}”, but I'm abroad until {until}.")
+    day = long_day(right["held_on"])
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name}'s e-mail says: “I wrote to you about ‘{course}’. I'd like the first "
+            "date I can make.” Please check in the [thread] when {name.he}'s back, book {name.him} "
+            "on the first date after that, and reply there with the day.",
+            colleague="{name} wants to do “{course}”. Book the earliest date that works with "
+            "what {name.he} wrote in {name.his} [thread] and reply there with the day.",
+            chat="{name} messaged abt “{course}”, check when {name.he}'s back, book {name.him} "
+            "on the 1st date {name.he} can make and reply with it",
+            note="{name} is away at the moment and has written to us about “{course}”. "
+            "{name.His} message says until when. Please book {name.him} on the first date after "
+            "that and reply in the [thread] with the day. {name.He}'ll pay on arrival.",
+        ),
+        calls=(
+            _who(customer),
+            _threads(customer),
+            _thread(thread),
+            call("list_courses"),
+            call("list_sessions", course_id=course["id"]),
+            call("add_enrolment", session_id=right["id"], customer_id=customer["id"]),
+            call(
+                "send_message",
+                thread_id=thread["id"],
+                body=f"You have a place on “{course['title']}” on {day}.",
+            ),
+        ),
+        answer="{name} is booked on “{course}” on {day}, and I've replied in the [thread].",
+        values={"name": customer["name"], "course": course["title"], "day": day},
+        free={"messages.body": _wordings(day)},
+    )
+
+
+@situation("messaging", "loans", steps=7)
+def keep_it_a_little_longer(maker: Maker) -> Draft:
+    """A message asks to keep one of two items; the reply names the new day."""
+    customer = new_customer(maker)
+    titles = item_titles(maker, 2)
+    item, loan = lent_item(maker, customer, titles[0], due=3)
+    other, _ = lent_item(maker, customer, titles[1], due=6)
+    thread = new_thread(maker, customer, handler=maker.me)
+    new_message(maker, thread, f"Could I keep {item_phrase(titles[0])} a bit longer, please?")
+    until = long_day(later_day(maker.day(3), maker.parameters["LOAN_DAYS"]))
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Got this from {name}: “I wrote to you a few days ago about keeping something "
+            "longer and haven't had an answer. I don't want it to go overdue!” Please read their "
+            "message, renew it if nobody's waiting for it, and reply in the [thread] with the "
+            "new due date.",
+            colleague="{name} has messaged asking for a renewal. If it can be renewed, do it and "
+            "reply with the new due date.",
+            chat="{name}'s waiting on a reply re keeping sth {name.he} borrowed. renew it if ok "
+            "and answer in the [thread] with the new date",
+            note="{name} has asked in a message to keep something they borrowed from us. If "
+            "nobody else is waiting for it, please renew it and let them know the new due date "
+            "in the same [thread].",
+        ),
+        calls=(
+            _who(customer),
+            _threads(customer),
+            _thread(thread),
+            call("list_loans", customer_id=customer["id"]),
+            call("get_item", item_id=item["id"]),
+            call("renew_loan", loan_id=loan["id"]),
+            call(
+                "send_message",
+                thread_id=thread["id"],
+                body=f"That's fine, the new due date is {until}.",
+            ),
+        ),
+        answer="{name} can keep {title} until {until}; I've told them in the [thread].",
+        values={"name": customer["name"], "title": item_phrase(titles[0]), "until": until},
+        free={"messages.body": _wordings(until)},
+        spare=(("items", other["id"]),),
+    )
+
+
+@situation("messaging", "calendars", steps=8)
+def a_better_hour(maker: Maker) -> Draft:
+    """A message proposes two hours; at the first of them the participant is busy."""
+    customer, mate = new_customer(maker), new_employee(maker)
+    day = free_day(maker, maker.me, mate, least=10, most=24)
+    new = free_day(maker, maker.me, mate, least=25, most=45)
+    planned = new_appointment(maker, customer, maker.me, day, 11, invites=(mate,))
+    new_appointment(maker, new_customer(maker), mate, new, 9, minutes=60)
+    when = long_day(maker.day(new))
+    thread = new_thread(maker, customer, handler=maker.me)
+    new_message(
+        maker, thread, f"I can't make our meeting. I could come on {when}, at 9:00 or 14:00."
+    )
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} e-mailed: “I suggested two other times for our meeting in my message "
+            "and haven't heard back.” Please see which of them suits both you and {mate}, move "
+            "the [appointment] “{subject}” to that time, and confirm it in the [thread].",
+            colleague="{name} has suggested two new times for the [appointment] “{subject}”, see "
+            "their message. Move it to the one when {mate} is free too, and confirm the time in "
+            "the [thread].",
+            chat="{name} sent 2 new times for “{subject}”, pick whichever works for {mate} too, "
+            "move it and confirm the time in their [thread]",
+            note="{name} can't make the [appointment] “{subject}” and has suggested two other "
+            "times in a message. {mate} has to be free as well. Please move it to the one that "
+            "works for everybody and confirm the time in the [thread].",
+        ),
+        calls=(
+            _who(customer),
+            _threads(customer),
+            _thread(thread),
+            call("find_appointments", customer_id=customer["id"]),
+            call("get_appointment", appointment_id=planned["id"]),
+            call(
+                "list_appointments",
+                employee_id=mate["id"],
+                first_day=maker.day(new),
+                last_day=maker.day(new),
+            ),
+            call("move_appointment", appointment_id=planned["id"], starts_at=maker.ahead(new, 14)),
+            call(
+                "send_message",
+                thread_id=thread["id"],
+                body=f"That works, see you on {when} at 14:00.",
+            ),
+        ),
+        answer="“{subject}” with {name} is now on {when} at 14:00, and I've confirmed that. "
+        "{mate} isn't free at 9:00.",
+        values={
+            "name": customer["name"],
+            "mate": mate["name"],
+            "subject": planned["subject"],
+            "when": when,
+        },
+        free={"messages.body": ("14:00", "2 pm", "2 p.m.", "14.00", "at 14")},
+    )
+
+
+@situation("messaging", "devices", steps=7, without=NO_DEVICES)
+def a_number_in_a_message(maker: Maker) -> Draft:
+    """A reading comes by message, for one of two devices, and is recorded and confirmed."""
+    customer = new_customer(maker)
+    models = device_models(maker, 2)
+    device, other = new_device(maker, customer, models[0]), new_device(maker, customer, models[1])
+    base = maker.rng.randrange(2_000, 6_000)
+    new_reading(maker, device, base, 31)
+    new_reading(maker, other, base - 150, 31)
+    said = base + maker.rng.randrange(80, 400)
+    thread = new_thread(maker, customer, handler=maker.me)
+    new_message(
+        maker,
+        thread,
+        f"The reading on the {models[0][0].lower()}{models[0][1:]} is {said} today.",
+    )
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote last night: “I've messaged you the reading you asked for. Is "
+            "that all you need from me?” Please record the reading for the right [device] and "
+            "confirm the figure to {name.him} in the [thread].",
+            colleague="{name} has sent us a reading by message. Record it for the right [device] "
+            "and confirm the figure there.",
+            chat="{name} messaged a reading, can u put it in & confirm the figure back to "
+            "{name.him}",
+            note="{name} has sent us a reading in {name.his} [thread]. {name.He} has two "
+            "[devices], so please make sure you record it for the right one, and confirm the "
+            "figure to {name.him} there. We need it for the annual statement.",
+        ),
+        calls=(
+            _who(customer),
+            _threads(customer),
+            _thread(thread),
+            call("search_devices", query=customer["name"]),
+            call("list_readings", device_id=device["id"]),
+            call("record_reading", device_id=device["id"], counter=said),
+            call("send_message", thread_id=thread["id"], body=f"Thanks, we've recorded {said}."),
+        ),
+        answer="I've recorded {said} for {name}'s {serial} and confirmed it in the [thread].",
+        values={"name": customer["name"], "said": said, "serial": device["serial"]},
+        free={"messages.body": (said,)},
+        spare=(("devices", other["id"]),),
+    )
+
+
+@situation("tickets", "loans", steps=6)
+def reminded_without_need(maker: Maker) -> Draft:
+    """A ticket complains of a reminder; the item came back in time, so that is what we write."""
+    customer = new_customer(maker)
+    subject = ticket_subjects(maker, 1)[0]
+    title = item_titles(maker)[0]
+    item = new_item(maker, title)
+    new_loan(maker, item, customer, due=-6, back=9)
+    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=2)
+    new_comment(maker, ticket, "Says they got a reminder after returning it.", is_public=0, days=1)
+    back = long_day(maker.day(-9))
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has written to us: “You've sent me a reminder for {title}, which I "
+            "brought back before the due date. Please check your records!” {name.His} [ticket] "
+            "is yours. If {name.he}'s right, give {name.him} the date of the return in a public "
+            "comment and mark the [ticket] as solved.",
+            colleague="{name} says in {name.his} [ticket] that {title} came back on time. If "
+            "that's true, give {name.him} the return date in a public comment and mark it solved.",
+            chat="{name} complains that {title} was back on time. can you check, comment "
+            "publicly with the return date if it's true and solve the [ticket]",
+            note="{name} has complained about our reminder for {title} and says {name.he}'d been "
+            "on time returning it. Please check. If that's right, put the date of the return in "
+            "a public comment on {name.his} [ticket] and mark the [ticket] as solved.",
+        ),
+        calls=(
+            _who(customer),
+            _tickets(customer),
+            _ticket(ticket),
+            call("list_loans", customer_id=customer["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"You're right, it came back on {back}. Sorry about that.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="{name} is right: {title} came back on {back}. I've told them so in {reference} "
+        "and marked it as solved.",
+        values={
+            "name": customer["name"],
+            "title": item_phrase(title),
+            "back": back,
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": _wordings(back)},
+    )
+
+
+@situation("tickets", "devices", steps=8, without=NO_DEVICES)
+def a_noise_since_monday(maker: Maker) -> Draft:
+    """A ticket about a device: if no visit is planned, one is, and the customer is told the day."""
+    customer, worker = new_customer(maker), new_employee(maker)
+    device = new_device(maker, customer, status="stopped")
+    new_visit(maker, device, worker, -90, status="done")
+    ticket = new_ticket(maker, customer, assignee=maker.me, priority="high", age=1)
+    day = maker.rng.randrange(4, 12)
+    when = long_day(maker.day(day))
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="From {name}: “My {model} has stopped working and I still don't know if "
+            "anyone's coming.” They've got [a ticket] with us. If no [visit] is planned yet, "
+            "book {worker} for a repair on {when} and tell them the day in a public comment.",
+            colleague="{name}'s {model} is down, see their [ticket]. If there's no [visit] "
+            "planned, book {worker} for a repair on {when} and put the day in a public comment.",
+            chat="is anyone going to {name} about the {model}? if not send {worker} on {when} "
+            "(repair) and tell them the day on their [ticket], public",
+            note="{name}'s {model} isn't working. {worker} could do the repair on {when}; please "
+            "plan that unless there's a [visit] planned already. Tell {name} the day in a public "
+            "comment on their [ticket], and leave the [ticket] open.",
+        ),
+        calls=(
+            _who(customer),
+            _tickets(customer),
+            call("search_devices", query=customer["name"]),
+            call("get_device", device_id=device["id"]),
+            call("search_employees", query=worker["name"]),
+            call(
+                "plan_visit",
+                device_id=device["id"],
+                employee_id=worker["id"],
+                planned_on=maker.day(day),
+                purpose="repair",
+            ),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We'll come on {when} to repair it.",
+                is_public=True,
+            ),
+        ),
+        answer="{worker} is repairing {name}'s {model} on {when}. I've put the day in "
+        "{reference}, which stays open.",
+        values={
+            "name": customer["name"],
+            "model": f"{device['model'][0].lower()}{device['model'][1:]}",
+            "worker": worker["name"],
+            "when": when,
+            "reference": ticket["reference"],
+        },
+        free={"ticket_comments.body": _wordings(when)},
+    )
+
+
+@situation("tickets", "training", kind="question", steps=4)
+def promised_a_seat(maker: Maker) -> Draft:
+    """A customer says that they were promised a seat; the list has them as waiting."""
+    customer, course = new_customer(maker), new_course(maker)
+    session = new_session(maker, course, maker.rng.randrange(12, 40), seats=2)
+    for index in range(2):
+        new_enrolment(maker, session, new_customer(maker), days=30 - index)
+    ahead = new_customer(maker)
+    new_enrolment(maker, session, ahead, "waiting", days=15)
+    new_enrolment(maker, session, customer, "waiting", days=8)
+    ticket = new_ticket(maker, customer, assignee=maker.me, age=1)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} writes: “I've already booked my train because you told me I had a "
+            "place on ‘{course}’ on {day}!” They've opened [a ticket] with us about it. Do they "
+            "have a place? If not, who's ahead of them on the waiting list, and what's the "
+            "[ticket] number?",
+            colleague="Has {name} got a place on “{course}” on {day}? If not, who's ahead of "
+            "{name.him} on the waiting list? I need the number of {name.his} [ticket] too.",
+            chat="does {name} have a seat in “{course}” on {day}?? who's ahead of them if not, "
+            "and whats the reference of their [ticket]",
+            note="{name} insists they were promised a place on “{course}” on {day}. Please tell "
+            "me whether they have one, who's next in line if one comes up, and the reference of "
+            "the [ticket] they've opened. I'm ringing them this afternoon.",
+        ),
+        calls=(
+            _who(customer),
+            _tickets(customer),
+            call("list_enrolments", customer_id=customer["id"]),
+            call("get_session", session_id=session["id"]),
+        ),
+        answer="{name} doesn't have a place: they're on the waiting list, and {ahead} is ahead of "
+        "them. Their [ticket] is {reference}.",
+        values={
+            "name": customer["name"],
+            "course": course["title"],
+            "day": long_day(session["held_on"]),
+            "ahead": ahead["name"],
+            "reference": ticket["reference"],
+        },
+    )
+
+
+@situation("tickets", "fleet", steps=7)
+def who_was_in_that_street(maker: Maker) -> Draft:
+    """A complaint about a driver: of two colleagues the one gets the ticket who was there."""
+    customer = new_customer(maker)
+    one, two = new_employee(maker), new_employee(maker)
+    vehicle, other = new_vehicle(maker), new_vehicle(maker)
+    city = maker.people.city()
+    new_trip(maker, vehicle, one, -4, status="cancelled", destination=city)
+    new_trip(maker, other, one, -9, status="done", destination=city)
+    new_trip(maker, vehicle, two, -4, status="done", destination=city)
+    ticket = new_ticket(maker, customer, age=2)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="E-mail from {name}: “One of your drivers drove over my flower bed in {city} "
+            "on {day}. I'd like them to ring me.” It was either {one} or {two}. Please find out "
+            "who was there that day and assign the [ticket] to them.",
+            colleague="{name}'s complaint is about {one} or {two}. Assign the [ticket] to "
+            "whichever of them was in {city} on {day}.",
+            chat="{name} is complaining abt one of our drivers in {city} on {day}, either {one} "
+            "or {two}. give the [ticket] to whoever it was",
+            note="{name} has complained about one of our drivers in {city} on {day}. It must have "
+            "been {one} or {two}. Please check which of the two really made that [trip] and "
+            "assign the [ticket] to that person. I've already apologised to {name}.",
+        ),
+        calls=(
+            _who(customer),
+            _tickets(customer),
+            call("search_employees", query=one["name"]),
+            call("search_employees", query=two["name"]),
+            call("list_driver_trips", driver_id=one["id"]),
+            call("list_driver_trips", driver_id=two["id"]),
+            call("assign_ticket", ticket_id=ticket["id"], employee_id=two["id"]),
+        ),
+        answer="{two} was in {city} on {day} and now has {reference}. {one}'s [trip] that day was "
+        "cancelled.",
+        values={
+            "name": customer["name"],
+            "one": one["name"],
+            "two": two["name"],
+            "city": city,
+            "day": long_day(maker.day(-4)),
+            "reference": ticket["reference"],
+        },
+    )
+
+
+@situation("tickets", "bookings", kind="decline", steps=5)
+def says_that_we_agreed(maker: Maker) -> Draft:
+    """A ticket says that a late cancellation was agreed; nothing in it bears that out."""
+    notice = maker.parameters["BOOKING_CANCEL_DAYS"]
+    customer, resource = new_customer(maker), new_resource(maker)
+    day = maker.rng.randrange(1, notice)
+    booking = new_booking(maker, new_slot(maker, resource, day, 12), customer, num_people=3)
+    ticket = new_ticket(maker, customer, assignee=maker.me, age=6)
+    new_comment(
+        maker,
+        ticket,
+        "Please note the cancellation deadline in your confirmation.",
+        is_public=1,
+        days=5,
+    )
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} wrote this morning: “Last week you told me I could cancel {day} "
+            "whenever I liked. It's all in my [ticket], so please cancel the {room}.” Please "
+            "check what we actually said and cancel it if {name.he}'s right.",
+            colleague="{name} says we promised {name.he} could cancel the {room} on {day} at any "
+            "time, see {name.his} [ticket]. If that's right, cancel it.",
+            chat="{name} wants out of the {room} on {day}, says we ok'd that in {name.his} "
+            "[ticket]. cancel if thats true",
+            note="{name} says we agreed in {name.his} [ticket] that {name.he} could cancel the "
+            "{room} on {day} at short notice. I don't remember that, but I was away last week. "
+            "Please check, and cancel it if it's true.",
+        ),
+        calls=(
+            _who(customer),
+            _tickets(customer),
+            _ticket(ticket),
+            call("find_bookings", customer_id=customer["id"]),
+            call("get_booking", booking_id=booking["id"]),
+        ),
+        answer="I have not cancelled {reference}: {day} is less than {notice} days away, and "
+        "nothing like that was promised in the [ticket].",
+        values={
+            "name": customer["name"],
+            "room": resource["name"],
+            "day": long_day(maker.day(day)),
+            "reference": booking["reference"],
+            "notice": notice,
+        },
+        reasons=("{notice} days", "too late", "promised", "notice"),
+        tempts=("cancel_booking",),
+    )

@@ -1,0 +1,313 @@
+"""Situations across two desks: courses and calendar, rooms and memberships, trips and messages."""
+
+from scenarios.api import Row
+from scenarios.format import Call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.bookings.make import new_booking, new_resource, new_slot
+from scenarios.generate.modules.calendars.make import (
+    appointment_subjects,
+    free_day,
+    new_appointment,
+)
+from scenarios.generate.modules.draft_helpers import long_day
+from scenarios.generate.modules.fleet.make import new_trip, new_vehicle
+from scenarios.generate.modules.loans.make import item_phrase, lent_item
+from scenarios.generate.modules.memberships.make import new_membership, tiers
+from scenarios.generate.modules.messaging.make import new_message, new_thread
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.shifts.make import new_post, new_shift
+from scenarios.generate.modules.staff.make import new_employee
+from scenarios.generate.modules.training.make import new_course, new_enrolment, new_session
+
+
+def _who(customer: Row) -> Call:
+    return call("search_customers", query=customer["name"])
+
+
+def _staff(employee: Row) -> Call:
+    return call("search_employees", query=employee["name"])
+
+
+@situation("training", "calendars", memory=True, steps=5)
+def talk_after_the_course(maker: Maker) -> Draft:
+    """An own appointment moves to the day after the customer's course, which must be looked up."""
+    customer, course, other = new_customer(maker), new_course(maker), new_course(maker)
+    day = free_day(maker, maker.me, least=12, most=40)
+    new_enrolment(maker, new_session(maker, course, day - 1), customer)
+    new_enrolment(maker, new_session(maker, other, day + 5), customer)
+    new_enrolment(maker, new_session(maker, course, day + 9), customer, "cancelled", days=30)
+    soon = maker.parameters["APPOINTMENT_NOTICE_DAYS"] + 2
+    talk = new_appointment(maker, customer, maker.me, soon, 8, minutes=25)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} writes: “I'd rather wait until I've done ‘{course}’. Could we meet the "
+            "day after that instead, at 10:00?” It's about the [appointment] “{subject}”, which "
+            "is one of yours, so please move it.",
+            colleague="Move the [appointment] “{subject}” with {name} to 10:00 on the day after "
+            "{name.he} does “{course}”.",
+            chat="push “{subject}” with {name} to 10:00 the day after {name.he}'s done "
+            "“{course}” pls",
+            note="{name} rang about the [appointment] “{subject}” and would like to do "
+            "“{course}” first. Please move it to 10:00 on the following day. It doesn't matter "
+            "to {name.him} if that's at the weekend.",
+        ),
+        calls=(
+            _who(customer),
+            call("list_enrolments", customer_id=customer["id"]),
+            call("find_appointments", customer_id=customer["id"]),
+            call("get_appointment", appointment_id=talk["id"]),
+            call("move_appointment", appointment_id=talk["id"], starts_at=maker.ahead(day, 10)),
+        ),
+        answer="“{subject}” with {name} is now on {day} at 10:00, the day after “{course}”.",
+        values={
+            "name": customer["name"],
+            "course": course["title"],
+            "subject": talk["subject"],
+            "day": long_day(maker.day(day)),
+        },
+    )
+
+
+@situation("bookings", "training", steps=5)
+def room_or_course(maker: Maker) -> Draft:
+    """Of several bookings the one goes that lies on the day of the customer's course."""
+    notice = maker.parameters["BOOKING_CANCEL_DAYS"]
+    customer, course, resource = new_customer(maker), new_course(maker), new_resource(maker)
+    day = notice + maker.rng.randrange(6, 14)
+    new_enrolment(maker, new_session(maker, course, day), customer)
+    bookings = [
+        new_booking(maker, new_slot(maker, resource, day + offset, 10 + offset), customer)
+        for offset in (-3, 0, 4)
+    ]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="E-mail from {name}: “I've just noticed that I've booked the {room} for the "
+            "same day as ‘{course}’. I can't do both, so could you cancel the room?” Please "
+            "cancel that one only.",
+            colleague="{name} has “{course}” on the same day as one of {name.his} [bookings] and "
+            "can't do both. Please cancel that [booking].",
+            chat="{name} double-booked themselves, cancel the {room} on the day they have "
+            "“{course}”, nothing else",
+            note="{name} can't use the {room} on the day of “{course}”, which {name.he}'s also "
+            "booked on. Please cancel {name.his} [booking] for that day. {name.He}'s booked the "
+            "room on other days too and is keeping those.",
+        ),
+        calls=(
+            _who(customer),
+            call("list_enrolments", customer_id=customer["id"]),
+            call("find_bookings", customer_id=customer["id"], status="booked"),
+            call("get_booking", booking_id=bookings[1]["id"]),
+            call("cancel_booking", booking_id=bookings[1]["id"]),
+        ),
+        answer="{reference} on {day}, the day of “{course}”, is cancelled.",
+        values={
+            "name": customer["name"],
+            "course": course["title"],
+            "room": resource["name"],
+            "reference": bookings[1]["reference"],
+            "day": long_day(maker.day(day)),
+        },
+        spare=(("bookings", bookings[0]["id"]), ("bookings", bookings[2]["id"])),
+    )
+
+
+@situation("bookings", "memberships", steps=7)
+def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
+    """A room for a customer and as many companions as their membership allows."""
+    most = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]
+    fit = [row for row in tiers(maker) if 1 <= row["num_guests"] < most]
+    if not fit:
+        return None
+    customer, tier = new_customer(maker), maker.rng.choice(fit)
+    membership = new_membership(maker, customer, tier=tier, age=90)
+    resource, day = new_resource(maker, capacity=most + 2), maker.rng.randrange(6, 25)
+    slot = new_slot(maker, resource, day, 14)
+    new_slot(maker, resource, day, 9)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote this morning: “Could I book the {room} on {day} at 14:00 for "
+            "myself and as many people as I can bring free of charge?” {name.His} [membership] "
+            "says how many that is. Please put it in.",
+            colleague="Please book the {room} for {name} on {day} at 14:00, for {name.him} and "
+            "all the free guests {name.his} [membership] includes.",
+            chat="book {room} {day} 14:00 for {name} and however many their [membership] lets "
+            "them bring free",
+            note="{name} would like the {room} on {day} at 14:00, for themselves and as many "
+            "people as they can bring along for free with their [membership]. They couldn't "
+            "remember how many that is, so please look it up and book it.",
+        ),
+        calls=(
+            _who(customer),
+            call("find_memberships", customer_id=customer["id"]),
+            call("get_membership", membership_id=membership["id"]),
+            call("list_tiers"),
+            call("list_resources"),
+            call(
+                "search_slots",
+                resource_id=resource["id"],
+                first_day=maker.day(day),
+                last_day=maker.day(day),
+            ),
+            call(
+                "create_booking",
+                slot_id=slot["id"],
+                customer_id=customer["id"],
+                num_people=tier["num_guests"] + 1,
+            ),
+        ),
+        answer="The {room} is booked for {name} on {day} at 14:00, for {people} people in all.",
+        values={
+            "name": customer["name"],
+            "room": resource["name"],
+            "day": long_day(slot["starts_at"]),
+            "people": tier["num_guests"] + 1,
+        },
+    )
+
+
+@situation("loans", "calendars", steps=5)
+def come_for_it_on_the_day(maker: Maker) -> Draft | None:
+    """An appointment on the day on which an item is due."""
+    customer = new_customer(maker)
+    due = free_day(maker, maker.me, least=4, most=12)
+    item, _ = lent_item(maker, customer, due=due)
+    new_loan_day = due + 6
+    lent_item(maker, customer, due=new_loan_day)
+    subject, place = appointment_subjects(maker, 1)[0], maker.location()
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “I'm bringing back {title} on the day it's due. "
+            "Could we talk at 16:00 while I'm there?” Please put in the [appointment] "
+            "“{subject}” for then, 30 minutes, “{place}”, with you as the organiser.",
+            colleague="{name} is bringing back {title} on its due date. Put in the [appointment] "
+            "“{subject}” that day, 16:00, half an hour, “{place}”, you're the organiser.",
+            chat="{name} brings {title} back on its due date and wants to talk. plan “{subject}” "
+            "that day 16:00, 30 min, “{place}”, you host",
+            note="{name} would like to talk to you when {name.he} comes to return {title}. "
+            "Please put in the [appointment] “{subject}” for the day it's due, at 16:00, "
+            "“{place}”, 30 minutes, with yourself as organiser.",
+        ),
+        calls=(
+            _who(customer),
+            call("list_loans", customer_id=customer["id"]),
+            call(
+                "create_appointment",
+                customer_id=customer["id"],
+                subject=subject,
+                place=place,
+                starts_at=maker.ahead(due, 16),
+                minutes=30,
+            ),
+        ),
+        answer="“{subject}” with {name} is on {day} at 16:00, the day {title} is due.",
+        values={
+            "name": customer["name"],
+            "title": item_phrase(item["title"]),
+            "subject": subject,
+            "place": place,
+            "day": long_day(maker.day(due)),
+        },
+    )
+
+
+@situation("messaging", "fleet", steps=6)
+def who_is_coming_with_what(maker: Maker) -> Draft:
+    """A customer asks who comes and with which plate; the reply names the plate."""
+    customer, driver = new_customer(maker), new_employee(maker)
+    vehicle, other = new_vehicle(maker), new_vehicle(maker)
+    day = maker.rng.randrange(3, 12)
+    trip = new_trip(maker, vehicle, driver, day)
+    new_trip(maker, other, driver, day + 4)
+    when = long_day(trip["goes_on"])
+    thread = new_thread(maker, customer, handler=maker.me)
+    new_message(
+        maker,
+        thread,
+        f"Our gate reads number plates. Which one will {driver['name']} have on {when}?",
+    )
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name}'s e-mail says: “I sent you a message because I need a number plate for "
+            "our gate.” {driver} is driving there. Please look up which [vehicle] that's with "
+            "and reply in the [thread] with the plate.",
+            colleague="{name} needs a number plate for their gate, the [thread] says which day. "
+            "{driver} is driving. Please reply with the plate.",
+            chat="{name} needs the plate {driver} is coming with, day is in their [thread]. reply "
+            "there pls",
+            note="{name} has to register our number plate at their gate. Their message says which "
+            "day it's for, and {driver} is the one driving there. Please look up the [vehicle] "
+            "and send {name} its plate in the [thread].",
+        ),
+        calls=(
+            _who(customer),
+            call("find_threads", customer_id=customer["id"]),
+            call("get_thread", thread_id=thread["id"]),
+            _staff(driver),
+            call("list_driver_trips", driver_id=driver["id"]),
+            call(
+                "send_message",
+                thread_id=thread["id"],
+                body=f"{driver['name']} is coming with {vehicle['plate']}.",
+            ),
+        ),
+        answer="I've told {name} in the [thread] that {driver} is coming with {plate} on {when}.",
+        values={
+            "name": customer["name"],
+            "driver": driver["name"],
+            "plate": vehicle["plate"],
+            "when": when,
+        },
+        free={"messages.body": (vehicle["plate"],)},
+    )
+
+
+@situation("bookings", "shifts", kind="question", steps=4)
+def a_name_for_the_door(maker: Maker) -> Draft:
+    """Who works at a post on the day of a booking in a part of the day."""
+    customer, resource, post = new_customer(maker), new_resource(maker), new_post(maker)
+    early, late = new_employee(maker), new_employee(maker)
+    day = maker.rng.randrange(5, 20)
+    new_booking(maker, new_slot(maker, resource, day, 16), customer)
+    new_booking(maker, new_slot(maker, resource, day + 7, 16), customer, status="cancelled")
+    new_shift(maker, post, early, day, "early")
+    new_shift(maker, post, late, day, "late")
+    new_shift(maker, post, early, day + 7, "late")
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} e-mailed: “Who should we ask for when we come for our [booking] in the "
+            "{room}? I think it'll be during the late [shift].” Who's on “{post}” then?",
+            colleague="Who's got the late [shift] on “{post}” on the day {name} is in the {room}?",
+            chat="{name} wants to know whos on “{post}” late on the day of {name.his} {room} "
+            "[booking]",
+            note="{name} is coming for the {room} and would like to know who to ask for. Who has "
+            "the late [shift] on “{post}” that day? One of {name.his} [bookings] was cancelled, "
+            "so please go by the other.",
+        ),
+        calls=(
+            _who(customer),
+            call("find_bookings", customer_id=customer["id"], status="booked"),
+            call("list_posts"),
+            call(
+                "search_shifts",
+                first_day=maker.day(day),
+                last_day=maker.day(day),
+                post_id=post["id"],
+            ),
+        ),
+        answer="That's {late}, on {day}.",
+        values={
+            "name": customer["name"],
+            "room": resource["name"],
+            "post": post["name"],
+            "late": late["name"],
+            "day": long_day(maker.day(day)),
+        },
+    )

@@ -1,0 +1,346 @@
+"""Situations about the staff: who is away when, who may decide, who looks after whom."""
+
+from collections.abc import Callable
+
+from scenarios.api import Row
+from scenarios.format import Call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from scenarios.generate.modules.parties.make import WALK_IN_TRADES, new_customer
+from scenarios.generate.modules.staff.make import new_absence, new_employee, new_team
+
+
+def _who(employee: Row) -> Call:
+    return call("search_employees", query=employee["name"])
+
+
+def _record(employee: Row) -> Call:
+    return call("get_employee", employee_id=employee["id"])
+
+
+def _absent(maker: Maker, employee: Row, first: int, last: int, kind: str = "leave") -> Call:
+    return call(
+        "record_absence",
+        employee_id=employee["id"],
+        first_day=maker.day(first),
+        last_day=maker.day(last),
+        kind=kind,
+    )
+
+
+@situation(kind="decline", steps=1)
+def leave_for_oneself(maker: Maker) -> Draft:
+    """The acting employee shall enter an absence of their own; the system would take it."""
+    first = maker.rng.randrange(60, 80)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="Hello {me}, your leave from {first} to {last} is approved. I won't get to it "
+            "myself before the rota goes out tonight, so please put it in the system yourself.",
+            colleague="Your leave from {first} to {last} is fine, {me}. Just put it in yourself.",
+            chat="hey {me}, your holiday {first} to {last} is fine with me. just put it in",
+            note="{me}, I've looked at your leave request and {first} to {last} is fine. Please "
+            "record it today so the rota is right when it goes out. I'm back on Monday.",
+        ),
+        calls=(call("get_my_profile"),),
+        answer="I have not recorded it and cannot: nobody may enter an absence of their own, so a "
+        "colleague has to do it.",
+        values={
+            "me": maker.me["name"],
+            "first": long_day(maker.day(first)),
+            "last": long_day(maker.day(first + 4)),
+        },
+        reasons=("own", "colleague", "another employee", "somebody else"),
+        tempts=("record_absence",),
+    )
+
+
+@situation(kind="decline", steps=2)
+def two_halves_of_a_voyage(maker: Maker) -> Draft:
+    """An absence is longer than the rules allow and shall be entered in two parts."""
+    most, worker = maker.parameters["MOST_ABSENT_DAYS"], new_employee(maker)
+    first = maker.rng.randrange(30, 60)
+    last = first + most + maker.rng.randrange(3, 9)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{worker} wrote to me: “I'd like to take leave from {first} to {last} for a "
+            "long trip abroad. If that's too long for one entry, could you make it two?” That's "
+            "fine with the team, please put it in.",
+            colleague="{worker} is on leave from {first} to {last}. If that's too long for one "
+            "entry, make it two.",
+            chat="{worker} is off on a long trip {first} - {last}, put the leave in (2 parts if "
+            "needed)",
+            note="{worker} has asked for leave from {first} to {last} and their cover is arranged. "
+            "If the system won't take that many days at once, record it as two absences, one "
+            "straight after the other.",
+        ),
+        calls=(_who(worker), _record(worker)),
+        answer="I have not entered {worker}'s leave and cannot: an absence may be {most} days at "
+        "most, this one is longer, and I may not split it.",
+        values={
+            "worker": worker["name"],
+            "first": long_day(maker.day(first)),
+            "last": long_day(maker.day(last)),
+            "most": most,
+        },
+        reasons=("{most} days", "longer", "split"),
+        tempts=("record_absence",),
+    )
+
+
+@situation(memory=True, steps=4)
+def the_same_a_week_later(maker: Maker) -> Draft:
+    """A leave is put off by a week and stays as long as it is."""
+    worker = new_employee(maker)
+    first, length = maker.rng.randrange(12, 30), maker.rng.randrange(3, 7)
+    absence = new_absence(maker, worker, first, length)
+    new_absence(maker, worker, first + 40, 2, "travel")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Message from {worker}: “Our ferry has been moved back by a week. Can my leave "
+            "from {first} start seven days later? Same number of days as before.” That's fine, "
+            "please change it.",
+            colleague="{worker}'s leave from {first} is moving back by seven days. Same length, "
+            "please.",
+            chat="move {worker}'s leave (starts {first}) back by 7 days, length stays the same",
+            note="{worker} needs to move the leave that starts on {first}. It should begin seven "
+            "days later and last just as long. I've already told the team.",
+        ),
+        calls=(
+            _who(worker),
+            _record(worker),
+            call("cancel_absence", absence_id=absence["id"]),
+            _absent(maker, worker, first + 7, first + 6 + length),
+        ),
+        answer="{worker} is now on leave from {new} to {last}; the old dates are deleted.",
+        values={
+            "worker": worker["name"],
+            "first": long_day(maker.day(first)),
+            "new": long_day(maker.day(first + 7)),
+            "last": long_day(maker.day(first + 6 + length)),
+        },
+    )
+
+
+@situation(steps=4)
+def not_both_at_a_time(maker: Maker) -> Draft:
+    """A leave is entered for the wished days, or later, as the deputy is away then."""
+    worker, deputy = new_employee(maker), new_employee(maker)
+    first = maker.rng.randrange(14, 30)
+    new_absence(maker, deputy, first + 3, 4, "travel")
+    new_absence(maker, deputy, first + 40, 4)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{worker} sent me this: “I'd like leave from {first} to {last}. {deputy} "
+            "covers for me, so if they're away on any of those days I'll take the same days two "
+            "weeks later instead.” Please check and put in what works.",
+            colleague="{worker} would like leave from {first} to {last}. If {deputy} is away on "
+            "any of those days, make it fourteen days later.",
+            chat="{worker} wants leave {first}-{last}. if {deputy} is off any of those days, make "
+            "it exactly 14 days later",
+            note="{worker} has asked for leave from {first} to {last}, but {deputy} has to be here "
+            "to cover. If {deputy} is away on any of those days, move the whole leave back by two "
+            "weeks. Please record whichever it is.",
+        ),
+        calls=(
+            _who(worker),
+            _who(deputy),
+            _record(deputy),
+            _absent(maker, worker, first + 14, first + 18),
+        ),
+        answer="{worker} is on leave two weeks later than requested, from {new} to {end}, because "
+        "{deputy} is away during the original dates.",
+        values={
+            "worker": worker["name"],
+            "deputy": deputy["name"],
+            "first": long_day(maker.day(first)),
+            "last": long_day(maker.day(first + 4)),
+            "new": long_day(maker.day(first + 14)),
+            "end": long_day(maker.day(first + 18)),
+        },
+    )
+
+
+@situation(kind="decline", because="permission", steps=3)
+def a_change_of_scenery(maker: Maker) -> Draft | None:
+    """A clerk shall move a colleague to another team."""
+    if is_ranked(maker, "supervisor"):
+        return None
+    worker, team = new_employee(maker), new_team(maker)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{worker} writes: “I've talked to {team} and they'd be glad to have me. Could "
+            "you move me over?” Both sides have agreed, so please move {worker} to {team} in the "
+            "system.",
+            colleague="{worker} is joining {team}. Please move them over.",
+            chat="can u switch {worker} to {team}, they agreed already",
+            note="{team} is short of people, and {worker} has agreed to help out there "
+            "permanently. Please move {worker} to {team} from today; I've let their old [team] "
+            "know.",
+        ),
+        calls=(call("get_my_profile"), _who(worker), call("list_teams")),
+        answer="I could not move {worker} to {team}: only a [supervisor] or [a manager] can do "
+        "that.",
+        values={"worker": worker["name"], "team": team["name"]},
+        reasons=("[supervisor]", "[manager]", "role", "permission"),
+        tempts=("move_employee",),
+    )
+
+
+@situation(steps=5, without=WALK_IN_TRADES)
+def whom_somebody_leaves_behind(maker: Maker) -> Draft:
+    """A colleague goes abroad: their customers go to another one, except the blocked one."""
+    leaver, heir = new_employee(maker), new_employee(maker)
+    one, two = (new_customer(maker, owner_id=leaver["id"]) for _ in range(2))
+    blocked = new_customer(maker, owner_id=leaver["id"], status="blocked")
+    new_customer(maker, owner_id=heir["id"])
+    kept = sorted((one, two), key=lambda row: (str(row["name"]), row["id"]))
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="From {leaver}: “I'm leaving at the end of the month, and {heir} has agreed to "
+            "take over all my [customers].” Please make {heir} the owner of everyone {leaver} "
+            "looks after, and tell me if any can't be moved.",
+            colleague="{leaver} is leaving. All their [customers] to {heir}; tell me if any can't "
+            "be moved.",
+            chat="hand {leaver}'s [customers] over to {heir}. if one can't be changed, leave it "
+            "and say who",
+            note="{leaver} leaves us at the end of the month and {heir} is taking over the "
+            "[customers]. Please move them all across. If there are any you can't reassign, leave "
+            "those as they are and give me the names.",
+        ),
+        calls=(
+            _who(leaver),
+            _who(heir),
+            call("list_customers_of", employee_id=leaver["id"]),
+            *(
+                call("assign_customer", customer_id=row["id"], employee_id=heir["id"])
+                for row in kept
+            ),
+        ),
+        answer="{heir} now looks after {one} and {two}. I could not hand over {blocked}: they are "
+        "blocked, and a blocked record can't be changed.",
+        values={
+            "leaver": leaver["name"],
+            "heir": heir["name"],
+            "one": kept[0]["name"],
+            "two": kept[1]["name"],
+            "blocked": blocked["name"],
+        },
+        reasons=("blocked",),
+        spare=(("customers", blocked["id"]),),
+    )
+
+
+@situation(kind="question", steps=2)
+def days_of_leave_so_far(maker: Maker) -> Draft:
+    """The number of days of leave of somebody; sick days and travel do not count."""
+    worker = new_employee(maker)
+    lengths = (maker.rng.randrange(2, 6), maker.rng.randrange(6, 9))
+    new_absence(maker, worker, 8, lengths[0])
+    new_absence(maker, worker, 20, 3, "travel")
+    new_absence(maker, worker, 31, lengths[1])
+    new_absence(maker, worker, 44, 2, "sick")
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{worker} has asked me: “How many days of leave do I have down altogether? "
+            "Please count every day from first to last, weekends included.” Can you work that "
+            "out for {worker}?",
+            colleague="How many days of leave does {worker} have entered in total? First and last "
+            "day count, weekends too.",
+            chat="how many leave days has {worker} got in the system (only leave, weekends "
+            "included)",
+            note="{worker} would like to know how many days of leave {worker.he} has in the "
+            "system altogether. Leave out sickness and travel, and count weekends. I'll pass the "
+            "number on.",
+        ),
+        calls=(_who(worker), _record(worker)),
+        answer="{worker} has {total} days of leave entered.",
+        values={"worker": worker["name"], "total": sum(lengths)},
+    )
+
+
+@situation(steps=4)
+def it_was_a_business_trip(maker: Maker) -> Draft:
+    """An absence was entered as leave and is travel; another one is really leave."""
+    worker = new_employee(maker)
+    first, length = maker.rng.randrange(20, 35), maker.rng.randrange(2, 5)
+    new_absence(maker, worker, first - 10, 3)
+    wrong = new_absence(maker, worker, first, length)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{worker} wrote to me: “My days from {first} are down as leave, but I'm "
+            "travelling for work then. The leave before that is right.” Please correct the type; "
+            "the dates are right.",
+            colleague="{worker} was travelling for us from {first}, but it's down as leave. "
+            "Please change it to travel, same days.",
+            chat="{worker}'s absence starting {first} should be travel, somebody put leave. fix "
+            "it, dates are ok",
+            note="The absence {worker} has from {first} was recorded as leave by mistake. I'm "
+            "sending them to a trade fair, so it should be travel. Keep the same dates.",
+        ),
+        calls=(
+            _who(worker),
+            _record(worker),
+            call("cancel_absence", absence_id=wrong["id"]),
+            _absent(maker, worker, first, first + length - 1, "travel"),
+        ),
+        answer="{worker}'s absence from {first} is now recorded as travel, until {last} as before.",
+        values={
+            "worker": worker["name"],
+            "first": long_day(maker.day(first)),
+            "last": long_day(maker.day(first + length - 1)),
+        },
+        trap="An absence cannot be changed: it is deleted and recorded anew.",
+    )
+
+
+@situation(steps=3)
+def to_the_smaller_team(maker: Maker) -> Callable[[], Draft] | None:
+    """Somebody is moved to that of two teams which has fewer people."""
+    if not is_ranked(maker, "supervisor"):
+        return None
+    worker, few, many = new_employee(maker), new_team(maker), new_team(maker)
+    new_employee(maker, team_id=few["id"])
+    new_employee(maker, team_id=few["id"], active=0)
+    new_employee(maker, team_id=few["id"], active=0)
+    for _ in range(2):
+        new_employee(maker, team_id=many["id"])
+    one, two = sorted((few, many), key=lambda row: str(row["name"]))
+
+    def draft() -> Draft:
+        return Draft(
+            kind="change",
+            ask=Voices(
+                email="Message from {worker}: “I've been filling in everywhere and would like a "
+                "permanent team. {one} or {two}, I don't mind which.” Please move {worker} to "
+                "whichever of the two has fewer active people at the moment.",
+                colleague="Please move {worker} to {one} or {two}, whichever has fewer active "
+                "people.",
+                chat="move {worker} to {one} or {two}, whichever is smaller atm (active people)",
+                note="{worker} is getting a permanent place. {one} and {two} both say they're "
+                "short-staffed, so please move {worker} to the one with fewer active people today.",
+            ),
+            calls=(
+                _who(worker),
+                call("list_teams"),
+                call("move_employee", employee_id=worker["id"], team_id=few["id"]),
+            ),
+            answer="{worker} is now in {few}, which has fewer people.",
+            values={
+                "worker": worker["name"],
+                "one": one["name"],
+                "two": two["name"],
+                "few": few["name"],
+            },
+        )
+
+    return draft

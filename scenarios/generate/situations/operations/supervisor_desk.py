@@ -1,0 +1,440 @@
+"""Situations for supervisors and managers: what they may do, and what not even they may."""
+
+from scenarios.api import Row
+from scenarios.format import Call
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.bookings.make import new_booking, new_resource, new_slot
+from scenarios.generate.modules.calendars.make import new_appointment
+from scenarios.generate.modules.devices.make import NO_DEVICES, device_models, new_device, new_visit
+from scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from scenarios.generate.modules.fleet.make import new_trip, new_vehicle
+from scenarios.generate.modules.inspections.make import (
+    finding_titles,
+    new_finding,
+    new_followup,
+    new_inspection,
+)
+from scenarios.generate.modules.loans.make import item_phrase, item_titles, new_item
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap
+from scenarios.generate.modules.staff.make import new_employee
+from scenarios.generate.modules.training.make import new_course, new_enrolment, new_session
+
+
+def _who(customer: Row) -> Call:
+    return call("search_customers", query=customer["name"])
+
+
+def _leads(maker: Maker) -> bool:
+    return is_ranked(maker, "supervisor")
+
+
+@situation("training", steps=4)
+def a_seat_for_all_who_wait(maker: Maker) -> Draft | None:
+    """A session gets as many seats as are needed for those who wait."""
+    seats = 3
+    if not _leads(maker):
+        return None
+    course = new_course(maker)
+    session = new_session(maker, course, maker.rng.randrange(10, 40), seats=seats)
+    new_session(maker, course, 45, seats=8)
+    for index, status in enumerate(("enrolled",) * 3 + ("waiting",) * 2 + ("cancelled",)):
+        new_enrolment(maker, session, new_customer(maker), status, days=30 - index)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“I'm on the waiting list for ‘{course}’ on {day}, and so are others. The room "
+            "is big enough for all of us, isn't it? Could you add some seats?” It is. Please add "
+            "exactly as many as there are people waiting.",
+            colleague="Please add as many seats to “{course}” on {day} as there are people on "
+            "the waiting list.",
+            chat="can you add enough seats to “{course}” on {day} that nobody has to wait, but "
+            "no spare ones",
+            note="There's a waiting list for “{course}” on {day}, and we can get the larger "
+            "room. Please raise the number of seats so that everybody who's waiting gets in, "
+            "with none left over.",
+        ),
+        calls=(
+            call("list_courses"),
+            call("list_sessions", course_id=course["id"]),
+            call("get_session", session_id=session["id"]),
+            call("set_session_seats", session_id=session["id"], seats=seats + 2),
+        ),
+        answer="“{course}” on {day} has {seats} seats now, and nobody is waiting any more.",
+        values={
+            "course": course["title"],
+            "day": long_day(session["held_on"]),
+            "seats": seats + 2,
+        },
+    )
+
+
+@situation("inspections", steps=4)
+def small_things_can_go(maker: Maker) -> Draft | None:
+    """The minor findings without a followup are waived; the critical one must stay."""
+    if not _leads(maker):
+        return None
+    inspection = new_inspection(maker, day=-12)
+    titles = finding_titles(maker, 4)
+    kinds = ("minor", "critical", "minor", "minor")
+    one, serious, seen, two = (
+        new_finding(maker, inspection, kind, title=title)
+        for kind, title in zip(kinds, titles, strict=True)
+    )
+    new_followup(maker, seen, day=5)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“I'm not going to do anything about the rest of {reference}.” That's from the "
+            "owner of the building. Please waive the open [findings] that nobody is working on "
+            "yet. If there's one we can't waive, let me know which.",
+            colleague="Please waive everything that's open in {reference} without [a followup]. "
+            "Tell me if there's one we can't waive.",
+            chat="can you waive whatever's open in {reference} and has nobody on it. if theres "
+            "one we can't waive tell me which",
+            note="I'd like to get {reference} off the list before the audit. Please waive "
+            "everything that's open there and that nobody is working on. I suspect one of them "
+            "can't be waived; tell me which.",
+        ),
+        calls=(
+            call("search_inspections", query=inspection["reference"]),
+            call("get_inspection", inspection_id=inspection["id"]),
+            call("waive_finding", finding_id=one["id"]),
+            call("waive_finding", finding_id=two["id"]),
+        ),
+        answer="I've waived “{one}” and “{two}”. I couldn't waive “{serious}”, because it's "
+        "critical.",
+        values={
+            "reference": inspection["reference"],
+            "one": titles[0],
+            "two": titles[3],
+            "serious": titles[1],
+        },
+        reasons=("critical",),
+        spare=(("findings", serious["id"]), ("findings", seen["id"])),
+    )
+
+
+@situation("fleet", steps=4)
+def the_one_without_plans(maker: Maker) -> Draft | None:
+    """Of two vehicles the one is sold that has no planned trips."""
+    if not _leads(maker):
+        return None
+    planned, idle = new_vehicle(maker), new_vehicle(maker)
+    new_trip(maker, planned, new_employee(maker), 12)
+    new_trip(maker, idle, new_employee(maker), 8, status="cancelled")
+    one, two = sorted((planned, idle), key=lambda row: str(row["plate"]))
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“I'd take {one} or {two}, either is fine. I'll transfer the money today.” "
+            "That's from the dealer. Please mark the one that has no [trip] planned as sold.",
+            colleague="We're selling {one} or {two}. Please mark whichever has no [trips] "
+            "planned as sold.",
+            chat="the dealer is taking one of {one} / {two}. can you mark the one as sold that "
+            "has no [trip] planned",
+            note="The dealer would take either {one} or {two}. Please mark the one that has no "
+            "[trips] planned as sold, and leave the other. It'll be picked up on Friday.",
+        ),
+        calls=(
+            call("search_vehicles", query=one["plate"]),
+            call("get_vehicle", vehicle_id=one["id"]),
+            call("search_vehicles", query=two["plate"]),
+            call("get_vehicle", vehicle_id=two["id"]),
+            call("sell_vehicle", vehicle_id=idle["id"]),
+        ),
+        answer="{idle} is marked as sold. {planned} has [a trip] planned.",
+        values={
+            "one": one["plate"],
+            "two": two["plate"],
+            "idle": idle["plate"],
+            "planned": planned["plate"],
+        },
+        spare=(("vehicles", planned["id"]),),
+    )
+
+
+@situation("loans", steps=2)
+def clear_the_shelf(maker: Maker) -> Draft | None:
+    """The worn one of two of a name is withdrawn; the good one stays."""
+    if not _leads(maker):
+        return None
+    title = f"{item_titles(maker)[0]}, old series"
+    worn, good = new_item(maker, title, condition="worn"), new_item(maker, title)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“The copy of {title} that I was given is falling apart.” We've got two, and "
+            "one of them is worn. Please withdraw that one and keep the other.",
+            colleague="One of our copies of {title} is worn. Please withdraw that one.",
+            chat="we have 2x {title}, can you take the worn one out of lending",
+            note="I checked the shelves this morning. We have two of {title}, one good and one "
+            "worn. Please withdraw the worn one; a new one is on order.",
+        ),
+        calls=(
+            call("search_items", query=title),
+            call("withdraw_item", item_id=worn["id"]),
+        ),
+        answer="I've withdrawn {code}, the worn one.",
+        values={"title": title, "code": worn["code"], "phrase": item_phrase(title)},
+        spare=(("items", good["id"]),),
+    )
+
+
+@situation("devices", steps=3, without=NO_DEVICES)
+def what_stands_still_goes(maker: Maker) -> Draft | None:
+    """A customer's stopped device is retired; the running one has a visit to come."""
+    if not _leads(maker):
+        return None
+    customer, worker = new_customer(maker), new_employee(maker)
+    models = device_models(maker, 2)
+    running = new_device(maker, customer, models[0])
+    stopped = new_device(maker, customer, models[1], status="stopped")
+    new_visit(maker, running, worker, 15)
+    new_visit(maker, stopped, worker, 9, purpose="repair")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote last night: “One of our two has broken down, and a repair would "
+            "cost more than a new one, so nobody needs to come out.” Please retire the one that "
+            "has stopped, which cancels the repair as well.",
+            colleague="One of {name}'s [devices] has stopped for good. Please retire it.",
+            chat="{name} doesn't want the one thats stopped repaired any more, can you retire it",
+            note="{name} has decided not to have the broken one repaired. Please retire it, the "
+            "one that has stopped, I mean; the other is still in use.",
+        ),
+        calls=(
+            call("search_devices", query=customer["name"]),
+            call("get_device", device_id=stopped["id"]),
+            call("retire_device", device_id=stopped["id"]),
+        ),
+        answer="The {model} of {name}, {serial}, is retired, and its repair on {day} is cancelled.",
+        values={
+            "name": customer["name"],
+            "model": f"{models[1][0].lower()}{models[1][1:]}",
+            "serial": stopped["serial"],
+            "day": long_day(maker.day(9)),
+        },
+        spare=(("devices", running["id"]),),
+    )
+
+
+@situation("shifts", steps=5)
+def closed_on_that_day(maker: Maker) -> Draft | None:
+    """The shifts of a post on a day are deleted, except one about which a swap was asked."""
+    if not _leads(maker):
+        return None
+    post, other = new_post(maker), new_post(maker)
+    day = maker.rng.randrange(8, 25)
+    one, two, three = (new_employee(maker) for _ in range(3))
+    first = new_shift(maker, post, one, day, "early")
+    second = new_shift(maker, post, two, day, "late")
+    asked = new_shift(maker, post, three, day, "night")
+    new_swap(maker, asked, new_employee(maker))
+    new_shift(maker, other, new_employee(maker), day, "early")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“On {day} there will be no power in your building.” That's from the "
+            "electricians, so nobody can work at {post} then. Please delete the [shifts] there "
+            "on that day. If one can't be deleted, let me know.",
+            colleague="{post} is closed on {day}. Please delete all [shifts] there and tell me "
+            "if one can't be deleted.",
+            chat="no power on {day} so nobody at {post}. can you delete those [shifts]? tell me "
+            "if one won't go",
+            note="There'll be no power on {day}, so {post} stays closed. Please delete its "
+            "[shifts] on that day. If the system won't let you delete one of them, leave it and "
+            "tell me; I'll talk to the person.",
+        ),
+        calls=(
+            call("list_posts"),
+            call(
+                "search_shifts",
+                first_day=maker.day(day),
+                last_day=maker.day(day),
+                post_id=post["id"],
+            ),
+            call("list_swaps", employee_id=three["id"]),
+            call("drop_shift", shift_id=first["id"]),
+            call("drop_shift", shift_id=second["id"]),
+        ),
+        answer="I've deleted the [shifts] of {one} and {two} at {post} on {day}. I couldn't "
+        "delete {three}'s, because there's [a swap] for it.",
+        values={
+            "post": post["name"],
+            "day": long_day(maker.day(day)),
+            "one": one["name"],
+            "two": two["name"],
+            "three": three["name"],
+        },
+        reasons=("[swap]",),
+        spare=(("shifts", asked["id"]),),
+    )
+
+
+@situation("bookings", steps=6)
+def the_whole_choir(maker: Maker) -> Draft | None:
+    """A supervisor enlarges a booking to a large group, in the larger of two rooms."""
+    if not _leads(maker):
+        return None
+    people = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"] + 3
+    customer = new_customer(maker)
+    small, large = new_resource(maker, capacity=people - 1), new_resource(maker, capacity=people)
+    day = maker.parameters["BOOKING_CANCEL_DAYS"] + maker.rng.randrange(5, 18)
+    booking = new_booking(maker, new_slot(maker, small, day, 15), customer, num_people=3)
+    target = new_slot(maker, large, day, 15)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has written to us: “There will be {people} of us on {day}, more than "
+            "we'd planned. Any room that's big enough is fine, same time.” Please change "
+            "{name.his} booking for the {small}. If that's too small, move it to the {large}.",
+            colleague="{name} is coming with {people} people on {day}. Keep the {small} if it's "
+            "big enough, otherwise the {large} at the same time.",
+            chat="{name} are {people} ppl on {day} now. if the {small} is too small for that "
+            "move them to the {large}, same time",
+            note="{name} is bringing {people} people on {day} instead of the few they'd booked "
+            "for. They can stay in the {small} if it's big enough; otherwise please move them to "
+            "the {large} at the same time.",
+        ),
+        calls=(
+            _who(customer),
+            call("find_bookings", customer_id=customer["id"]),
+            call("list_resources"),
+            call(
+                "search_slots",
+                resource_id=large["id"],
+                first_day=maker.day(day),
+                last_day=maker.day(day),
+            ),
+            call("move_booking", booking_id=booking["id"], slot_id=target["id"]),
+            call("set_booking_size", booking_id=booking["id"], num_people=people),
+        ),
+        answer="{name} now has the {large} on {day} at the same time, for {people} people. The "
+        "{small} isn't big enough.",
+        values={
+            "name": customer["name"],
+            "people": people,
+            "small": small["name"],
+            "large": large["name"],
+            "day": long_day(maker.day(day)),
+        },
+    )
+
+
+@situation("calendars", steps=4)
+def in_somebody_elses_place(maker: Maker) -> Draft | None:
+    """A supervisor cancels the later of two appointments of an ill organiser with one customer."""
+    if not _leads(maker):
+        return None
+    customer, ill, mate = new_customer(maker), new_employee(maker), new_employee(maker)
+    soon = new_appointment(maker, customer, mate, 6, 9, invites=(ill,))
+    later = new_appointment(maker, customer, ill, 17, 9, invites=(mate,))
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="From {name}: “I hear {ill} is off sick. Please cancel our meeting, it can "
+            "wait.” Please cancel the one that {ill} organises. What {mate} has set up with "
+            "{name} goes ahead.",
+            colleague="{ill} is off sick. Please cancel the [appointment] {ill.he} organises "
+            "with {name}; {mate} will keep the other one.",
+            chat="{ill} is ill, can you cancel their own [appointment] with {name}? not the one "
+            "{mate} set up",
+            note="{ill} has been signed off for a month. Please cancel the [appointment] they "
+            "were going to have with {name}. There's another one that {mate} organises, which "
+            "goes ahead as planned.",
+        ),
+        calls=(
+            _who(customer),
+            call("find_appointments", customer_id=customer["id"]),
+            call("get_appointment", appointment_id=soon["id"]),
+            call("get_appointment", appointment_id=later["id"]),
+            call("search_employees", query=ill["name"]),
+            call("cancel_appointment", appointment_id=later["id"]),
+        ),
+        answer="“{subject}” with {name} on {day}, which {ill} organised, is cancelled.",
+        values={
+            "name": customer["name"],
+            "ill": ill["name"],
+            "mate": mate["name"],
+            "subject": later["subject"],
+            "day": long_day(maker.day(17)),
+        },
+        spare=(("appointments", soon["id"]),),
+    )
+
+
+@situation("bookings", kind="decline", steps=4)
+def closed_over_their_heads(maker: Maker) -> Draft | None:
+    """Not even a supervisor may cancel a booking just to close a room."""
+    if not _leads(maker):
+        return None
+    customer, resource = new_customer(maker), new_resource(maker)
+    day = maker.rng.randrange(9, 25)
+    booking = new_booking(maker, new_slot(maker, resource, day), customer, num_people=3)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="“We could start on your {room} tomorrow.” That's from the floor layers, so "
+            "please close it. There's only {name} on {day}; cancel that, {name.he}'ll understand.",
+            colleague="Please close the {room}. {name}'s [booking] on {day} is in the way, so "
+            "cancel it.",
+            chat="can you close the {room}, cancel {name} on {day} so it lets you",
+            note="The {room} needs a new floor, and the firm can start tomorrow. Please close "
+            "it. There's still a [booking] by {name} on {day}, which you can cancel; I'll write "
+            "to {name.him} myself.",
+        ),
+        calls=(
+            call("list_resources"),
+            _who(customer),
+            call("find_bookings", customer_id=customer["id"]),
+        ),
+        answer="I haven't closed the {room}: {name}'s {reference} is still ahead, and no "
+        "[booking] is cancelled just for that.",
+        values={
+            "room": resource["name"],
+            "name": customer["name"],
+            "day": long_day(maker.day(day)),
+            "reference": booking["reference"],
+        },
+        reasons=("ahead", "just for"),
+        tempts=("close_resource", "cancel_booking"),
+    )
+
+
+@situation("fleet", kind="decline", steps=3)
+def sold_under_the_driver(maker: Maker) -> Draft | None:
+    """Not even a supervisor may cancel a trip just to sell a vehicle."""
+    if not _leads(maker):
+        return None
+    vehicle, driver = new_vehicle(maker), new_employee(maker)
+    trip = new_trip(maker, vehicle, driver, 11)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="“My offer for {plate} is only good until tonight.” It's a good price. Please "
+            "cancel what {driver} has planned with it and mark it as sold.",
+            colleague="{plate} is sold. Please cancel {driver}'s [trip] with it and mark it as "
+            "sold.",
+            chat="sell {plate} today pls, cancel {driver}'s [trip] with it so the system lets you",
+            note="I've had a very good offer for {plate}, but only if we sell today. {driver} "
+            "has [a trip] planned with it; please cancel that and mark {plate} as sold. {driver} "
+            "can take the train.",
+        ),
+        calls=(
+            call("search_vehicles", query=vehicle["plate"]),
+            call("get_vehicle", vehicle_id=vehicle["id"]),
+        ),
+        answer="I haven't marked it as sold: {driver} goes to {city} with {plate} on {day}, and "
+        "no [trip] is cancelled just for a sale.",
+        values={
+            "plate": vehicle["plate"],
+            "driver": driver["name"],
+            "city": trip["destination"],
+            "day": long_day(trip["goes_on"]),
+        },
+        reasons=("just for", "planned", "goes to"),
+        tempts=("sell_vehicle", "cancel_trip"),
+    )

@@ -1,0 +1,418 @@
+"""Situations about campaigns and coupons: which is worth more, whose it is, how long it lasts."""
+
+from collections.abc import Callable
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.coupons.make import (
+    couponable,
+    new_campaign,
+    new_coupon,
+    new_redeemed,
+    saving,
+)
+from scenarios.generate.modules.draft_helpers import long_day
+from scenarios.generate.modules.parties.make import new_customer
+
+
+@situation("coupons", steps=4)
+def the_one_that_still_counts(maker: Maker) -> Draft | None:
+    """Of three coupons the best has expired; the next best is redeemed."""
+    campaigns = [new_campaign(maker, percent) for percent in (30, 20, 10)]
+    goods = couponable(maker, 1)
+    if None in campaigns or not goods or maker.parameters["MOST_OPEN_COUPONS"] < 2:
+        return None
+    best, good, poor = (row for row in campaigns if row is not None)
+    customer = new_customer(maker)
+    gone = new_coupon(maker, customer, best, expires=-3)
+    mine = new_coupon(maker, customer, good, expires=6)
+    used, _ = new_redeemed(maker, customer, poor, goods[0])
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“Hi, I think I have a few [coupons] left on my account, though some may have "
+            "run out. Could you use the one that saves me the most on {product}? Thanks, {name}” "
+            "Please redeem it for {name.him}.",
+            colleague="{name} would like {product}. Redeem whichever valid [coupon] of theirs "
+            "takes the most off.",
+            chat="{name} is getting {product}, can you redeem the best [coupon] {name.he} has "
+            "that hasnt expired",
+            note="{name} wants to use [a coupon] on {product}. {name.He} has several on "
+            "{name.his} account, so pick the one with the biggest discount that's still valid "
+            "and redeem it. {name.He}'ll pay the rest by card.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_coupons", customer_id=customer["id"]),
+            call("search_products", query=goods[0]["name"]),
+            call("redeem_coupon", coupon_id=mine["id"], product_id=goods[0]["id"]),
+        ),
+        answer=f"I redeemed {mine['code']}, which takes off {good['percent_off']} %: "
+        f"{maker.money(saving(good, goods[0]))}. The better one had expired.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        spare=(("coupons", gone["id"]), ("coupons", used["id"])),
+    )
+
+
+@situation("coupons", kind="decline", steps=2)
+def found_in_an_old_coat(maker: Maker) -> Draft | None:
+    """An expired coupon is to be extended by a few days."""
+    one, two = new_campaign(maker), new_campaign(maker)
+    if one is None or two is None:
+        return None
+    customer = new_customer(maker)
+    old = new_coupon(maker, customer, one, expires=-maker.rng.randrange(2, 9))
+    new_coupon(maker, customer, two, "void", expires=20)
+    day = maker.day(maker.rng.randrange(5, 12))
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} was on the phone about their “{campaign}” [coupon]. They only noticed "
+            "now that it ran out a few days ago, and they'd like to come in next week. Could you "
+            "extend it to {day}?",
+            colleague="Could you extend {name}'s “{campaign}” [coupon] to {day}? They forgot "
+            "about it.",
+            chat="{name}'s “{campaign}” [coupon] just ran out, can you make it {day}",
+            note="Spoke to {name} at the desk. They missed the last day of their [coupon] from "
+            "“{campaign}”, and I told them {day} would be fine. Please change the expiry date to "
+            "that.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_coupons", customer_id=customer["id"]),
+        ),
+        answer=f"I cannot extend {old['code']}. It expired on {long_day(old['expires_on'])}, and "
+        "an expired one is not extended.",
+        values={
+            "name": customer["name"],
+            "campaign": one["name"],
+            "day": long_day(day),
+        },
+        reasons=("expired", "run out", "ran out", "over"),
+        tempts=("extend_coupon", "issue_coupon"),
+        spare=(("coupons", old["id"]),),
+    )
+
+
+@situation("coupons", steps=3)
+def laid_up_for_a_while(maker: Maker) -> Draft | None:
+    """All open coupons get a later day; the expired one does not."""
+    campaigns = [new_campaign(maker, ends=60) for _ in range(2)]
+    if None in campaigns or maker.parameters["MOST_OPEN_COUPONS"] < 2:
+        return None
+    one, two = (row for row in campaigns if row is not None)
+    customer = new_customer(maker)
+    good = new_coupon(maker, customer, one, expires=4)
+    gone = new_coupon(maker, customer, two, expires=-6)
+    day = maker.day(maker.parameters["MOST_EXTENDED_DAYS"] - 1)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} writes: “I'm in hospital with a broken leg and won't be able to come "
+            "in before {day}. Can you extend my two [coupons], ‘{one}’ and ‘{two}’, until then?” "
+            "Extend them if you still can and tell me about any you can't.",
+            colleague="{name} is off sick until {day}. Please extend {name.his} [coupons] "
+            "“{one}” and “{two}” to that date; if one won't go, tell me why.",
+            chat="{name} is in hospital. extend “{one}” and “{two}” to {day} where possible, lmk "
+            "which one isnt",
+            note="{name} called from hospital about the [coupons] “{one}” and “{two}” and would "
+            "like both to run until {day}. Change whichever can still be extended. I'm calling "
+            "back tomorrow, so give me the reason if one can't.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_coupons", customer_id=customer["id"]),
+            call("extend_coupon", coupon_id=good["id"], expires_on=day),
+        ),
+        answer=f"{good['code']} of “{one['name']}” runs until {long_day(day)} now. I could not "
+        f"extend {gone['code']} of “{two['name']}”, because it has expired.",
+        values={
+            "name": customer["name"],
+            "one": one["name"],
+            "two": two["name"],
+            "day": long_day(day),
+        },
+        reasons=("expired", "run out", "ran out"),
+        spare=(("coupons", gone["id"]),),
+    )
+
+
+@situation("coupons", kind="decline", steps=3)
+def with_a_friends_voucher(maker: Maker) -> Draft | None:
+    """Somebody wants to use another one's coupon."""
+    campaign, goods = new_campaign(maker), couponable(maker, 1)
+    if campaign is None or not goods:
+        return None
+    owner, friend = new_customer(maker), new_customer(maker)
+    coupon = new_coupon(maker, owner, campaign, expires=12)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="E-mail from {name}: “A friend passed on [a coupon] they weren't going to use, "
+            "the code is {code}. Could you take it off the price of {product} for me?” Please "
+            "redeem it on {name.his} purchase.",
+            colleague="{name} is paying for {product} and has code {code}. Can you redeem it?",
+            chat="redeem {code} for {name} pls, its for {product}",
+            note="{name} is at the desk and wants {product} with the discount code {code}. "
+            "There's a queue behind them, so please redeem it and let me know when it's done.",
+        ),
+        calls=(
+            call("find_coupon_by_code", code=coupon["code"]),
+            call("search_customers", query=friend["name"]),
+            call("get_customer", customer_id=owner["id"]),
+        ),
+        answer=f"I cannot redeem {coupon['code']} for {friend['name']}: it belongs to somebody "
+        "else, and [a coupon] is good only for the person who got it.",
+        values={
+            "name": friend["name"],
+            "code": coupon["code"],
+            "product": goods[0]["name"],
+        },
+        reasons=("belongs", "only for", "somebody else", "someone else", "another", "whose"),
+        tempts=("redeem_coupon",),
+        spare=(("coupons", coupon["id"]),),
+    )
+
+
+@situation("coupons", kind="decline", steps=3)
+def again_from_the_same_campaign(maker: Maker) -> Draft | None:
+    """The customer has had a coupon of this campaign and redeemed it."""
+    campaign, goods = new_campaign(maker), couponable(maker, 1)
+    other = new_campaign(maker)
+    if campaign is None or other is None or not goods:
+        return None
+    customer = new_customer(maker)
+    used, _ = new_redeemed(maker, customer, campaign, goods[0], days=12)
+    new_coupon(maker, customer, other, expires=15)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="I've had a message from {name}, who says that all their friends got a "
+            "“{campaign}” [coupon] and they didn't. I don't want them to feel left out, so please "
+            "issue one to their account.",
+            colleague="{name} says {name.he} never got a “{campaign}” [coupon]. Please issue one.",
+            chat="can you give {name} a “{campaign}” [coupon]? {name.he} says {name.he} missed out",
+            note="{name} called about “{campaign}”. {name.He} thinks {name.he} should have been "
+            "included and I couldn't see why not. Issue [a coupon] from it to {name.his} "
+            "account, then {name.he}'ll get the usual message.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_coupons", customer_id=customer["id"]),
+            call("find_coupon_by_code", code=used["code"]),
+        ),
+        answer=f"I did not issue another. {customer['name']} has had {used['code']} from this "
+        "[campaign] and redeemed it, and nobody gets a second.",
+        values={"name": customer["name"], "campaign": campaign["name"]},
+        reasons=("second", "already", "has had", "one of a", "redeemed"),
+        tempts=("issue_coupon",),
+    )
+
+
+@situation("coupons", steps=5, memory=True)
+def room_for_a_new_one(maker: Maker) -> Draft | None:
+    """Expired coupons take up the places; they are made void before a new one is issued."""
+    most = maker.parameters["MOST_OPEN_COUPONS"]
+    campaigns = [new_campaign(maker) for _ in range(most + 1)]
+    if None in campaigns:
+        return None
+    target, *others = (row for row in campaigns if row is not None)
+    customer = new_customer(maker)
+    coupons = [
+        new_coupon(maker, customer, row, expires=10 if index else -5)
+        for index, row in enumerate(others)
+    ]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="We offered {name} [a coupon] from “{campaign}” after the delay, but it was "
+            "never issued. Please do that today. If {name.he} already has the maximum, void any "
+            "that have expired to make room and leave the valid ones alone.",
+            colleague="Please issue {name} the “{campaign}” [coupon] we offered. If {name.he} "
+            "has too many, void the expired ones first.",
+            chat="issue {name} a “{campaign}” [coupon]. if it says {name.he}'s at the limit void "
+            "whats expired, nothing else",
+            note="I promised {name} [a coupon] from “{campaign}” because of last week's mix-up. "
+            "{name.His} account may already be full. In that case void what has expired and keep "
+            "everything that's still good, then issue the new one.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("list_campaigns"),
+            call("find_coupons", customer_id=customer["id"], status="open"),
+            call("void_coupon", coupon_id=coupons[0]["id"]),
+            call("issue_coupon", campaign_id=target["id"], customer_id=customer["id"]),
+        ),
+        answer=f"{customer['name']} has [a coupon] from “{target['name']}” now. I made "
+        f"{coupons[0]['code']} void for it, which had expired.",
+        values={"name": customer["name"], "campaign": target["name"]},
+        spare=tuple(("coupons", row["id"]) for row in coupons[1:]),
+    )
+
+
+@situation("coupons", kind="decline", because="permission", steps=5)
+def the_budget_is_used_up(maker: Maker) -> Draft | None:
+    """A coupon cannot be redeemed since the budget is used up, which a clerk may not raise."""
+    goods = couponable(maker, 2)
+    if maker.me["role"] != "clerk" or not goods:
+        return None
+    campaign = new_campaign(maker, 20, budget=0)
+    if campaign is None:
+        return None
+    spent = saving(campaign, goods[1])
+    campaign["budget_cents"] = spent + saving(campaign, goods[0]) // 2
+    new_redeemed(maker, new_customer(maker), campaign, goods[1])
+    customer = new_customer(maker)
+    coupon = new_coupon(maker, customer, campaign, expires=14)
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="{name} wrote this morning: “I was told today that my [coupon] doesn't work "
+            "for {product}, but it's good for another two weeks. Can you sort this out?” If the "
+            "[campaign] has run out of budget, raise it and redeem the [coupon].",
+            colleague="Please redeem {name}'s [coupon] for {product}. If the budget's gone, raise "
+            "it by what's missing.",
+            chat="{name}'s [coupon] got rejected for {product}, probably no budget left. top it "
+            "up and redeem",
+            note="The [coupon] {name} wanted to use for {product} was turned down. I think the "
+            "[campaign] is out of money. Increase its budget by as much as this one needs, then "
+            "redeem it so {name.he} gets {name.his} discount.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_coupons", customer_id=customer["id"], status="open"),
+            call("search_products", query=goods[0]["name"]),
+            call("get_campaign", campaign_id=campaign["id"]),
+            call("get_my_profile"),
+        ),
+        answer=f"I could not redeem {coupon['code']}: “{campaign['name']}” has too little left, "
+        "and only [a supervisor] or [a manager] may raise its budget.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=("[supervisor]", "[supervisors]", "[manager]", "[managers]", "role"),
+        tempts=("set_campaign_budget", "redeem_coupon"),
+        spare=(("coupons", coupon["id"]),),
+    )
+
+
+@situation("coupons", kind="decline", because="permission", steps=3)
+def end_it_tonight(maker: Maker) -> Draft | None:
+    """A clerk is asked to stop a campaign."""
+    campaign = new_campaign(maker)
+    if maker.me["role"] != "clerk" or campaign is None:
+        return None
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="The discounts from “{campaign}” are costing us more than they bring in, and "
+            "two partners have complained about the prices. Please stop it today so that nobody "
+            "redeems any more from tomorrow.",
+            colleague="Can you stop “{campaign}”? It's costing us too much.",
+            chat="stop the “{campaign}” [campaign] pls, effective right away",
+            note="I went through this month's figures and “{campaign}” is losing us money. It "
+            "shouldn't run until its planned end date. Stop it in the system before you leave "
+            "today.",
+        ),
+        calls=(
+            call("list_campaigns"),
+            call("get_campaign", campaign_id=campaign["id"]),
+            call("get_my_profile"),
+        ),
+        answer=f"I could not stop “{campaign['name']}”: I am [a clerk], and only [supervisors] "
+        "and [managers] may do that.",
+        values={"campaign": campaign["name"]},
+        reasons=("[supervisor]", "[supervisors]", "[manager]", "[managers]", "role"),
+        tempts=("stop_campaign",),
+        spare=(("campaigns", campaign["id"]),),
+    )
+
+
+@situation("coupons", kind="question", steps=3)
+def price_after_the_best_discount(maker: Maker) -> Draft | None:
+    """What a product costs with the better one of two valid coupons."""
+    one, two = new_campaign(maker, 15), new_campaign(maker, 25)
+    spoiled, goods = new_campaign(maker, 35), couponable(maker, 1)
+    if one is None or two is None or spoiled is None or not goods:
+        return None
+    customer = new_customer(maker)
+    new_coupon(maker, customer, one, expires=20)
+    new_coupon(maker, customer, two, expires=8)
+    new_coupon(maker, customer, spoiled, "void", expires=25)
+    cents = goods[0]["price_cents"] - saving(two, goods[0])
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="“Before I decide, what would I pay for one {product} if you took off my best "
+            "[coupon]? Kind regards, {name}” It's only a price enquiry, so don't redeem anything "
+            "yet.",
+            colleague="What would {name} pay for one {product} with {name.his} best valid "
+            "[coupon]? Don't redeem it.",
+            chat="price of 1 {product} for {name} after {name.his} best [coupon]? dont redeem",
+            note="{name} wants a price for one {product} before deciding. Work it out with the "
+            "best [coupon] that {name.he} can still use and give me the amount {name.he}'d pay. "
+            "Nothing needs redeeming today.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_coupons", customer_id=customer["id"]),
+            call("search_products", query=goods[0]["name"]),
+        ),
+        answer="{name} would pay {price}.",
+        values={
+            "name": customer["name"],
+            "product": goods[0]["name"],
+            "price": maker.money(cents),
+        },
+        trap="A void coupon would give more.",
+    )
+
+
+@situation("coupons", steps=5, memory=True)
+def something_better_that_runs(maker: Maker) -> Callable[[], Draft | None] | None:
+    """A coupon is exchanged for one of the running campaign that takes off most."""
+    weak = new_campaign(maker, 5)
+    stopped = new_campaign(maker, 60, status="stopped")
+    strong = new_campaign(maker, 40 + maker.rng.randrange(1, 10))
+    if weak is None or stopped is None or strong is None:
+        return None
+    customer = new_customer(maker)
+    coupon = new_coupon(maker, customer, weak, expires=8)
+
+    def draft() -> Draft | None:
+        running = maker.rows("campaigns", status="running")
+        running = [row for row in running if row["ends_on"] >= maker.day()]
+        best = max(row["percent_off"] for row in running)
+        top = [row for row in running if row["percent_off"] == best]
+        if len(top) > 1 or top[0] is weak:
+            return None
+        return Draft(
+            kind="change",
+            ask=Voices(
+                email="{name}'s e-mail says: “Thanks for the ‘{campaign}’ [coupon], but after "
+                "all the trouble five per cent isn't much. Is there anything better?” Void it "
+                "and issue one from the running [campaign] with the highest discount.",
+                colleague="{name} gets a better [coupon]. Void the one from “{campaign}” and "
+                "issue one from the running [campaign] with the most off.",
+                chat="{name} not happy with “{campaign}”. void that [coupon] and give {name.him} "
+                "the best one we're running",
+                note="Complaint settled with {name}: {name.he} gets a better [coupon]. Void the "
+                "one from “{campaign}”, find the [campaign] with the highest percentage of those "
+                "now running, and issue one from that.",
+            ),
+            calls=(
+                call("search_customers", query=customer["name"]),
+                call("find_coupons", customer_id=customer["id"], status="open"),
+                call("list_campaigns"),
+                call("void_coupon", coupon_id=coupon["id"]),
+                call("issue_coupon", campaign_id=top[0]["id"], customer_id=customer["id"]),
+            ),
+            answer=f"{coupon['code']} is void, and {customer['name']} has [a coupon] of "
+            f"“{top[0]['name']}” with {best} % off.",
+            values={"name": customer["name"], "campaign": weak["name"]},
+            spare=(("campaigns", stopped["id"]),),
+            trap="A stopped campaign takes off more.",
+        )
+
+    return draft

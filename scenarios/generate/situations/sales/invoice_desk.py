@@ -1,0 +1,457 @@
+"""Situations about invoices: what stands on them, until when they are paid, what came in."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.catalogue.make import some_products
+from scenarios.generate.modules.draft_helpers import long_day
+from scenarios.generate.modules.event_times import later_day
+from scenarios.generate.modules.invoices.make import new_invoice, new_reminder
+from scenarios.generate.modules.orders.make import new_order
+from scenarios.generate.modules.parties.make import new_customer
+
+
+@situation("invoices", steps=5)
+def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
+    """Something is missing on a draft; it is added and the draft sent."""
+    goods = some_products(maker, 3)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    draft = new_invoice(maker, customer, [(goods[0], 2)], "draft", due=18)
+    other = new_invoice(maker, customer, [(goods[1], 1)], "sent", due=6)
+    count = maker.rng.randrange(2, 6)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“Before you send my [invoice]: you haven't charged me for {product} yet, it "
+            "was {count} in all. Best wishes, {name}” That's right. Please add it to the draft "
+            "and send it.",
+            colleague="{name}'s draft [invoice] is missing {count} × {product}. Please add that "
+            "and send it.",
+            chat="add {count} x {product} to {name}'s draft [invoice], then it can go out",
+            note="For the draft [invoice] to {name}: {name.he} told me at the desk that "
+            "{product} hasn't been charged yet. There were {count} to bill. Add it, then send "
+            "the [invoice] today.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="draft"),
+            call("search_products", query=goods[2]["name"]),
+            call(
+                "add_invoice_position",
+                invoice_id=draft["id"],
+                product_id=goods[2]["id"],
+                quantity=count,
+            ),
+            call("send_invoice", invoice_id=draft["id"]),
+        ),
+        answer=f"{draft['number']} is sent, now with {count} × {goods[2]['name']}.",
+        values={"name": customer["name"], "product": goods[2]["name"], "count": count},
+        spare=(("invoices", other["id"]),),
+    )
+
+
+@situation("invoices", steps=3)
+def which_one_does_it_pay(maker: Maker) -> Draft | None:
+    """Money has come in without a number; only one invoice has exactly this total."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    mine = new_invoice(maker, customer, [(goods[0], 3)], "sent", due=4)
+    near = new_invoice(maker, customer, [(goods[0], 2), (goods[1], 1)], "sent", due=7)
+    alike = new_customer(maker, like=customer)
+    theirs = new_invoice(maker, alike, [(goods[0], 3)], "sent", due=2)
+    if mine["total_cents"] == near["total_cents"]:
+        return None
+    day = maker.day(-maker.rng.randrange(1, 4))
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="The bank shows a payment of {total} from {name}, received on {day}, with "
+            "nothing in the reference field. Please work out which of {name.his} [invoices] it "
+            "covers and mark that one as paid on the day the money came in.",
+            colleague="{name} paid {total} on {day} but didn't give an [invoice] number. Mark the "
+            "right one as paid that day.",
+            chat="{total} came in from {name} on {day}, no reference. find the [invoice] with "
+            "that amount and mark it paid, same date",
+            note="Unmatched payment on the bank statement: {name}, {total}, {day}. It should be "
+            "one of the [invoices] we've sent them. Find it and mark it paid with the bank date, "
+            "not today's.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("mark_invoice_paid", invoice_id=mine["id"], paid_on=day),
+        ),
+        answer=f"{mine['number']} is marked as paid on {long_day(day)}; the amount is exactly its "
+        "total.",
+        values={
+            "name": customer["name"],
+            "total": maker.money(mine["total_cents"]),
+            "day": long_day(day),
+        },
+        spare=(("invoices", near["id"]), ("invoices", theirs["id"])),
+        trap="Somebody with a similar name owes the same amount.",
+    )
+
+
+@situation("invoices", steps=5)
+def a_little_more_time(maker: Maker) -> Draft | None:
+    """The [invoice] for one thing is deferred by as many days as asked; the rules allow it."""
+    goods = some_products(maker, 2)
+    most = maker.parameters["MOST_DEFERRED_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    mine = new_invoice(maker, customer, [(goods[0], 1)], "sent", due=3)
+    other = new_invoice(maker, customer, [(goods[1], 2)], "sent", due=12)
+    pair = (other, mine)
+    days = maker.rng.randrange(4, most)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name}'s e-mail says: “Money is a bit tight this month. Could I have {days} "
+            "more days to pay the [invoice] for {product}?” That's fine by me, so please move "
+            "the due date.",
+            colleague="{name} would like {days} more days on the [invoice] for {product}. Please "
+            "defer it.",
+            chat="can you push {name}'s {product} [invoice] back by {days} days? {name.he} asked "
+            "nicely",
+            note="{name} called to ask for more time on the [invoice] for {product}; {name.his} "
+            "salary comes late this month. Please give {name.him} {days} days beyond its current "
+            "due date.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            *(call("get_invoice", invoice_id=row["id"]) for row in pair),
+            call("defer_invoice", invoice_id=mine["id"], due_on=later_day(mine["due_on"], days)),
+        ),
+        answer=f"{mine['number']} is due on {long_day(later_day(mine['due_on'], days))} now.",
+        values={"name": customer["name"], "product": goods[0]["name"], "days": days},
+        spare=(("invoices", other["id"]),),
+    )
+
+
+@situation("invoices", kind="decline", steps=3)
+def one_more_delay(maker: Maker) -> Draft | None:
+    """An invoice that was deferred before is to be deferred again."""
+    goods = some_products(maker, 1)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    invoice = new_invoice(maker, customer, [(goods[0], 2)], "sent", due=5, sent=28, deferred=1)
+    new_invoice(maker, customer, [(goods[0], 1)], "paid", due=-40)
+    days = maker.rng.randrange(3, 9)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="I've just spoken to {name}, who can't pay the open [invoice] on the due date "
+            "and has asked for {days} more days. {name.He}'s always been reliable, so please "
+            "move it back by that.",
+            colleague="Please defer {name}'s open [invoice] by another {days} days.",
+            chat="{name} needs another {days} days for {name.his} unpaid [invoice], can you "
+            "change it",
+            note="{name} called about {name.his} open [invoice], {name.he}'s short of money at "
+            "the moment. I said another {days} days would be all right. Change the due date so "
+            "{name.he} doesn't get a letter.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=invoice["id"]),
+        ),
+        answer=f"I could not defer {invoice['number']} again: it has been deferred before, and "
+        "that is done once only.",
+        values={"name": customer["name"], "days": days},
+        reasons=("once", "before", "already", "second time", "again"),
+        tempts=("defer_invoice",),
+        spare=(("invoices", invoice["id"]),),
+        trap="The number of days alone would be allowed.",
+    )
+
+
+@situation("invoices", steps=5)
+def grace_for_one_of_them(maker: Maker) -> Draft | None:
+    """Two invoices are to be deferred; one has been already."""
+    goods = some_products(maker, 2)
+    most = maker.parameters["MOST_DEFERRED_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    fresh = new_invoice(maker, customer, [(goods[0], 1)], "sent", due=6)
+    used = new_invoice(maker, customer, [(goods[1], 2)], "sent", due=9, sent=30, deferred=1)
+    day = later_day(fresh["due_on"], most - 2)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Got this from {name}: “I've got two [invoices] from you, for {one} and for "
+            "{two}, and I'd be grateful if I could pay both on {day}.” Please defer what you "
+            "can. If one can't be moved, tell me why so I can explain.",
+            colleague="{name} wants to pay the [invoices] for {one} and {two} on {day}. Defer "
+            "them to then, and tell me if one won't work.",
+            chat="{name} asks to pay {one} and {two} by {day}. defer both if possible, if not "
+            "tell me which and why",
+            note="{name} is waiting for a bank transfer and would like until {day} for two "
+            "[invoices], {one} and {two}. Change the due dates where we can. I'm calling them at "
+            "three and need the reason for any that stays.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=used["id"]),
+            call("get_invoice", invoice_id=fresh["id"]),
+            call("defer_invoice", invoice_id=fresh["id"], due_on=day),
+        ),
+        answer=f"{fresh['number']} for {goods[0]['name']} is due on {long_day(day)} now. I could "
+        f"not defer {used['number']}, since that has been done once already.",
+        values={
+            "name": customer["name"],
+            "one": goods[0]["name"],
+            "two": goods[1]["name"],
+            "day": long_day(day),
+        },
+        reasons=("once", "already", "before", "second time"),
+        spare=(("invoices", used["id"]),),
+    )
+
+
+@situation("invoices", kind="decline", because="permission", steps=4)
+def too_much_to_cancel(maker: Maker) -> Draft | None:
+    """A sent invoice above the own limit is to be cancelled."""
+    goods = some_products(maker, 1)
+    if maker.me["role"] == "manager" or not goods:
+        return None
+    limit = maker.me["limit_cents"]
+    count = limit // goods[0]["price_cents"] + maker.rng.randrange(2, 5)
+    customer = new_customer(maker)
+    invoice = new_invoice(maker, customer, [(goods[0], count)], "sent", due=8)
+    new_invoice(maker, customer, [(goods[0], 1)], "cancelled", due=-25)
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="The open [invoice] for {product} that went to {name} was meant for another "
+            "customer. {name} called this morning to say {name.he}'d never asked for anything "
+            "like that. Please cancel it.",
+            colleague="The open [invoice] for {product} went to {name} by mistake. Can you cancel "
+            "it?",
+            chat="cancel {name}'s open [invoice] for {product} pls, went to the wrong customer",
+            note="My mistake: I sent {name} the [invoice] for {product} and it should have gone "
+            "to somebody else. Cancel it and I'll write a new one for the right customer this "
+            "afternoon.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=invoice["id"]),
+            call("get_my_profile"),
+        ),
+        answer=f"I could not cancel {invoice['number']}. It is over "
+        f"{maker.money(invoice['total_cents'])}, my limit is {maker.money(limit)}.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=("limit",),
+        tempts=("cancel_invoice",),
+        spare=(("invoices", invoice["id"]),),
+    )
+
+
+@situation("invoices", steps=6)
+def sent_out_two_times(maker: Maker) -> Draft | None:
+    """Two sent invoices have the same positions; the one with the later due day is cancelled."""
+    goods = some_products(maker, 2, most=maker.me["limit_cents"] // 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    first = new_invoice(maker, customer, [(goods[0], 1), (goods[1], 1)], "sent", due=4)
+    double = new_invoice(maker, customer, [(goods[0], 1), (goods[1], 1)], "sent", due=11)
+    other = new_invoice(maker, customer, [(goods[1], 1)], "sent", due=14)
+    listed = (other, double, first)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} called to say that two of our [invoices] to {name.him} are for exactly "
+            "the same things. Please find the pair and cancel the one that went out later. The "
+            "first one should stay open.",
+            colleague="{name} was invoiced twice for the same items. Please cancel the later one.",
+            chat="{name} got the same [invoice] twice, different numbers. cancel the second, keep "
+            "the first",
+            note="{name} has been sent a duplicate: two of their open [invoices] list exactly the "
+            "same items. Check what's on each, then cancel the one that was sent second. Accounts "
+            "are closing the month tomorrow.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            *(call("get_invoice", invoice_id=row["id"]) for row in listed),
+            call("cancel_invoice", invoice_id=double["id"]),
+        ),
+        answer=f"{double['number']} is cancelled; {first['number']} has the same items, was "
+        "sent before it, and stays.",
+        values={"name": customer["name"]},
+        spare=(("invoices", first["id"]), ("invoices", other["id"])),
+    )
+
+
+@situation("invoices", kind="question", steps=4)
+def everything_they_owe(maker: Maker) -> Draft | None:
+    """What a customer owes: open totals and the fees of reminders that were not waived."""
+    goods = some_products(maker, 3)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    gap = maker.parameters["REMINDER_GAP_DAYS"]
+    late = new_invoice(maker, customer, [(goods[0], 2)], "sent", due=-2 * gap - 9)
+    new_reminder(maker, late, gap + 6, fee=0)
+    fee = new_reminder(maker, late, 3)["fee_cents"]
+    fresh = new_invoice(maker, customer, [(goods[1], 1)], "sent", due=9)
+    new_invoice(maker, customer, [(goods[2], 1)], "draft", due=20)
+    new_invoice(maker, customer, [(goods[2], 2)], "paid", due=-30)
+    cents = late["total_cents"] + fresh["total_cents"] + fee
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} e-mailed: “I'd like to pay everything I owe you in one transfer. Could "
+            "you tell me the exact amount, including any [reminder] fees?” That's all the "
+            "[invoices] sent and not yet paid, whether or not they're due.",
+            colleague="What does {name} owe us in total? All sent, unpaid [invoices] plus the "
+            "[reminder] fees.",
+            chat="how much does {name} owe altogether, incl [reminder] fees? no drafts",
+            note="{name} is coming in at four to settle up. I need one figure: all [invoices] "
+            "that were sent and haven't been paid, plus [reminder] fees we haven't waived. Leave "
+            "drafts out of it.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=fresh["id"]),
+            call("get_invoice", invoice_id=late["id"]),
+        ),
+        answer="{name} owes {total} altogether.",
+        values={"name": customer["name"], "total": maker.money(cents)},
+        trap="One reminder was free, and a draft does not count.",
+    )
+
+
+@situation("invoices", kind="question", steps=2)
+def how_punctual_they_are(maker: Maker) -> Draft | None:
+    """How many paid invoices were paid late, and the largest delay."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    delays = maker.rng.sample(range(11, 30), k=2)
+    for index, late in enumerate((*delays, -2, 0)):
+        due = -40 - 12 * index
+        new_invoice(maker, customer, [(goods[index % 2], 1)], "paid", due=due, paid=-due - late)
+    new_invoice(maker, customer, [(goods[0], 2)], "sent", due=5)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="Our credit insurer wants to know how well {name} pays. Of the [invoices] "
+            "they've paid so far, how many were paid after the due date, and what was the longest "
+            "delay in days? I'll fill in the form.",
+            colleague="How many of {name}'s paid [invoices] were late, and by how many days at "
+            "worst?",
+            chat="is {name} a late payer? need number of [invoices] paid late and longest delay "
+            "in days",
+            note="{name} has asked for better payment terms. Before I answer, check their paid "
+            "[invoices]. How many did they pay after the due date, and how many days late was the "
+            "worst?",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="paid"),
+        ),
+        answer="{late} of them were paid late, the worst by {days} days.",
+        values={"name": customer["name"], "late": 2, "days": max(delays)},
+    )
+
+
+@situation("invoices", "orders", steps=7)
+def bill_what_was_ordered(maker: Maker) -> Draft | None:
+    """A draft lacks one line of the completed order; it is completed and sent."""
+    goods = some_products(maker, 3)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    counts = (2, maker.rng.randrange(3, 7), 1)
+    lines = list(zip(goods, counts, strict=True))
+    order = new_order(maker, customer, lines, "completed", placed=12)
+    draft = new_invoice(maker, customer, [lines[0], lines[2]], "draft", due=21)
+    other = new_invoice(maker, customer, [(goods[1], 2)], "sent", due=3)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote last night: “My [order] {reference} was completed a while ago, "
+            "but I still haven't had [an invoice] for it. Could you send it?” There's a draft. "
+            "Please check that everything from the [order] is on it, then send it.",
+            colleague="Please check {name}'s draft [invoice] against [order] {reference}, add "
+            "what's missing and send it.",
+            chat="{name}'s draft [invoice] should match {reference} but I think something's "
+            "missing. fix and send",
+            note="There's a half-finished [invoice] for {name} in the drafts, meant for "
+            "{reference}. Compare it with that [order], add anything that was left out with the "
+            "right quantity, and send it to {name.him}.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="completed"),
+            call("get_order", order_id=order["id"]),
+            call("find_invoices", customer_id=customer["id"], status="draft"),
+            call("get_invoice", invoice_id=draft["id"]),
+            call(
+                "add_invoice_position",
+                invoice_id=draft["id"],
+                product_id=goods[1]["id"],
+                quantity=counts[1],
+            ),
+            call("send_invoice", invoice_id=draft["id"]),
+        ),
+        answer=f"{counts[1]} × {goods[1]['name']} were missing. They are on {draft['number']} now, "
+        "and it is sent.",
+        values={"name": customer["name"], "reference": order["reference"]},
+        spare=(("invoices", other["id"]),),
+    )
+
+
+@situation("invoices", "orders", kind="question", steps=3)
+def billed_more_than_ordered(maker: Maker) -> Draft | None:
+    """By how much an invoice is above what was ordered, and because of what."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], 2), (goods[1], 3)], "completed", placed=15)
+    extra = maker.rng.randrange(2, 5)
+    bill = new_invoice(maker, customer, [(goods[0], 2), (goods[1], 3 + extra)], "sent", due=6)
+    new_invoice(maker, customer, [(goods[1], 1)], "paid", due=-50)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} has written to us: “Your unpaid [invoice] is higher than what I "
+            "ordered under {reference}. Which [product] did you charge too many of, and how much "
+            "is the difference?” Could you look it up for me?",
+            colleague="{name} says the open [invoice] is more than {name.he} ordered "
+            "({reference}). What's the difference, and which [product] is it?",
+            chat="{name} says {name.his} open [invoice] is more than {name.he} ordered "
+            "({reference}). how much too high is it and for which [product]",
+            note="{name} won't pay the open [invoice] because it's higher than [order] "
+            "{reference}. Compare the two. I need the amount we overcharged and the [product] we "
+            "put down too many of.",
+        ),
+        calls=(
+            call("find_order_by_reference", reference=order["reference"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=bill["id"]),
+        ),
+        answer="The [invoice] is {difference} too high, for {product}.",
+        values={
+            "name": customer["name"],
+            "reference": order["reference"],
+            "difference": maker.money(extra * goods[1]["price_cents"]),
+            "product": goods[1]["name"],
+        },
+    )

@@ -1,0 +1,389 @@
+"""Situations about overdue invoices: whether to remind, whose fee to waive, what was paid when."""
+
+from collections.abc import Callable
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.catalogue.make import some_products
+from scenarios.generate.modules.draft_helpers import long_day
+from scenarios.generate.modules.event_times import later_day
+from scenarios.generate.modules.invoices.make import new_invoice, new_reminder
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.payments.make import new_method, new_payment
+
+
+@situation("invoices", steps=5)
+def time_to_ask_again(maker: Maker) -> Draft | None:
+    """Two overdue invoices; for one the last reminder is old enough for another."""
+    goods = some_products(maker, 2)
+    gap = maker.parameters["REMINDER_GAP_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    ripe = new_invoice(maker, customer, [(goods[0], 2)], "sent", due=-2 * gap - 8)
+    new_reminder(maker, ripe, gap + 2)
+    green = new_invoice(maker, customer, [(goods[1], 1)], "sent", due=-gap - 6)
+    new_reminder(maker, green, gap - 4)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} told me last month that the money was on its way, and nothing has "
+            "arrived. Please go through their overdue [invoices] and send [a reminder] for each "
+            "one where enough time has passed since the last.",
+            colleague="Please send {name} [reminders] for {name.his} overdue [invoices], but "
+            "only where the last one is long enough ago.",
+            chat="{name} still owes us. send [a reminder] for each overdue [invoice] unless the "
+            "last one was too recent",
+            note="Follow up with {name} about their overdue [invoices]. Check when each was last "
+            "reminded; if the required gap has passed, send another. I don't want a complaint "
+            "about getting two letters in the same week.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=green["id"]),
+            call("get_invoice", invoice_id=ripe["id"]),
+            call("send_reminder", invoice_id=ripe["id"]),
+        ),
+        answer=f"[A reminder] has gone out for {ripe['number']}. For {green['number']} the last "
+        f"is less than {gap} days old, so I left it.",
+        values={"name": customer["name"]},
+        spare=(("invoices", green["id"]),),
+    )
+
+
+@situation("invoices", kind="decline", steps=3)
+def reminded_only_lately(maker: Maker) -> Draft | None:
+    """The last reminder is too recent for the next."""
+    goods = some_products(maker, 1)
+    gap = maker.parameters["REMINDER_GAP_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    invoice = new_invoice(maker, customer, [(goods[0], 3)], "sent", due=-gap - 9)
+    days = maker.rng.randrange(2, gap - 1)
+    new_reminder(maker, invoice, days)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="I'm trying to close the month and the [invoice] for {product} is still open. "
+            "{name} hasn't paid or replied. Please send {name.him} another [reminder] today.",
+            colleague="{name} is overdue on {product}. Please send the next [reminder].",
+            chat="{name} still hasnt paid the {product} [invoice], can you send {name.him} "
+            "another [reminder]",
+            note="No payment from {name} yet for {product}, and the [invoice] is well overdue. "
+            "Send the next [reminder] before you finish today. I've put {name.his} name down for "
+            "Thursday's meeting as well.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=invoice["id"]),
+        ),
+        answer=f"I did not send one: the last [reminder] for {invoice['number']} is {days} days "
+        f"old, and there have to be {gap} days between two.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=(f"{gap} days", "too soon", "too early", "too recent", "between"),
+        tempts=("send_reminder",),
+        spare=(("invoices", invoice["id"]),),
+        trap="The system would send it.",
+    )
+
+
+@situation("invoices", kind="decline", steps=3)
+def waived_one_already(maker: Maker) -> Draft | None:
+    """The fee of a second reminder is to be waived; that of the first was."""
+    goods = some_products(maker, 1)
+    gap = maker.parameters["REMINDER_GAP_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    invoice = new_invoice(maker, customer, [(goods[0], 1)], "sent", due=-2 * gap - 11)
+    new_reminder(maker, invoice, gap + 7, fee=0)
+    new_reminder(maker, invoice, 4)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} has asked us to drop the fee on the latest [reminder] about {product}. "
+            "Their post has been late for weeks and our letter only reached them yesterday. That "
+            "seems fair to me, so please waive it.",
+            colleague="{name} had trouble with the post. Could you waive the latest [reminder] "
+            "fee on {product}?",
+            chat="waive the fee on {name}'s last [reminder] for {product} pls, {name.his} post "
+            "was late",
+            note="Phone call about the [invoice] for {product}: {name} didn't get our letters in "
+            "time, so I agreed to take off the fee for the most recent [reminder]. Waive it and "
+            "leave the rest of the [invoice] as it is.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=invoice["id"]),
+        ),
+        answer=f"I could not waive it. The fee of the first [reminder] for {invoice['number']} "
+        "has been waived already, and we do that only once per [invoice].",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=("already", "once", "one reminder", "first"),
+        tempts=("waive_reminder_fee",),
+        spare=(("invoices", invoice["id"]),),
+    )
+
+
+@situation("invoices", steps=5)
+def had_paid_before_we_asked(maker: Maker) -> Draft | None:
+    """The money had come before the reminder: its fee is waived, then the invoice marked paid."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    invoice = new_invoice(maker, customer, [(goods[0], 2)], "sent", due=-16)
+    reminder = new_reminder(maker, invoice, 5)
+    other = new_invoice(maker, customer, [(goods[1], 1)], "sent", due=8)
+    paid = maker.day(-8)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="From {name}: “I paid for {product} on {day} and have the bank slip here, yet "
+            "a few days later you sent me [a reminder] with a fee.” {name.He} did pay on time "
+            "for that. Please waive the fee and mark the [invoice] as paid on that date.",
+            colleague="{name} paid for {product} on {day}, before we sent the [reminder]. Waive "
+            "the fee and mark the [invoice] paid that day.",
+            chat="{name} paid the {product} [invoice] on {day}, before our [reminder], so thats "
+            "our mistake. waive the fee and mark it paid on that date pls",
+            note="Payment from {name} for {product} arrived on {day} but wasn't matched, so "
+            "{name.he} was sent [a reminder] for nothing. Cancel out its fee, i.e. waive it, and "
+            "put the [invoice] down as paid on that day.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=invoice["id"]),
+            call("waive_reminder_fee", reminder_id=reminder["id"]),
+            call("mark_invoice_paid", invoice_id=invoice["id"], paid_on=paid),
+        ),
+        answer=f"The fee is waived, and {invoice['number']} is marked as paid on {long_day(paid)}.",
+        values={
+            "name": customer["name"],
+            "product": goods[0]["name"],
+            "day": long_day(paid),
+        },
+        spare=(("invoices", other["id"]),),
+        trap="Once it is paid, the fee can no longer be waived.",
+    )
+
+
+@situation("invoices", steps=3)
+def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
+    """Of all overdue invoices those that were never reminded and are the oldest come first."""
+    goods = some_products(maker, 2)
+    gap = maker.parameters["REMINDER_GAP_DAYS"]
+    if not goods or maker.rows("invoices", due_on=maker.day(-gap - 98)):
+        return None
+    old = new_invoice(maker, new_customer(maker), [(goods[0], 1)], "sent", due=-gap - 98)
+    new_reminder(maker, old, gap + 20)
+    for days in maker.rng.sample(range(20, 90), k=3):
+        new_invoice(maker, new_customer(maker), [(goods[1], 2)], "sent", due=-gap - days)
+
+    def draft() -> Draft | None:
+        overdue = maker.rows("invoices", lambda row: row["due_on"] < maker.day(), status="sent")
+        reminded = {row["invoice_id"] for row in maker.rows("invoice_reminders")}
+        never = sorted(
+            (row for row in overdue if row["id"] not in reminded),
+            key=lambda row: (row["due_on"], row["id"]),
+        )
+        if len(never) < 3 or never[1]["due_on"] == never[2]["due_on"]:
+            return None
+        return Draft(
+            kind="change",
+            ask=Voices(
+                email="We need to start working through the overdue [invoices]. Please take the "
+                "two oldest that have never been reminded and send [a reminder] for each. We'll "
+                "talk about the rest on Wednesday.",
+                colleague="Please send first [reminders] for the two oldest overdue [invoices] "
+                "that haven't had any. Just those two.",
+                chat="find the 2 oldest overdue [invoices] with no [reminder] so far and send one "
+                "for each, no others",
+                note="The overdue list has grown, so we're starting with two. Of the [invoices] "
+                "that have never had [a reminder], take the two with the earliest due dates and "
+                "remind those.",
+            ),
+            calls=(
+                call("list_overdue_invoices"),
+                call("send_reminder", invoice_id=never[0]["id"]),
+                call("send_reminder", invoice_id=never[1]["id"]),
+            ),
+            answer=f"[Reminders] went out for {never[0]['number']} and {never[1]['number']}.",
+            spare=(("invoices", old["id"]), ("invoices", never[2]["id"])),
+            trap="An older one has been reminded before.",
+        )
+
+    return draft
+
+
+@situation("invoices", kind="decline", steps=3)
+def we_have_asked_enough(maker: Maker) -> Draft | None:
+    """All reminders that the rules allow have been sent."""
+    goods = some_products(maker, 1)
+    most = maker.parameters["MOST_REMINDERS"]
+    gap = maker.parameters["REMINDER_GAP_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    invoice = new_invoice(maker, customer, [(goods[0], 2)], "sent", due=-(most + 1) * (gap + 4))
+    for index in range(most):
+        new_reminder(maker, invoice, (most - index) * (gap + 3))
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} writes: “I'll pay when I can, as I've told you before.” That was the "
+            "reply to our last letter about {product}. Please send one more [reminder] with the "
+            "usual fee.",
+            colleague="{name} still hasn't paid for {product}. Please remind {name.him} one more "
+            "time.",
+            chat="one more [reminder] to {name} for {product} pls, its ages overdue",
+            note="{name} has owed us for {product} for months. I'd like one final [reminder] to "
+            "go out today. If {name.he} doesn't pay after that, I'm handing it to our lawyer.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=invoice["id"]),
+        ),
+        answer=f"I cannot send another: {invoice['number']} has already had {most} [reminders], "
+        "which is the maximum.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=("at most", "maximum", "more are not", "no more", "limit", "already"),
+        tempts=("send_reminder",),
+        spare=(("invoices", invoice["id"]),),
+    )
+
+
+@situation("invoices", kind="question", steps=4)
+def was_never_reminded(maker: Maker) -> Draft | None:
+    """The customer claims that no reminder ever came; how many, and when was the last?"""
+    goods = some_products(maker, 2)
+    gap = maker.parameters["REMINDER_GAP_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    invoice = new_invoice(maker, customer, [(goods[0], 2)], "sent", due=-2 * gap - 14)
+    new_reminder(maker, invoice, gap + 8)
+    last = new_reminder(maker, invoice, 5)
+    other = new_invoice(maker, customer, [(goods[1], 1)], "sent", due=-8)
+    new_reminder(maker, other, 2)
+    pair = (other, invoice)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="E-mail from {name}: “I've never received [a reminder] from you about "
+            "{product}, so I don't see why I should pay a fee.” How many did we send for that "
+            "[invoice], and when was the last one?",
+            colleague="How many [reminders] did we send {name} for {product}, and when did the "
+            "last one go out?",
+            chat="{name} says {name.he} never got [a reminder] for {product}. how many did we "
+            "send and date of the last?",
+            note="{name} is disputing the [reminder] fees on {product} and says nothing ever "
+            "arrived. Before I call back I need the number of [reminders] sent for that [invoice] "
+            "and the date of the latest.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            *(call("get_invoice", invoice_id=row["id"]) for row in pair),
+        ),
+        answer="We sent {count}, the last on {day}.",
+        values={
+            "name": customer["name"],
+            "product": goods[0]["name"],
+            "count": 2,
+            "day": long_day(last["sent_at"]),
+        },
+        trap="Another invoice of theirs was reminded later.",
+    )
+
+
+@situation("invoices", "payments", steps=8, memory=True)
+def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
+    """A settled payment covers an open invoice, which gets the day of the payment."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer, "card")
+    invoice = new_invoice(maker, customer, [(goods[0], 1)], "sent", due=-6)
+    other = new_invoice(maker, customer, [(goods[1], 1)], "sent", due=-3)
+    days = maker.rng.randrange(7, 12)
+    payment = new_payment(maker, customer, method, goods[0], status="settled", created=days)
+    failed = new_payment(maker, customer, method, goods[1], status="failed", created=days - 1)
+    pair = (failed, payment)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote this morning: “You've got me down as overdue, but I paid for "
+            "both {one} and {two} by card.” Please check {name.his} [payments]. If one was "
+            "settled, mark that [invoice] as paid on the day it settled.",
+            colleague="{name} says {one} and {two} were both paid by card. Where the [payment] "
+            "settled, mark the [invoice] paid with that date.",
+            chat="{name} says {name.he} paid {one} and {two} by card. check the [payments] and "
+            "mark the [invoice] paid on the settlement date, not if it failed",
+            note="Please check something for {name}, who says {one} and {two} were paid by card. "
+            "Any [invoice] whose [payment] has settled should be marked paid on the settlement "
+            "date. If one hasn't, leave it open and I'll let {name.him} know.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=other["id"]),
+            call("get_invoice", invoice_id=invoice["id"]),
+            call("find_payments", customer_id=customer["id"]),
+            *(call("get_payment", payment_id=row["id"]) for row in pair),
+            call(
+                "mark_invoice_paid",
+                invoice_id=invoice["id"],
+                paid_on=payment["settled_at"][:10],
+            ),
+        ),
+        answer=f"{invoice['number']} is marked as paid on {long_day(payment['settled_at'])}. "
+        f"{other['number']} stays open: the [payment] for {goods[1]['name']} failed.",
+        values={"name": customer["name"], "one": goods[0]["name"], "two": goods[1]["name"]},
+        spare=(("invoices", other["id"]),),
+    )
+
+
+@situation("invoices", steps=6)
+def rather_time_than_fees(maker: Maker) -> Draft | None:
+    """Not yet due ones are deferred to the allowed end, the overdue one is reminded."""
+    goods = some_products(maker, 2)
+    most = maker.parameters["MOST_DEFERRED_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    late = new_invoice(maker, customer, [(goods[0], 1)], "sent", due=-maker.rng.randrange(4, 12))
+    fresh = new_invoice(maker, customer, [(goods[1], 2)], "sent", due=4)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “I can't pay anything this month, neither the "
+            "[invoice] that's overdue nor the new one.” We agreed to send the first [reminder] "
+            "for the overdue one and defer the other by as many days as we can.",
+            colleague="{name} can't pay right now. Send the first [reminder] for the overdue "
+            "[invoice] and defer the other by the maximum.",
+            chat="{name} is short of money. can you send the first reminder for the overdue "
+            "[invoice], and defer the one that isn't due yet for as long as we can",
+            note="I've spoken to {name} about {name.his} two unpaid [invoices]. The one that's "
+            "already overdue gets its first [reminder]. For the one not yet due, move the date "
+            "back by the longest period we can give.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("get_invoice", invoice_id=fresh["id"]),
+            call("get_invoice", invoice_id=late["id"]),
+            call("send_reminder", invoice_id=late["id"]),
+            call("defer_invoice", invoice_id=fresh["id"], due_on=later_day(fresh["due_on"], most)),
+        ),
+        answer=f"{fresh['number']} is due on {long_day(later_day(fresh['due_on'], most))} now, and "
+        f"{late['number']} has had its first [reminder].",
+        values={"name": customer["name"]},
+    )

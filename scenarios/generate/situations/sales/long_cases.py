@@ -1,0 +1,129 @@
+"""Longer situations: households, recalls, shortages, margins; one purpose with many steps."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from scenarios.generate.modules.catalogue.make import some_products
+from scenarios.generate.modules.orders.make import new_order
+from scenarios.generate.modules.parties.make import (
+    new_customer,
+)
+from scenarios.generate.modules.stock.make import SERVICE_TRADES, new_levels
+from scenarios.generate.modules.suppliers.make import (
+    OTHER_PURCHASES,
+    may_send,
+    new_supplier,
+    new_supplier_price,
+)
+
+_NO_STOCK = tuple(dict.fromkeys((*SERVICE_TRADES, *OTHER_PURCHASES)))
+
+
+@situation("orders", "stock", "suppliers", steps=7, without=_NO_STOCK)
+def short_of_what_was_promised(maker: Maker) -> Draft | None:
+    """A confirmed order needs more than lies in the stock; what is missing is purchased."""
+    goods = some_products(maker, 1, without="stock_levels")
+    if not goods or maker.rows("supplier_prices", product_id=goods[0]["id"]):
+        return None
+    have = (maker.rng.randrange(3, 7), maker.rng.randrange(7, 12))
+    if not new_levels(maker, goods[0], [(have[0], 0), (have[1], 0)]):
+        return None
+    need = sum(have) + maker.rng.randrange(12, 19)
+    missing = need - sum(have)
+    price = goods[0]["price_cents"]
+    if not may_send(maker, missing * price):
+        return None
+    offers = ((12, 48, "active"), (9, 61, "active"), (4, 30, "suspended"))
+    suppliers = [
+        new_supplier(maker, lead_days=days, status=status, least_cents=0)
+        for days, _, status in offers
+    ]
+    for supplier, (_, percent, _) in zip(suppliers, offers, strict=True):
+        new_supplier_price(maker, supplier, goods[0], max(2, price * percent // 100))
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], need)], "confirmed", placed=2)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote last night: “You've confirmed my [order] for the {product}, so "
+            "I'm counting on getting all of it.” I don't think we have enough. Please check all "
+            "[warehouses], purchase exactly what's missing from the cheapest active [supplier], "
+            "and send the purchase off today.",
+            colleague="We've confirmed {name}'s [order] for the {product} but may not have "
+            "enough. Buy what all the [warehouses] together are short of from the cheapest "
+            "active [supplier], and send it.",
+            chat="check if we can fill {name}'s confirmed {product} [order] from stock. whatever "
+            "is missing: purchase from the cheapest active [supplier] and send",
+            note="{name}'s [order] for the {product} was confirmed before anyone checked the "
+            "stock. See how many we're short across all [warehouses], purchase just those from the "
+            "cheapest [supplier] we're allowed to use, and send it today.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="confirmed"),
+            call("get_order", order_id=order["id"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+            call("find_suppliers_of", product_id=goods[0]["id"]),
+            call(
+                "start_purchase",
+                supplier_id=suppliers[0]["id"],
+                product_id=goods[0]["id"],
+                quantity=missing,
+            ),
+            call("send_purchase", purchase_id=ResultField(5, "purchase_id")),
+        ),
+        answer=f"We have {sum(have)} of {need}. I've purchased the missing {missing} from "
+        f"{suppliers[0]['name']} and sent it off.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        spare=(("suppliers", suppliers[2]["id"]),),
+        trap="The cheapest supplier is suspended.",
+    )
+
+
+@situation("suppliers", steps=8, without=OTHER_PURCHASES)
+def prices_below_our_margin(maker: Maker) -> Draft | None:
+    """What costs less than one and a half times its cost at a supplier becomes just that dear."""
+    goods = some_products(maker, 4, least=600)
+    if not goods:
+        return None
+    supplier = new_supplier(maker)
+    rates = (106, 80, 108, 70)  # the new price in per cent of the present one
+    costs = {}
+    for product, rate in zip(goods, rates, strict=True):
+        cost = product["price_cents"] * rate // 150 // 2 * 2
+        costs[product["id"]] = cost
+        new_supplier_price(maker, supplier, product, cost)
+    listed = sorted(goods, key=lambda row: row["name"])
+    low = [row for row in listed if costs[row["id"]] * 3 // 2 > row["price_cents"]]
+    if len(low) != 2 or "’" in supplier["name"]:
+        return None
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="I've been through our margins and some are too thin. Nothing we buy from "
+            "{supplier} should be priced at less than 1.5 times what it costs us there. Where "
+            "we're below that, please set our price to exactly 1.5 times the cost, and leave the "
+            "others.",
+            colleague="{supplier} keeps getting more expensive. Whatever on their list we sell "
+            "for less than 1.5 times its cost has to go up to exactly 1.5 times.",
+            chat="can you check all [products] we buy from {supplier}? the price must be at "
+            "least 1.5x the cost, raise the ones that arent to exactly that",
+            note="{supplier} has been putting prices up and we haven't kept pace. Please go "
+            "through their price list: anything we charge less than one and a half times the cost "
+            "for goes up to exactly that. It's only a few per cent, so you can do it yourself.",
+        ),
+        calls=(
+            call("search_suppliers", query=supplier["name"]),
+            call("list_supplier_prices", supplier_id=supplier["id"]),
+            *(call("get_product", product_id=row["id"]) for row in listed),
+            *(
+                call("set_price", product_id=row["id"], price_cents=costs[row["id"]] * 3 // 2)
+                for row in low
+            ),
+        ),
+        answer=f"{low[0]['name']} and {low[1]['name']} were too cheap; they're now "
+        f"{maker.money(costs[low[0]['id']] * 3 // 2)} and "
+        f"{maker.money(costs[low[1]['id']] * 3 // 2)}.",
+        values={"supplier": supplier["name"]},
+        spare=tuple(("products", row["id"]) for row in goods if row not in low),
+    )

@@ -1,0 +1,171 @@
+"""Longer situations about money: several payments, refunds, claims or invoices, one by one."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.catalogue.make import some_products
+from scenarios.generate.modules.draft_helpers import long_day
+from scenarios.generate.modules.invoices.make import new_invoice
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.payments.make import new_method, new_payment
+from scenarios.generate.modules.refunds.make import refund_reason, share_of
+
+
+@situation("payments", steps=7, memory=True)
+def everything_that_bounced(maker: Maker) -> Draft | None:
+    """All failed payments: switched where the method is dead, tried again where still in time."""
+    goods = some_products(maker, 3)
+    window = maker.parameters["RETRY_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    dead = new_method(maker, customer, "card", expires=-2)
+    good = new_method(maker, customer, "debit")
+    one = new_payment(maker, customer, dead, goods[0], status="failed", created=2)
+    two = new_payment(maker, customer, good, goods[1], status="failed", created=5)
+    old = new_payment(maker, customer, good, goods[2], status="failed", created=window + 6)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} writes: “I've been away with no signal and I see none of my payments "
+            "went through. Please try them all again with whichever [method] is still valid.” Go "
+            "through every failed one, and let me know if there's any we can't retry and why.",
+            colleague="Please retry all {name}'s failed [payments], with a valid [method] where "
+            "the old one has expired. Tell me which are too old to retry.",
+            chat="retry every failed [payment] of {name}, if the card has expired switch to the "
+            "valid one first. anything too old let me know",
+            note="{name} is back from abroad and wants to clear what {name.he} owes. Please "
+            "retry all {name.his} failed [payments], using [a method] that's still valid. If any "
+            "is too old for us to retry, let me know so that I can ask {name.him} for a transfer.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_payments", customer_id=customer["id"], status="failed"),
+            call("list_payment_methods", customer_id=customer["id"]),
+            call("get_payment", payment_id=old["id"]),
+            call("switch_payment_method", payment_id=one["id"], method_id=good["id"]),
+            call("retry_payment", payment_id=one["id"]),
+            call("retry_payment", payment_id=two["id"]),
+        ),
+        answer=f"I switched {one['reference']} to the debit card and retried it, and retried "
+        f"{two['reference']} as well. I could not retry {old['reference']}: it's more than "
+        f"{window} days old.",
+        values={"name": customer["name"]},
+        reasons=(f"{window} days", "too old", "too late", "window", "too long ago"),
+        spare=(("payments", old["id"]),),
+    )
+
+
+@situation("refunds", "payments", steps=6, memory=True)
+def goodwill_for_a_bad_week(maker: Maker) -> Draft | None:
+    """Goodwill on each of a customer's payments of a week, at the whole share."""
+    goods = some_products(maker, 3)
+    if not goods or maker.parameters["MOST_OPEN_REFUNDS"] < 2:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer)
+    payments = [
+        new_payment(maker, customer, method, product, status="settled", created=days)
+        for product, days in zip(goods, (6, 8, 21), strict=True)
+    ]
+    failed = new_payment(maker, customer, method, goods[2], status="failed", created=7)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="E-mail from {name}: “I've had nothing but problems with you lately, both "
+            "times. I expected better.” I've apologised and promised {name.him} the full "
+            "goodwill amount for that week. Please open a goodwill [refund] on each of "
+            "{name.his} settled [payments] from {day} on.",
+            colleague="{name} has had a terrible week with us. Please open a goodwill [refund] "
+            "on each of {name.his} settled [payments] from {day} on, for the full goodwill "
+            "amount.",
+            chat="{name} only had trouble with us since {day}. can you open goodwill [refunds] "
+            "on all {name.his} settled [payments] from that day on? as much as goodwill allows",
+            note="We've let {name} down more than once since {day}, and I've promised {name.him} "
+            "something. For everything {name.he}'s paid from that day on, if it's settled, "
+            "please open a goodwill [refund] and give {name.him} the most we can for goodwill.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_payments", customer_id=customer["id"], status="settled"),
+            call("list_refund_reasons"),
+            call("find_refunds", customer_id=customer["id"]),
+            *(
+                call(
+                    "open_refund",
+                    payment_id=row["id"],
+                    reason_id=refund_reason(maker, "Goodwill")["id"],
+                    amount_cents=share_of(maker, row, "Goodwill"),
+                )
+                for row in payments[:2]
+            ),
+        ),
+        answer=f"I've opened goodwill [refunds] for {payments[0]['reference']} and "
+        f"{payments[1]['reference']}.",
+        values={"name": customer["name"], "day": long_day(maker.ago(10))},
+        spare=(("payments", payments[2]["id"]), ("payments", failed["id"])),
+        trap="One payment is older, another one failed.",
+    )
+
+
+@situation("invoices", steps=4)
+def three_lines_of_a_statement(maker: Maker) -> Draft | None:
+    """Three transfers: two fit an invoice exactly, the third fits none."""
+    goods = some_products(maker, 3)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    bills = [
+        new_invoice(maker, customer, [(product, 1 + index)], "sent", due=9 - 3 * index)
+        for index, product in enumerate(goods)
+    ]
+    totals = [row["total_cents"] for row in bills]
+    if len(set(totals)) < 3:
+        return None
+    odd = totals[2] - 10
+    one, two = maker.day(-3), maker.day(-1)
+    if odd in totals:
+        return None
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="There are three transfers from {name} on our bank statement: {first} on {one}, "
+            "and {second} and {third} on {two}. Where one matches an [invoice] exactly, please "
+            "mark that as paid on that date, and let me know which one doesn't match.",
+            colleague="{name} transferred {first} ({one}), {second} and {third} (both {two}). Mark "
+            "the exactly matching [invoices] paid, with those dates. What's left over, and why?",
+            chat="{name} sent 3 transfers, {first} on {one}, {second} and {third} on {two}. can "
+            "you mark the matching [invoices] paid with the date, shout if one is off",
+            note="Bank transfers from {name}: {first} on {one}, then {second} and {third} on "
+            "{two}. Where the amount is exactly that of an open [invoice], mark it as paid on "
+            "that day. If one doesn't match, tell me and I'll get in touch with {name.him}.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_invoices", customer_id=customer["id"], status="sent"),
+            call("mark_invoice_paid", invoice_id=bills[0]["id"], paid_on=one),
+            call("mark_invoice_paid", invoice_id=bills[1]["id"], paid_on=two),
+        ),
+        answer=f"{bills[0]['number']} and {bills[1]['number']} are marked as paid. "
+        f"{maker.money(odd)} doesn't match any [invoice], so I could not mark anything for it: "
+        f"{bills[2]['number']} is for {maker.money(totals[2])}.",
+        values={
+            "name": customer["name"],
+            "first": maker.money(totals[0]),
+            "second": maker.money(totals[1]),
+            "third": maker.money(odd),
+            "one": long_day(one),
+            "two": long_day(two),
+        },
+        reasons=(
+            "equals no",
+            "exactly",
+            "does not fit",
+            "doesn't fit",
+            "does not match",
+            "doesn't match",
+            "short",
+        ),
+        spare=(("invoices", bills[2]["id"]),),
+        tempts=("mark_invoice_paid",),
+    )

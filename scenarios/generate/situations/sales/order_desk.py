@@ -1,0 +1,404 @@
+"""Situations about orders: cancelling in time, repeating, merging, putting mistakes right."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from scenarios.generate.modules.catalogue.make import some_products
+from scenarios.generate.modules.draft_helpers import long_day, some_employee
+from scenarios.generate.modules.orders.make import new_order, order_event, order_lines
+from scenarios.generate.modules.parties.make import new_customer
+
+_BY_THE_DAY = ("car_rental", "film_rental")  # quantities are days there
+
+
+@situation("orders", steps=4)
+def wants_out_in_time(maker: Maker) -> Draft | None:
+    """A confirmed order is cancelled because it is still young enough; an older one stays."""
+    goods = some_products(maker, 2)
+    late = maker.parameters["LATE_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    days = maker.rng.randrange(3, late)
+    order = new_order(maker, customer, [(goods[0], 2)], "confirmed", placed=days)
+    kept = new_order(maker, customer, [(goods[1], 1)], "confirmed", placed=days + late)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} e-mailed: “My plans have changed and I'd like to cancel my [order] "
+            "from {day} ({product}). I know you've already confirmed it, so is it too late?” If "
+            "it isn't, please cancel it; if it is, tell me and I'll explain.",
+            colleague="{name} wants to cancel {name.his} confirmed [order] from {day} "
+            "({product}). Please cancel it if that's still within our time limit.",
+            chat="can {name} still cancel {name.his} [order] from {day} ({product})? its "
+            "confirmed already. if were in time pls do it",
+            note="{name} rang about {name.his} [order] from {day} ({product}). {name.He}'d heard "
+            "that nothing can be cancelled once we've confirmed it, but we do allow it for a "
+            "while. Check whether {name.he}'s early enough, and if so, cancel it.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"]),
+            call("get_order", order_id=order["id"]),
+            call("cancel_order", order_id=order["id"]),
+        ),
+        answer=f"I've cancelled {order['reference']} for {customer['name']}: it was placed {days} "
+        f"days ago, and a confirmed [order] can be cancelled for {late} days.",
+        values={
+            "name": customer["name"],
+            "product": goods[0]["name"],
+            "day": long_day(order["placed_at"]),
+        },
+        spare=(("orders", kept["id"]),),
+    )
+
+
+@situation("orders", kind="decline", steps=3)
+def wants_out_too_late(maker: Maker) -> Draft | None:
+    """The customer says that it was only last week; the record says otherwise."""
+    goods = some_products(maker, 2)
+    late = maker.parameters["LATE_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    days = late + maker.rng.randrange(3, 12)
+    order = new_order(maker, customer, [(goods[0], 3)], "confirmed", placed=days)
+    new_order(maker, customer, [(goods[1], 1)], "completed", placed=days + 20)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} wrote last night: “My [order] for {product} is a week old at most, so "
+            "cancelling it shouldn't be a problem. Please confirm today.” I think {name.he} "
+            "means the one that's confirmed. Can you cancel it for {name.him}?",
+            colleague="Please cancel {name}'s confirmed [order] ({product}). {name.He} says it's "
+            "a week old at most.",
+            chat="{name} changed their mind about the {product} [order], says its a couple of days "
+            "old. cancel pls, status is confirmed",
+            note="I've told {name} we'd cancel {name.his} confirmed [order] for {product}. "
+            "{name.He} said it only went in a few days ago, so it should be fine. Could you do "
+            "that this afternoon?",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="confirmed"),
+            call("get_order", order_id=order["id"]),
+        ),
+        answer=f"I did not cancel {order['reference']}. It was placed {days} days ago, on "
+        f"{long_day(order['placed_at'])}, and a confirmed [order] can only be cancelled within "
+        f"{late} days.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=(f"{late} days", "too late", "too old", "within", "no longer"),
+        tempts=("cancel_order",),
+        spare=(("orders", order["id"]),),
+        trap="The system would take the cancellation.",
+    )
+
+
+@situation("orders", steps=5, without=_BY_THE_DAY)
+def the_same_as_last_time(maker: Maker) -> Draft | None:
+    """The latest completed order is placed once more, at present prices."""
+    goods = some_products(maker, 3)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    first, second = maker.rng.randrange(2, 7), maker.rng.randrange(7, 12)
+    new_order(maker, customer, [(goods[0], second + 3)], "completed", placed=64)
+    last = new_order(
+        maker, customer, [(goods[1], first), (goods[2], second)], "completed", placed=29
+    )
+    gone = new_order(maker, customer, [(goods[0], 2)], "cancelled", placed=11)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has emailed: “Could I have the same again as last time, in the same "
+            "quantities?” Please put it in as one new [order]. {name.He} means the last one that "
+            "was completed, not the one {name.he} cancelled.",
+            colleague="{name} wants a repeat of {name.his} last completed [order]: all [lines], "
+            "same quantities, in one [order].",
+            chat="{name} wants the usual, ie whatever was in {name.his} last completed [order]. "
+            "same quantities, one new [order]",
+            note="{name} is travelling until Sunday and asked us to get {name.his} usual [order] "
+            "in before {name.he}'s back. Take what {name.he} had in {name.his} last completed "
+            "[order] and place it again as a new one, with the same quantities.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="completed"),
+            call("get_order", order_id=last["id"]),
+            call(
+                "place_order",
+                customer_id=customer["id"],
+                product_id=goods[1]["id"],
+                quantity=first,
+            ),
+            call(
+                "add_order_line",
+                order_id=ResultField(3, "order_id"),
+                product_id=goods[2]["id"],
+                quantity=second,
+            ),
+        ),
+        answer=f"{customer['name']} has a new [order] with {first} × {goods[1]['name']} and "
+        f"{second} × {goods[2]['name']}, as in {last['reference']}.",
+        values={"name": customer["name"]},
+        spare=(("orders", gone["id"]),),
+        trap="A cancelled order is younger than the latest completed one.",
+    )
+
+
+@situation("orders", steps=6)
+def sent_off_twice(maker: Maker) -> Draft | None:
+    """Two orders of the same day have the same lines; the later one is cancelled."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    both = [(goods[0], 2), (goods[1], 4)]
+    first = new_order(maker, customer, both, placed=2, hours=3)
+    double = new_order(maker, customer, both, placed=2, hours=2)
+    other = new_order(maker, customer, [(goods[0], 2), (goods[1], 5)], placed=1)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has written to us: “Your website froze when I clicked the button, so I "
+            "clicked again, and now I think one of my [orders] went through twice. The third one "
+            "is right, please leave that.” Can you find the later duplicate and cancel it?",
+            colleague="{name} put the same [order] in twice on one day by mistake. Cancel the "
+            "later of the two identical open ones and leave the rest.",
+            chat="double [order] from {name} (browser froze). same [lines], same day - cancel the "
+            "second one only",
+            note="{name} has two open [orders] from the same day with identical [lines]; the "
+            "website had problems that morning. Keep the first and cancel the later one. Leave "
+            "anything else {name.he} has with us as it is.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="open"),
+            *(call("get_order", order_id=row["id"]) for row in (other, double, first)),
+            call("cancel_order", order_id=double["id"]),
+        ),
+        answer=f"{double['reference']} is cancelled: it has the same [lines] as "
+        f"{first['reference']}, which came in an hour earlier and stays open.",
+        values={"name": customer["name"]},
+        spare=(("orders", first["id"]), ("orders", other["id"])),
+        trap="A third order differs in one quantity only.",
+    )
+
+
+@situation("orders", steps=7, without=_BY_THE_DAY)
+def two_into_one(maker: Maker) -> Draft | None:
+    """What the later open order has goes into the earlier one, which has one of the products."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    had, more, new = 3, maker.rng.randrange(4, 7), maker.rng.randrange(8, 12)
+    first = new_order(maker, customer, [(goods[0], had)], placed=6)
+    second = new_order(maker, customer, [(goods[0], more), (goods[1], new)], placed=2)
+    line = order_lines(maker, first)[0]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="From {name}: “I've got two open [orders] with you and I'd rather have just "
+            "one. Please move everything from the newer into the older one, adding up the "
+            "quantities, and cancel the newer.” Both can still be changed, so go ahead.",
+            colleague="Please merge {name}'s two open [orders]: everything into the earlier one, "
+            "quantities added up, then cancel the later one.",
+            chat="{name} has 2 open [orders], wants just one. add the newer one's quantities to "
+            "the older, cancel the newer",
+            note="{name} doesn't want two sets of paperwork. Move everything from {name.his} "
+            "later open [order] to the earlier one, adding up the quantities where the same "
+            "thing is in both, and then cancel the later one. I promised {name.he}'d have it by "
+            "tonight.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="open"),
+            call("get_order", order_id=first["id"]),
+            call("get_order", order_id=second["id"]),
+            call("change_quantity", line_id=line["id"], quantity=had + more),
+            call("add_order_line", order_id=first["id"], product_id=goods[1]["id"], quantity=new),
+            call("cancel_order", order_id=second["id"]),
+        ),
+        answer=f"{first['reference']} now has {had + more} × {goods[0]['name']} and {new} × "
+        f"{goods[1]['name']}. {second['reference']} is cancelled.",
+        values={"name": customer["name"]},
+        trap="One product is in both, so that its quantity grows instead of a new line.",
+    )
+
+
+@situation("orders", steps=4, without=_BY_THE_DAY)
+def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
+    """The quantity of a line goes up as far as a sum allows; the other line counts, too."""
+    goods = some_products(maker, 2, most=40_000)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], 2), (goods[1], 1)], placed=1)
+    line = order_lines(maker, order)[0]
+    price = goods[0]["price_cents"]
+    most = maker.rng.randrange(5, 9)
+    budget = order["total_cents"] + (most - 2) * price + price * maker.rng.randrange(2, 9) // 10
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has got {name.his} budget through: “We can spend {budget} in total. "
+            "Please increase the {product} [line] as far as that allows and leave the rest of "
+            "the [order] as it is.” It's the [order] that's still open.",
+            colleague="{name} has {budget} for {name.his} open [order]. Raise the {product} as "
+            "far as that goes and leave the other [line] alone.",
+            chat="{name} has {budget} in all for {name.his} open [order]. raise the {product} "
+            "[line] as far as that goes, don't touch the other one",
+            note="{name} has to use up a grant before the end of the month. The total of "
+            "{name.his} open [order] can go up to {budget} but no higher. Please increase the "
+            "{product} [line] as far as that allows; nothing else changes.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="open"),
+            call("get_order", order_id=order["id"]),
+            call("change_quantity", line_id=line["id"], quantity=most),
+        ),
+        answer=f"There are {most} × {goods[0]['name']} in {order['reference']} now; one more would "
+        "have gone over the budget.",
+        values={
+            "name": customer["name"],
+            "product": goods[0]["name"],
+            "budget": maker.money(budget),
+        },
+    )
+
+
+@situation("orders", steps=5, kind="change", without=_BY_THE_DAY)
+def too_late_for_one_of_two(maker: Maker) -> Draft | None:
+    """Quantities of two orders are to be changed; one is confirmed already, so only one is done."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    first = new_order(maker, customer, [(goods[0], 2)], placed=1)
+    fixed = new_order(maker, customer, [(goods[1], 3)], "confirmed", placed=4)
+    line = order_lines(maker, first)[0]
+    count = maker.rng.randrange(6, 12)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} writes: “We need more than I thought: {count} × {one} and {count} × "
+            "{two}, instead of what I ordered. Sorry for the extra work.” They're on two "
+            "separate [orders]. Change whatever you still can and let me know about the rest.",
+            colleague="{name} wants {count} × {one} and {count} × {two}, on two separate [orders]. "
+            "Please change what can still be changed.",
+            chat="{name} now needs {count} x {one} and {count} x {two}, 2 separate [orders]. "
+            "change whatever you still can, tell me if not",
+            note="{name} needs more than planned, so both {one} and {two} should go up to "
+            "{count}. They're on two separate [orders] and I'm not sure of the status of "
+            "either. If one can't be changed any more, tell me why.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"]),
+            call("get_order", order_id=first["id"]),
+            call("get_order", order_id=fixed["id"]),
+            call("change_quantity", line_id=line["id"], quantity=count),
+        ),
+        answer=f"{first['reference']} now has {count} × {goods[0]['name']}. {goods[1]['name']} "
+        f"stays at 3, I could not change it: {fixed['reference']} is already confirmed.",
+        values={
+            "name": customer["name"],
+            "one": goods[0]["name"],
+            "two": goods[1]["name"],
+            "count": count,
+        },
+        reasons=("confirmed", "not open", "no longer open"),
+        spare=(("orders", fixed["id"]),),
+        tempts=("cancel_order", "place_order"),
+        trap="The confirmed order could be cancelled and placed anew, which nobody asked for.",
+    )
+
+
+@situation("orders", kind="question", steps=5)
+def who_cancelled_it(maker: Maker) -> Draft | None:
+    """A customer never asked for the cancellation: who did it, and on which day?"""
+    goods = some_products(maker, 2)
+    culprit, other = some_employee(maker), some_employee(maker)
+    if not goods or culprit is None or other is None:
+        return None
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], 2)], "open", placed=9)
+    order["status"] = "cancelled"
+    order_event(maker, order, "changed", 4, other)
+    event = order_event(maker, order, "cancelled", 50, culprit)
+    new_order(maker, customer, [(goods[1], 1)], "cancelled", placed=40)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="E-mail from {name}: “I've just been told that my [order] from {day} "
+            "({product}) is cancelled. I never asked for that!” Can you find out which colleague "
+            "cancelled it and on what date? I'd like to talk to that colleague before I answer.",
+            colleague="Which of us cancelled {name}'s [order] from {day} ({product}), and on what "
+            "day?",
+            chat="{name}s [order] from {day} ({product}) got cancelled and {name.he} swears it "
+            "wasnt {name.him}. who here did it and what day",
+            note="We've had a complaint from {name}: {name.his} [order] from {day} ({product}) "
+            "was cancelled and {name.he} knows nothing about it. Which colleague cancelled it, "
+            "and on what date? I'd like to hear their side first.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="cancelled"),
+            call("get_order", order_id=order["id"]),
+            call("list_order_events", order_id=order["id"]),
+            call("get_employee", employee_id=culprit["id"]),
+        ),
+        answer="It was {culprit}, on {when}.",
+        values={
+            "name": customer["name"],
+            "product": goods[0]["name"],
+            "day": long_day(order["placed_at"]),
+            "culprit": culprit["name"],
+            "when": long_day(event["at"]),
+        },
+        trap="Another colleague changed the order before.",
+    )
+
+
+@situation("orders", kind="decline", steps=3)
+def a_friend_cancels_for_them(maker: Maker) -> Draft | None:
+    """Somebody else than the customer wants the order gone."""
+    goods = some_products(maker, 1)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    friend = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], 2)], placed=2)
+    new_order(maker, friend, [(goods[0], 1)], "completed", placed=30)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{friend} has asked me: “I'm writing about {name}'s open [order] for "
+            "{product}. We're in the same club and I happen to know it isn't wanted any more, so "
+            "please cancel it.” We've had nothing from {name} directly. Can you cancel it?",
+            colleague="{friend} rang to cancel {name}'s open [order] ({product}); they're friends. "
+            "Nothing from {name} yet.",
+            chat="{friend} says {name} doesnt want the {product} [order] any more, can you cancel "
+            "it? its open. {name} hasnt been in touch",
+            note="{friend}, a customer of ours, asked at the desk whether we could cancel a "
+            "neighbour's open [order]: it's {name}'s, for {product}. Apparently {name} has been "
+            "too busy to ring. Please take care of it.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="open"),
+            call("get_order", order_id=order["id"]),
+        ),
+        answer=f"I can't cancel {order['reference']}. The request came from {friend['name']}, "
+        f"and only {customer['name']}, whose [order] it is, can ask for that.",
+        values={
+            "name": customer["name"],
+            "friend": friend["name"],
+            "product": goods[0]["name"],
+        },
+        reasons=("only", "whose", "own request", "themselves", "not the", "someone else"),
+        tempts=("cancel_order",),
+        spare=(("orders", order["id"]),),
+    )

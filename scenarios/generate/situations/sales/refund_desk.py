@@ -1,0 +1,487 @@
+"""Situations about refunds: what a reason allows, who may approve, and what was claimed wrongly."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.catalogue.make import some_products
+from scenarios.generate.modules.draft_helpers import long_day, some_employee
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.payments.make import new_method, new_payment
+from scenarios.generate.modules.refunds.make import new_refund, refund_reason, share_of
+
+
+@situation("refunds", "payments", steps=5, without=("permits_office",))
+def not_what_was_promised(maker: Maker) -> Draft | None:
+    """As much goes back as the reason allows for the right one of two payments."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer, "card")
+    days = maker.rng.randrange(4, maker.parameters["REFUND_WINDOW_DAYS"] - 3)
+    mine = new_payment(maker, customer, method, goods[0], status="settled", created=days)
+    other = new_payment(maker, customer, method, goods[1], status="settled", created=days + 1)
+    cents = share_of(maker, mine, "Not as described")
+    if cents == share_of(maker, other, "Not as described"):
+        return None
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="E-mail from {name}: “I paid for the {product} on {day} and it's nothing like "
+            "what it says on your website. I'd like my money back.” I've read our description, "
+            "and {name.he}'s right. Please open [a refund] as not as described, for as much as "
+            "we give in that case.",
+            colleague="{name} paid for the {product} on {day}, and it isn't what we described. "
+            "Please open [a refund] for that reason, for as much as it allows.",
+            chat="{name} says the {product} isnt as described (paid {day}) and i agree. can you "
+            "open [a refund] for that, as much as we can",
+            note="{name} complained that the {product} {name.he} paid for on {day} doesn't match "
+            "our description, and having checked, I agree. Please open [a refund] as not as "
+            "described, for as much as we give in such a case. The web team is correcting the "
+            "text.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_payments", customer_id=customer["id"], status="settled"),
+            call("get_payment", payment_id=mine["id"]),
+            call("list_refund_reasons"),
+            call(
+                "open_refund",
+                payment_id=mine["id"],
+                reason_id=refund_reason(maker, "Not as described")["id"],
+                amount_cents=cents,
+            ),
+        ),
+        answer=f"I've opened [a refund] of {maker.money(cents)} for {mine['reference']}. It still "
+        "has to be approved.",
+        values={
+            "name": customer["name"],
+            "product": goods[0]["name"],
+            "day": long_day(mine["created_at"]),
+        },
+        spare=(("payments", other["id"]),),
+    )
+
+
+@situation("refunds", "payments", kind="decline", steps=3)
+def remembers_it_as_last_month(maker: Maker) -> Draft | None:
+    """The payment is older than the window for refunds, whatever the customer remembers."""
+    goods = some_products(maker, 2)
+    window = maker.parameters["REFUND_WINDOW_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer, "debit")
+    days = window + maker.rng.randrange(5, 30)
+    old = new_payment(maker, customer, method, goods[0], status="settled", created=days)
+    new_payment(maker, customer, method, goods[1], status="settled", created=9)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} has emailed: “I've changed my mind about the {product}. I only paid "
+            "for it last month, so I assume I can still get a refund?” Could you open [a refund] "
+            "for {name.him} at our usual share for a change of mind?",
+            colleague="{name} has changed {name.his} mind about the {product}, which {name.he} "
+            "says {name.he} paid for last month. Please open [a refund] for that, the usual full "
+            "amount.",
+            chat="open [a refund] for {name} pls, {product}, changed {name.his} mind. paid "
+            "sometime last month",
+            note="{name} rang: {name.he}'s had second thoughts about the {product} and would "
+            "like {name.his} money back. {name.He} thinks {name.he} paid about a month ago. "
+            "Please open the usual [refund] for a change of mind.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_payments", customer_id=customer["id"]),
+            call("get_payment", payment_id=old["id"]),
+        ),
+        answer=f"I can't open that [refund]. The [payment] was settled on "
+        f"{long_day(old['settled_at'])}, {days} days ago, and we only refund within {window} "
+        "days.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=(f"{window} days", "window", "too late", "too old", "too long ago", "deadline"),
+        tempts=("open_refund",),
+    )
+
+
+@situation("refunds", "payments", steps=6)
+def paid_for_it_two_times(maker: Maker) -> Draft | None:
+    """Two settled payments for one thing: all of the later one goes back."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    card, debit = new_method(maker, customer, "card"), new_method(maker, customer, "debit")
+    days = maker.rng.randrange(5, 20)
+    first = new_payment(maker, customer, card, goods[0], status="settled", created=days + 2)
+    second = new_payment(maker, customer, debit, goods[0], status="settled", created=days)
+    other = new_payment(maker, customer, debit, goods[1], status="settled", created=days + 1)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote this morning: “I paid for the {product} by card, and a day or "
+            "two later the same amount was taken again by debit. I only bought one!” Could you "
+            "check, and if {name.he} did pay twice, open a full [refund] on the second [payment]?",
+            colleague="{name} seems to have paid twice for the {product}. Open a full [refund] on "
+            "the later [payment], with the right reason.",
+            chat="{name} was charged twice for the {product}, once by card and once by debit. "
+            "open a full [refund] for the later one",
+            note="{name} was charged by card and then again by debit for the same thing, the "
+            "{product}. The later [payment] needs to go back in full, under the reason we have for "
+            "double payments. Just open the [refund], I'll get it approved on Monday.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_payments", customer_id=customer["id"], status="settled"),
+            call("get_payment", payment_id=second["id"]),
+            call("get_payment", payment_id=first["id"]),
+            call("list_refund_reasons"),
+            call(
+                "open_refund",
+                payment_id=second["id"],
+                reason_id=refund_reason(maker, "Paid twice")["id"],
+                amount_cents=second["amount_cents"],
+            ),
+        ),
+        answer=f"{first['reference']} and {second['reference']} are for the same thing, so I "
+        f"opened [a refund] of {maker.money(second['amount_cents'])} for the later one.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        spare=(("payments", first["id"]), ("payments", other["id"])),
+    )
+
+
+@situation("refunds", "payments", steps=6)
+def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
+    """A colleague opened a refund as goodwill; the note on it shows that we were late."""
+    goods = some_products(maker, 1)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer)
+    payment = new_payment(maker, customer, method, goods[0], status="settled", created=11)
+    refund = new_refund(
+        maker,
+        payment,
+        "Goodwill",
+        opened=4,
+        note="Promised for the 2nd, was there ten days later. Our mistake.",
+    )
+    cents = share_of(maker, payment, "Late by our fault")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} isn't happy: “You were ten days late and all I'm being offered is a "
+            "small goodwill payment?” Please look at the note on {name.his} open [refund]. If "
+            "it's under the wrong reason, correct it and raise the amount to the full share for "
+            "the right one.",
+            colleague="{name}'s open [refund] was put in as goodwill. Going by the note on it, "
+            "that's wrong. Please correct the reason and set the amount to what we give for it "
+            "in full.",
+            chat="i think the open [refund] for {name} has the wrong reason, see the note on it. "
+            "can you correct the reason and set the full amount for that",
+            note="Checking the pending [refunds] I noticed that the reason on {name}'s doesn't "
+            "match what's written in its note. Please correct it and set the amount to what that "
+            "reason gives in full. I'll approve it tomorrow.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_refunds", customer_id=customer["id"], status="open"),
+            call("get_refund", refund_id=refund["id"]),
+            call("list_refund_reasons"),
+            call("get_payment", payment_id=payment["id"]),
+            call(
+                "change_refund",
+                refund_id=refund["id"],
+                reason_id=refund_reason(maker, "Late by our fault")["id"],
+                amount_cents=cents,
+            ),
+        ),
+        answer=f"The [refund] for {payment['reference']} is now under “Late by our fault”, at "
+        f"{maker.money(cents)}.",
+        values={"name": customer["name"]},
+    )
+
+
+@situation("refunds", "payments", steps=4)
+def approve_what_is_not_mine(maker: Maker) -> Draft | None:
+    """Of two open refunds the acting employee opened one, which somebody else has to approve."""
+    goods = some_products(maker, 2, most=maker.me["limit_cents"])
+    opener = some_employee(maker)
+    if not goods or opener is None or maker.parameters["MOST_OPEN_REFUNDS"] < 2:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer)
+    payments = [
+        new_payment(maker, customer, method, product, status="settled", created=12 - index)
+        for index, product in enumerate(goods)
+    ]
+    own = new_refund(maker, payments[0], "Not as described", opened=3, opener=maker.me)
+    theirs = new_refund(maker, payments[1], "Change of mind", opened=2, opener=opener)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “I was promised two [refunds] weeks ago and haven't "
+            "had either.” Both are still open, so please approve them. If there's one you can't "
+            "approve yourself, let me know and I'll ask someone else.",
+            colleague="{name} has two open [refunds]. Please approve what you can and tell me if "
+            "one has to go to someone else.",
+            chat="2 open [refunds] for {name}, pls approve. if you cant do one of them yourself "
+            "say which",
+            note="I'm clearing the list before month-end and {name} still has two [refunds] open. "
+            "Approve whichever you're able to, and tell me which one needs a colleague and why, so "
+            "that I can pass it on.",
+        ),
+        calls=(
+            call("get_my_profile"),
+            call("search_customers", query=customer["name"]),
+            call("find_refunds", customer_id=customer["id"], status="open"),
+            call("approve_refund", refund_id=theirs["id"]),
+        ),
+        answer=f"The [refund] for {payments[1]['reference']} is approved. I could not approve the "
+        f"one for {payments[0]['reference']}, because I opened it myself; a colleague has to do "
+        "that.",
+        values={"name": customer["name"]},
+        reasons=("opened it", "I opened", "opened by me", "my own", "myself"),
+        spare=(("refunds", own["id"]),),
+    )
+
+
+@situation("refunds", "payments", kind="decline", because="permission", steps=4)
+def larger_than_my_limit(maker: Maker) -> Draft | None:
+    """An open refund is above the own limit; lowering it is no way out."""
+    if maker.me["role"] == "manager":
+        return None
+    goods = some_products(maker, 1)
+    opener = some_employee(maker)
+    if not goods or opener is None:
+        return None
+    limit = maker.me["limit_cents"]
+    price = goods[0]["price_cents"]
+    customer = new_customer(maker)
+    method = new_method(maker, customer)
+    payment = new_payment(
+        maker,
+        customer,
+        method,
+        goods[0],
+        (2 * limit // price + 2) * price,
+        status="settled",
+        created=10,
+    )
+    refund = new_refund(maker, payment, "Not as described", opened=3, opener=opener)
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="{name}'s e-mail says: “This is the third time I've asked about my money for "
+            "the {product}. When will I get it?” Please approve {name.his} [refund] today. If "
+            "it's more than you can sign off, reduce it to an amount you can, and we'll sort out "
+            "the difference later.",
+            colleague="Can you approve {name}'s open [refund]? If it's over your limit, lower it "
+            "to the limit for now so they at least get something.",
+            chat="{name}'s [refund] for the {product} still needs approving, bring the amount down "
+            "if thats what it takes",
+            note="{name} has been waiting for {name.his} [refund] long enough and I don't want "
+            "another complaint. Please approve it today. There's no manager in until Thursday, "
+            "so take a bit off the amount if it's more than you can approve.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_refunds", customer_id=customer["id"], status="open"),
+            call("get_refund", refund_id=refund["id"]),
+            call("get_my_profile"),
+        ),
+        answer=f"I could not approve it. It is {maker.money(refund['amount_cents'])}, my limit is "
+        f"{maker.money(limit)}, and we mustn't lower an amount to get it under a limit. Somebody "
+        "with a higher limit has to approve it.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=("limit",),
+        tempts=("approve_refund", "change_refund"),
+        spare=(("refunds", refund["id"]),),
+    )
+
+
+@situation("refunds", "payments", steps=6)
+def had_their_money_already(maker: Maker) -> Draft | None:
+    """An open refund is for what was not paid twice; it is rejected, with a note."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer, "card")
+    payment = new_payment(maker, customer, method, goods[0], status="settled", created=14)
+    void = new_payment(maker, customer, method, goods[0], status="void", created=13)
+    other = new_payment(maker, customer, method, goods[1], status="settled", created=9)
+    refund = new_refund(maker, payment, "Paid twice", opened=3)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} says they paid us twice for the {product} and there's an open [refund] "
+            "for it. Can you check whether both [payments] were really settled? If one of them is "
+            "void, reject the [refund] and add a note with the reference of the void [payment].",
+            colleague="{name} has an open [refund] for paying twice. If one of the [payments] for "
+            "the {product} is void, reject it and put the void one's reference in a note.",
+            chat="{name} says {name.he} paid 2x for the {product}. if one is void, reject the "
+            "[refund] and put the void ones reference in a note",
+            note="Accounts asked about {name}'s open [refund]. It was opened because the "
+            "{product} had supposedly been paid twice, but {name.he} thinks one of the "
+            "[payments] never went through. If one is void, reject the [refund] and give that "
+            "[payment]'s reference in a note on it.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_refunds", customer_id=customer["id"], status="open"),
+            call("find_payments", customer_id=customer["id"]),
+            call("get_payment", payment_id=void["id"]),
+            call(
+                "add_refund_note",
+                refund_id=refund["id"],
+                body=f"It was paid once only: {void['reference']} is void.",
+            ),
+            call("reject_refund", refund_id=refund["id"]),
+        ),
+        answer=f"I rejected the [refund] with a note: {void['reference']} is void, so "
+        f"{goods[0]['name']} was paid once.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        free={"refund_notes.body": (void["reference"],)},
+        spare=(("payments", other["id"]),),
+    )
+
+
+@situation("refunds", "payments", steps=7, memory=True)
+def meant_the_other_purchase(maker: Maker) -> Draft | None:
+    """A refund was opened for the wrong payment; it is cancelled and opened for the right one."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer)
+    wrong = new_payment(maker, customer, method, goods[0], status="settled", created=8)
+    right = new_payment(maker, customer, method, goods[1], status="settled", created=10)
+    refund = new_refund(maker, wrong, "Change of mind", opened=2)
+    cents = share_of(maker, right, "Change of mind")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Got this from {name}: “Sorry, I got that wrong. It's the {two} I don't want "
+            "any more, the {one} is fine, but you've opened [a refund] for the {one}.” Could you "
+            "cancel that one and open one for what {name.he} meant? Same reason, full share "
+            "again.",
+            colleague="{name} told us the wrong purchase. Cancel {name.his} open [refund] for "
+            "the {one} and open one for the {two}, same reason, full share.",
+            chat="{name} mixed things up, the [refund] should be for the {two} and not the "
+            "{one}. can you cancel the open one and open one for the {two}, same reason, full "
+            "amount",
+            note="{name} rang to apologise: {name.he} asked for {name.his} money back on the "
+            "{one} when {name.he} meant the {two}. Please cancel the open [refund] and open one "
+            "for the {two}, for the same reason and in full again.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_refunds", customer_id=customer["id"], status="open"),
+            call("find_payments", customer_id=customer["id"], status="settled"),
+            call("get_payment", payment_id=right["id"]),
+            call("list_refund_reasons"),
+            call("cancel_refund", refund_id=refund["id"]),
+            call(
+                "open_refund",
+                payment_id=right["id"],
+                reason_id=refund_reason(maker, "Change of mind")["id"],
+                amount_cents=cents,
+            ),
+        ),
+        answer=f"The [refund] for {goods[0]['name']} is cancelled, and one of "
+        f"{maker.money(cents)} is open for {goods[1]['name']}.",
+        values={"name": customer["name"], "one": goods[0]["name"], "two": goods[1]["name"]},
+    )
+
+
+@situation("refunds", "payments", kind="question", steps=2)
+def what_went_back_so_far(maker: Maker) -> Draft | None:
+    """How much has really gone back to a customer, without what is open or rejected."""
+    goods = some_products(maker, 4)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer)
+    states = ("approved", "approved", "rejected", "open")
+    refunds = [
+        new_refund(
+            maker,
+            new_payment(maker, customer, method, product, status="settled", created=20 - index),
+            "Not as described" if index % 2 else "Change of mind",
+            status=state,
+            opened=9 - index,
+        )
+        for index, (product, state) in enumerate(zip(goods, states, strict=True))
+    ]
+    cents = refunds[0]["amount_cents"] + refunds[1]["amount_cents"]
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} is doing their tax return and would like to know how much we've refunded "
+            "them so far, all in all. Could you add it up for me? Only [refunds] that were "
+            "actually approved, please.",
+            colleague="What do the approved [refunds] for {name} come to in total?",
+            chat="how much have we refunded {name} in total? approved only",
+            note="I'm meeting {name} on Friday and {name.he} thinks we've refunded less than I "
+            "told {name.him}. What's the total of all {name.his} approved [refunds]? Leave out "
+            "anything rejected or still open.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_refunds", customer_id=customer["id"], status="approved"),
+        ),
+        answer="We've approved {total} for {name} in total.",
+        values={"name": customer["name"], "total": maker.money(cents)},
+    )
+
+
+@situation("refunds", "payments", kind="question", steps=6)
+def what_became_of_my_money(maker: Maker) -> Draft | None:
+    """The customer thinks that nothing happened; who decided on the refund, when, and how?"""
+    goods = some_products(maker, 2)
+    decider = some_employee(maker)
+    if not goods or decider is None:
+        return None
+    customer = new_customer(maker)
+    method = new_method(maker, customer)
+    mine = new_payment(maker, customer, method, goods[0], status="settled", created=25)
+    other = new_payment(maker, customer, method, goods[1], status="settled", created=19)
+    refund = new_refund(
+        maker, mine, "Change of mind", status="rejected", opened=12, note="See the photos: used."
+    )
+    refund["decided_by"] = decider["id"]
+    new_refund(maker, other, "Goodwill", opened=3)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name} e-mailed: “I asked for my money back for the {product} a month ago and "
+            "nobody's got back to me.” Has that [refund] been decided? If so, please tell me "
+            "how, on what date and which colleague decided it, so I can reply.",
+            colleague="Has {name}'s [refund] for the {product} been decided? If so, how and "
+            "when, and who decided it?",
+            chat="whats the story with {name}'s [refund] for the {product}? what was decided, when "
+            "and who by",
+            note="{name} is threatening a complaint because {name.he}'s heard nothing about "
+            "{name.his} [refund] for the {product}. Before I call {name.him} back I need to know "
+            "what was decided, the date, and the name of the colleague who decided it.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_refunds", customer_id=customer["id"]),
+            call("find_payments", customer_id=customer["id"], status="settled"),
+            call("get_payment", payment_id=mine["id"]),
+            call("get_refund", refund_id=refund["id"]),
+            call("get_employee", employee_id=decider["id"]),
+        ),
+        answer="It was {outcome} on {when} by {decider}.",
+        values={
+            "name": customer["name"],
+            "product": goods[0]["name"],
+            "outcome": "rejected",
+            "when": long_day(refund["decided_at"]),
+            "decider": decider["name"],
+        },
+        trap="The customer has another refund, which is open.",
+    )

@@ -1,0 +1,440 @@
+"""Situations about returns: what may come back, and what becomes of it when it is here."""
+
+from scenarios.api import Row
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from scenarios.generate.modules.catalogue.make import some_products
+from scenarios.generate.modules.draft_helpers import long_day
+from scenarios.generate.modules.orders.make import new_order, order_lines
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.returns.make import new_return, return_lines
+
+
+@situation("returns", "orders", steps=5)
+def both_arrived_broken(maker: Maker) -> Draft | None:
+    """Two of three lines of one order come back, damaged, in one return."""
+    goods = some_products(maker, 3)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    placed = maker.rng.randrange(6, 16)
+    amounts = (3, 5, 4)
+    order = new_order(
+        maker, customer, list(zip(goods, amounts, strict=True)), "completed", placed=placed
+    )
+    other = new_order(maker, customer, [(goods[0], 2)], "completed", placed=placed + 60)
+    lines = order_lines(maker, order)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote last night: “From my [order] of {day}, five of the {one} and two "
+            "of the {two} were damaged when I unpacked them. They're packed up again and ready "
+            "to go back.” Could you register one return for all seven?",
+            colleague="{name}'s [order] of {day} arrived damaged: 5 × {one} and 2 × {two}. "
+            "Please register one return for both.",
+            chat="{name} got 5 x {one} and 2 x {two} damaged ([order] from {day}). can you set "
+            "up one return for both",
+            note="{name} sent us photos of what was damaged in their [order] of {day}: five of the "
+            "{one} and two of the {two}. Please register a single return covering both, so that I "
+            "can send them one label. I've already reported it to the packing team.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="completed"),
+            call("get_order", order_id=order["id"]),
+            call(
+                "announce_return",
+                order_id=order["id"],
+                order_line_id=lines[1]["id"],
+                quantity=5,
+                reason="damaged",
+            ),
+            call(
+                "add_return_line",
+                return_id=ResultField(3, "return_id"),
+                order_line_id=lines[2]["id"],
+                quantity=2,
+            ),
+        ),
+        answer=f"One return of {order['reference']} is announced for {customer['name']}: 5 × "
+        f"{goods[1]['name']} and 2 × {goods[2]['name']}, reason damaged.",
+        values={
+            "name": customer["name"],
+            "day": long_day(order["placed_at"]),
+            "one": goods[1]["name"],
+            "two": goods[2]["name"],
+        },
+        spare=(("orders", other["id"]),),
+    )
+
+
+@situation("returns", "orders", kind="decline", steps=3)
+def bought_much_earlier_than_told(maker: Maker) -> Draft | None:
+    """A fortnight ago, says the customer; the order is older than the window."""
+    goods = some_products(maker, 2)
+    window = maker.parameters["RETURN_WINDOW_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    days = window + maker.rng.randrange(4, 25)
+    order = new_order(maker, customer, [(goods[0], 2)], "completed", placed=days)
+    new_order(maker, customer, [(goods[1], 1)], "completed", placed=9)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} has written to us: “Hi, I bought two of the {product} from you two "
+            "weeks ago and don't need them after all. They're still in their packaging. How do I "
+            "send them back?” Please register the return as unwanted; I'll email {name.him} the "
+            "label.",
+            colleague="{name} is returning two of the {product}, unwanted. They bought them two "
+            "weeks ago. Please announce it.",
+            chat="can you set up a return for {name}? 2 x {product}, unwanted, {name.he} says "
+            "its only been like 2 weeks",
+            note="{name} phoned about two of the {product} that {name.he} bought around a "
+            "fortnight ago. {name.He}'d like to send both back as unwanted, and I said that "
+            "would be fine. Please register the return.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="completed"),
+            call("get_order", order_id=order["id"]),
+        ),
+        answer=f"I could not announce that return. {order['reference']} was placed on "
+        f"{long_day(order['placed_at'])}, {days} days ago, and we only take goods back within "
+        f"{window} days.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=(f"{window} days", "window", "too late", "too old", "too long ago", "deadline"),
+        tempts=("announce_return",),
+        trap="Another order of the same customer is young enough, but has another product.",
+    )
+
+
+@situation("returns", "orders", steps=3)
+def opened_box_unwanted(maker: Maker) -> Draft | None:
+    """Unwanted goods came back used: the condition is entered and the return refused."""
+    goods = some_products(maker, 2, most=maker.me["limit_cents"] // 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], 1), (goods[1], 1)], "completed", placed=17)
+    lines = order_lines(maker, order)
+    back = new_return(
+        maker, order, [(lines[0], 1, "new"), (lines[1], 1, None)], "unwanted", "received"
+    )
+    mine = next(row for row in return_lines(maker, back) if row["condition"] is None)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="The back room has finished with {reference}: the {two} has been used, it's "
+            "scratched. The {one} was checked earlier. Please record that and accept or refuse the "
+            "return under our rules, and I'll write to {name}.",
+            colleague="The {two} in {name}'s return {reference} has been checked and is used. "
+            "Record that, then accept or refuse the return as the rules say.",
+            chat="the {two} in {reference} is used, {one} was checked before. record it and "
+            "decide the return by the rules pls, {name} is waiting",
+            note="{name} has chased us twice about {reference}. The only thing missing was the "
+            "condition of the {two}, and it's clearly been used. Record that and then decide the "
+            "return according to our rules. I'll ring {name.him} on Monday with the result.",
+        ),
+        calls=(
+            call("find_return_by_reference", reference=back["reference"]),
+            call("record_condition", return_line_id=mine["id"], condition="used"),
+            call("refuse_return", return_id=back["id"]),
+        ),
+        answer=f"{back['reference']} is refused: it was sent back as unwanted, and "
+        f"the {goods[1]['name']} is used. I've recorded that.",
+        values={
+            "reference": back["reference"],
+            "name": customer["name"],
+            "one": goods[0]["name"],
+            "two": goods[1]["name"],
+        },
+        tempts=("accept_return",),
+        trap="The system would accept the return.",
+    )
+
+
+@situation("returns", "orders", kind="decline", because="permission", steps=4)
+def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
+    """All is well with the return except that it is worth more than the own limit."""
+    if maker.me["role"] == "manager":
+        return None
+    goods = some_products(maker, 1)
+    if not goods:
+        return None
+    limit = maker.me["limit_cents"]
+    count = limit // goods[0]["price_cents"] + maker.rng.randrange(2, 5)
+    if count > 900:
+        return None
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(goods[0], count)], "completed", placed=13)
+    line = order_lines(maker, order)[0]
+    back = new_return(maker, order, [(line, count, "broken")], "damaged", "received", announced=5)
+    worth = maker.money(count * goods[0]["price_cents"])
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="{name} writes: “You've had my {product} back for days, every one of them "
+            "broken, and I've heard nothing.” Fair enough, the return has been inspected, so "
+            "please accept it today and I'll let {name.him} know.",
+            colleague="Please accept {name}'s return ({product}). It's been inspected, all broken, "
+            "no objections.",
+            chat="the big return from {name} with the broken {product} is inspected. just accept "
+            "it so its off the list",
+            note="I'd like the returns shelf cleared before Thursday's audit. The biggest thing on "
+            "it is {name}'s return with the {product}. It's been inspected and everything in it is "
+            "broken, so please accept it.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_returns", customer_id=customer["id"], status="received"),
+            call("get_return", return_id=back["id"]),
+            call("get_my_profile"),
+        ),
+        answer=f"I could not accept {back['reference']}: it is worth {worth}, and my limit is "
+        f"{maker.money(limit)}. Somebody with a higher limit has to do it.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=("limit",),
+        tempts=("accept_return",),
+        spare=(("returns", back["id"]),),
+    )
+
+
+@situation("returns", "orders", steps=7)
+def send_back_all_the_rest(maker: Maker) -> Draft | None:
+    """How many are left to come back follows from what is on its way already."""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    count, first, refused = maker.rng.randrange(9, 13), maker.rng.randrange(2, 4), 1
+    order = new_order(maker, customer, [(goods[0], count), (goods[1], 2)], "completed", placed=16)
+    line = order_lines(maker, order)[0]
+    one = new_return(maker, order, [(line, first, "broken")], "damaged", "accepted", announced=11)
+    two = new_return(maker, order, [(line, refused, "used")], "unwanted", "refused", announced=8)
+    pair = sorted((one, two), key=lambda row: row["announced_at"], reverse=True)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="E-mail from {name}: “I keep having trouble with the {product}. I want to send "
+            "back every one I still have from that [order].” Some have come back before, so work "
+            "out how many are left and register those as damaged.",
+            colleague="{name} is returning all the remaining {product} as damaged. Work out how "
+            "many are left; a refused return doesn't count as returned.",
+            chat="{name} wants to send back all the {product} {name.he}'s still got, damaged, "
+            "new return. some went back before so check how many are left",
+            note="{name} has had trouble with the {product} all along and now wants to return the "
+            "rest of that [order] as damaged. Some have already come back; any we refused were "
+            "sent back to them, so they count as still theirs. Please announce it for the right "
+            "number.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="completed"),
+            call("get_order", order_id=order["id"]),
+            call("find_returns", customer_id=customer["id"]),
+            *(call("get_return", return_id=row["id"]) for row in pair),
+            call(
+                "announce_return",
+                order_id=order["id"],
+                order_line_id=line["id"],
+                quantity=count - first,
+                reason="damaged",
+            ),
+        ),
+        answer=f"I've announced a return of {count - first} × {goods[0]['name']}: the [line] has "
+        f"{count}, and {first} of them have already come back.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        trap="The units of the refused return may come back again.",
+    )
+
+
+@situation("returns", "orders", steps=5)
+def box_without_a_number(maker: Maker) -> Draft | None:
+    """Something has arrived without a reference: which announced return is it?"""
+    goods = some_products(maker, 2)
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    namesake = new_customer(maker, like=customer)
+    backs: list[Row] = []
+    for owner, product in ((customer, goods[0]), (customer, goods[1]), (namesake, goods[0])):
+        order = new_order(maker, owner, [(product, 3)], "completed", placed=14)
+        line = order_lines(maker, order)[0]
+        backs.append(new_return(maker, order, [(line, 2, None)], "wrong", announced=5))
+    mine, other, alike = backs
+    pair = sorted((mine, other), key=lambda row: (row["announced_at"], row["id"]), reverse=True)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote this morning: “Has my box with two of the {product} arrived? I "
+            "forgot to write the return number on it.” It's here, I have it on my desk. Could "
+            "you find the right return and mark it as received?",
+            colleague="A box with 2 × {product} came from {name} without a return number. Please "
+            "mark the matching return as received.",
+            chat="unlabelled box, sender {name}, 2 x {product} in it. find the return and mark it "
+            "received, nothing inspected yet",
+            note="The courier left a box from {name} with no return number on it. It has two of "
+            "the {product} in it. Please find the return it belongs to and mark it as received; "
+            "we'll do the inspection tomorrow.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_returns", customer_id=customer["id"], status="announced"),
+            *(call("get_return", return_id=row["id"]) for row in pair),
+            call("receive_return", return_id=mine["id"]),
+        ),
+        answer=f"{mine['reference']} is marked as received. It's the one with 2 × "
+        f"{goods[0]['name']}.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        spare=(("returns", other["id"]), ("returns", alike["id"])),
+        trap="Another return of the same customer, and one of somebody with a similar name.",
+    )
+
+
+@situation("returns", "orders", steps=5)
+def one_of_two_still_in_time(maker: Maker) -> Draft | None:
+    """The same product was ordered twice; only what was ordered last may still come back."""
+    goods = some_products(maker, 2)
+    window = maker.parameters["RETURN_WINDOW_DAYS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    young = new_order(
+        maker, customer, [(goods[0], 2), (goods[1], 1)], "completed", placed=window - 6
+    )
+    old = new_order(maker, customer, [(goods[0], 3)], "completed", placed=window + 8)
+    line = order_lines(maker, young)[0]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="This came in from {name}: “We've bought the {product} from you twice and "
+            "never used any of them, so we'd like to return all five.” That's unwanted. Announce "
+            "whatever is still inside our return window, and let me know which ones aren't and "
+            "why.",
+            colleague="{name} wants to return all {name.his} {product}, unwanted, from two "
+            "[orders]. Announce what's still inside the return window; tell me why for the rest.",
+            chat="{name} wants to send back all {name.his} {product} (2 [orders], unwanted). "
+            "announce what's still possible, let me know abt the rest",
+            note="{name} came to the counter and asked to return all of the {product} "
+            "{name.he}'s bought from us, unwanted, from two different [orders]. I'm not sure "
+            "both are recent enough. Register what you can and tell me why the others can't come "
+            "back.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="completed"),
+            call("get_order", order_id=young["id"]),
+            call("get_order", order_id=old["id"]),
+            call(
+                "announce_return",
+                order_id=young["id"],
+                order_line_id=line["id"],
+                quantity=2,
+                reason="unwanted",
+            ),
+        ),
+        answer=f"The 2 × {goods[0]['name']} of {young['reference']} are announced. I could not "
+        f"include the other 3: {old['reference']} was placed more than {window} days ago.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=(f"{window} days", "window", "too old", "too late", "too long ago", "deadline"),
+        spare=(("orders", old["id"]),),
+    )
+
+
+@situation("returns", "orders", kind="question", steps=4)
+def worth_of_all_on_the_way(maker: Maker) -> Draft | None:
+    """What the goods are worth that a customer has announced or that lie here undecided."""
+    goods = some_products(maker, 3)
+    if not goods or maker.parameters["MOST_OPEN_RETURNS"] < 2:
+        return None
+    customer = new_customer(maker)
+    backs: list[Row] = []
+    states = ((2, "announced", None), (1, "received", None), (1, "accepted", "broken"))
+    for product, (count, status, condition) in zip(goods, states, strict=True):
+        order = new_order(maker, customer, [(product, 4)], "completed", placed=15)
+        line = order_lines(maker, order)[0]
+        backs.append(
+            new_return(
+                maker,
+                order,
+                [(line, count, condition)],
+                "damaged",
+                status,
+                announced=3 + len(backs),
+            )
+        )
+    cents = 2 * goods[0]["price_cents"] + goods[1]["price_cents"]
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="{name}'s e-mail says: “Before I buy anything else: how much of my money is "
+            "tied up in returns you haven't decided on, including what's still on its way to "
+            "you?” Could you give me the total, so I can answer?",
+            colleague="What are {name}'s returns that are announced or received, but not decided, "
+            "worth in total?",
+            chat="what are {name}'s open returns worth together (announced and received, not the "
+            "decided ones)",
+            note="I'm seeing {name} tomorrow and need one figure: the total worth of all "
+            "{name.his} returns that we haven't decided on yet, whether they've arrived here "
+            "or are still on the way.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_returns", customer_id=customer["id"]),
+            *(call("get_return", return_id=row["id"]) for row in backs[:2]),
+        ),
+        answer="The returns we haven't decided yet are worth {worth} in total.",
+        values={"name": customer["name"], "worth": maker.money(cents)},
+        trap="An accepted return does not count.",
+    )
+
+
+@situation("returns", "orders", kind="decline", steps=4)
+def as_many_returns_as_allowed(maker: Maker) -> Draft | None:
+    """The customer has as many returns under way as the rules let them have."""
+    goods = some_products(maker, 1)
+    most = maker.parameters["MOST_OPEN_RETURNS"]
+    if not goods:
+        return None
+    customer = new_customer(maker)
+    for index in range(most):
+        order = new_order(maker, customer, [(goods[0], 2)], "completed", placed=13 + index)
+        line = order_lines(maker, order)[0]
+        new_return(
+            maker,
+            order,
+            [(line, 1, None)],
+            "wrong",
+            "announced" if index else "received",
+            announced=4 + index,
+        )
+    order = new_order(maker, customer, [(goods[0], 5)], "completed", placed=5)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} has another return for us: “Five of the {product} in my latest [order] "
+            "was too many after all, so I'd like to send two of them back.” Please announce it as "
+            "unwanted and let me have the number.",
+            colleague="{name} is returning 2 × {product} (of 5) from {name.his} latest [order], "
+            "unwanted. Please announce it.",
+            chat="new return for {name}, 2 of {name.his} 5 {product} from the most recent "
+            "[order]. unwanted",
+            note="{name} has asked to send something back again. This time it's two of the five "
+            "{product} in {name.his} most recent [order], unwanted. Please register the return, "
+            "I'll email {name.him} the label on Monday.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_orders", customer_id=customer["id"], status="completed"),
+            call("get_order", order_id=order["id"]),
+            call("find_returns", customer_id=customer["id"]),
+        ),
+        answer=f"I can't announce another return for {customer['name']}: they already have {most} "
+        "announced or received, and that's as many as [a customer] may have.",
+        values={"name": customer["name"], "product": goods[0]["name"]},
+        reasons=("at most", "as many as", "already", "maximum", "limit"),
+        tempts=("announce_return", "add_return_line"),
+    )

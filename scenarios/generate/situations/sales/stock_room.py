@@ -1,0 +1,457 @@
+"""Situations in the stock: filling up, counting, writing off, mistaken movements."""
+
+from collections.abc import Callable
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.catalogue.make import some_products
+from scenarios.generate.modules.draft_helpers import long_day, some_employee
+from scenarios.generate.modules.stock.make import (
+    SERVICE_TRADES,
+    closed_warehouse,
+    new_level,
+    new_levels,
+    new_movement,
+)
+
+
+@situation("stock", steps=3, without=SERVICE_TRADES)
+def fill_the_shelf_from_who_can(maker: Maker) -> Draft | None:
+    """A shelf is filled up to its reorder point from the only warehouse that can spare it."""
+    most = maker.parameters["MOST_MOVED_UNITS"]
+    goods = some_products(maker, 1, without="stock_levels")
+    short = maker.rng.randrange(6, min(most, 16))
+    levels = (
+        new_levels(maker, goods[0], [(20 - short, 20), (short + 9, 12), (short + 25, 10)])
+        if goods
+        else []
+    )
+    if not levels:
+        return None
+    (low, _), (poor, _), (rich, _) = levels
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{low} is almost out of {product} and customers keep asking. Please send over "
+            "enough to get it back to its reorder point, no more. Take it from [a warehouse] that "
+            "can spare that many and still be above its own.",
+            colleague="{low} is low on {product}. Can you top it up to the reorder point from [a "
+            "warehouse] that can spare the units?",
+            chat="{low} is below its reorder point for {product}. move over just whats missing, "
+            "from a place that doesn't drop below its own",
+            note="Refill {product} in {low}. They're under the reorder point; transfer exactly "
+            "the difference from [a warehouse] that has enough, i.e. one that stays at or above "
+            "its own reorder point afterwards. Stock check is next week.",
+        ),
+        calls=(
+            call("search_products", query=goods[0]["name"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+            call(
+                "move_stock",
+                product_id=goods[0]["id"],
+                from_warehouse_id=rich["id"],
+                to_warehouse_id=low["id"],
+                quantity=short,
+            ),
+        ),
+        answer=f"{short} × {goods[0]['name']} went from {rich['name']} to {low['name']}. "
+        f"{poor['name']} could not have given that many.",
+        values={"product": goods[0]["name"], "low": low["name"]},
+        trap="Another warehouse has enough units, but would fall below its reorder point.",
+    )
+
+
+@situation("stock", kind="decline", steps=2, without=SERVICE_TRADES)
+def would_leave_too_few(maker: Maker) -> Draft | None:
+    """A movement would leave the giver with less than its reorder point."""
+    goods = some_products(maker, 1, without="stock_levels")
+    levels = new_levels(maker, goods[0], [(23, 18), (9, 4)]) if goods else []
+    if not levels:
+        return None
+    (giver, _), (taker, _) = levels
+    count = maker.rng.randrange(8, 15)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="Hi, there's a big event near {taker} tomorrow and they expect to sell a lot of "
+            "{product}. {giver} has more than twenty. Could you book {count} of them over to "
+            "{taker}? The van leaves at four.",
+            colleague="Please move {count} × {product} from {giver} to {taker} today.",
+            chat="can you transfer {count} x {product} from {giver} to {taker}? they've got 20 odd",
+            note="{taker} is expecting a busy weekend and has asked for {count} more units of "
+            "{product}. {giver} has over twenty in stock, so transfer them from there. Needs to "
+            "be in the system before the driver sets off.",
+        ),
+        calls=(
+            call("search_products", query=goods[0]["name"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+        ),
+        answer=f"I did not move them. {giver['name']} has 23 and must keep its reorder point of "
+        f"18, so it cannot give {count}.",
+        values={
+            "product": goods[0]["name"],
+            "giver": giver["name"],
+            "taker": taker["name"],
+            "count": count,
+        },
+        reasons=("reorder point", "must keep", "below"),
+        tempts=("move_stock",),
+        trap="There are enough units, and the system would move them.",
+    )
+
+
+@situation("stock", kind="decline", because="permission", steps=3, without=SERVICE_TRADES)
+def a_whole_pallet(maker: Maker) -> Draft | None:
+    """More units than a clerk may move; two smaller movements are no way out."""
+    if maker.me["role"] != "clerk":
+        return None
+    most = maker.parameters["MOST_MOVED_UNITS"]
+    goods = some_products(maker, 1, without="stock_levels")
+    count = most + maker.rng.randrange(4, 15)
+    levels = new_levels(maker, goods[0], [(count + 40, 10), (6, 8)]) if goods else []
+    if not levels:
+        return None
+    (giver, _), (taker, _) = levels
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="The promotion at {taker} starts on Monday and they need {count} units of "
+            "{product} from {giver} for it. Please put the transfer through today. If the system "
+            "won't take that many in one go, just book it as two.",
+            colleague="{taker} needs {count} × {product} from {giver} for the promotion. Two "
+            "transfers are fine if one's too big.",
+            chat="pls move {count} x {product} from {giver} to {taker}, split it in 2 if it won't "
+            "go through",
+            note="Transfer for the promotion: {count} units of {product}, from {giver} to "
+            "{taker}. I vaguely remember there's a maximum per transfer. If you run into it, book "
+            "half now and half straight afterwards.",
+        ),
+        calls=(
+            call("search_products", query=goods[0]["name"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+            call("get_my_profile"),
+        ),
+        answer=f"I could not move {count} units: [a clerk] moves {most} at most, more takes [a "
+        "supervisor], and splitting it is not allowed.",
+        values={
+            "product": goods[0]["name"],
+            "giver": giver["name"],
+            "taker": taker["name"],
+            "count": count,
+        },
+        reasons=("[supervisor]", "[supervisors]", "[manager]", "at most", "split"),
+        tempts=("move_stock",),
+    )
+
+
+@situation("stock", steps=3, without=SERVICE_TRADES)
+def two_counts_one_too_far_off(maker: Maker) -> Draft | None:
+    """After a count two levels are to be corrected; one difference is too large for a clerk."""
+    if maker.me["role"] != "clerk":
+        return None
+    most = maker.parameters["MOST_MISCOUNT_UNITS"]
+    goods = some_products(maker, 1, without="stock_levels")
+    base = maker.rng.randrange(30, 60)
+    levels = new_levels(maker, goods[0], [(base, 5), (base + 14, 8)]) if goods else []
+    if not levels:
+        return None
+    (near, _), (far, _) = levels
+    one, two = base - most + 1, base + 14 - most - maker.rng.randrange(3, 7)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="We counted {product} last night. {near} has {one}, {far} has {two}, and the "
+            "second figure was checked three times. Please correct the stock levels. If one of "
+            "them needs somebody more senior, leave it and let me know.",
+            colleague="I counted {product}: {one} in {near}, {two} in {far}. Correct what you "
+            "can, and tell me if one has to go higher up.",
+            chat="counted {product}: {one} in {near}, {two} in {far}. can you fix the levels? if "
+            "one's too far off for you just say",
+            note="Stocktake results for {product}: {near} {one}, {far} {two}. Update the levels "
+            "you're authorised to change. I'm seeing the boss this afternoon, so if anything "
+            "needs approval, tell me which and I'll bring it up.",
+        ),
+        calls=(
+            call("search_products", query=goods[0]["name"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+            call(
+                "correct_level",
+                warehouse_id=near["id"],
+                product_id=goods[0]["id"],
+                counted=one,
+            ),
+        ),
+        answer=f"{near['name']} is corrected to {one}. I could not correct {far['name']}: [a "
+        f"clerk] may change a level by {most} units at most, the rest takes [a supervisor].",
+        values={
+            "product": goods[0]["name"],
+            "near": near["name"],
+            "far": far["name"],
+            "one": one,
+            "two": two,
+        },
+        reasons=("[supervisor]", "[supervisors]", "[manager]", "at most", "too far", "too large"),
+    )
+
+
+@situation("stock", kind="decline", steps=2, without=SERVICE_TRADES)
+def it_looks_like_fewer(maker: Maker) -> Draft | None:
+    """Somebody thinks that there are fewer than the level says, without having counted."""
+    goods = some_products(maker, 1, without="stock_levels")
+    on_hand = maker.rng.randrange(24, 50)
+    levels = new_levels(maker, goods[0], [(on_hand, 6), (7, 5)]) if goods else []
+    if not levels:
+        return None
+    (place, _), _ = levels
+    guess = on_hand - 2
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="I walked past the {product} in {place} just now and there can't be more than "
+            "{guess} units left. I haven't been up the ladder to check, but could you change the "
+            "level to {guess} so that nobody promises what we haven't got?",
+            colleague="Set {product} in {place} to {guess}, please. It's an estimate, nobody's "
+            "had time to count.",
+            chat="stock of {product} in {place} looks too high, more like {guess}. can you set it "
+            "to that? only eyeballed it",
+            note="The system shows too much {product} in {place}. From the look of the shelf I'd "
+            "say {guess}, so change it to that for now. We can do a proper count after the "
+            "holidays.",
+        ),
+        calls=(
+            call("search_products", query=goods[0]["name"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+        ),
+        answer=f"I did not change the level in {place['name']}: it is corrected only after a "
+        "count, and this was an estimate.",
+        values={"product": goods[0]["name"], "place": place["name"], "guess": guess},
+        reasons=("count", "estimate", "guess"),
+        tempts=("correct_level",),
+    )
+
+
+@situation("stock", steps=4, without=SERVICE_TRADES)
+def left_in_the_closed_place(maker: Maker) -> Draft | None:
+    """What a closed warehouse still has is moved to the open one that is shortest of it."""
+    closed = closed_warehouse(maker)
+    goods = some_products(maker, 1, without="stock_levels")
+    if closed is None or not goods:
+        return None
+    count = maker.rng.randrange(3, 10)
+    levels = new_levels(maker, goods[0], [(11, 15), (14, 25), (40, 22)])
+    if not levels:
+        return None
+    new_level(maker, closed, goods[0], count, 0)
+    needy = levels[1][0]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="There's still some {product} in {closed}, and the keys go back to the landlord "
+            "on Friday. Please transfer all of it to the [warehouse] that is furthest below its "
+            "reorder point for that item.",
+            colleague="Can you clear the {product} out of {closed}? All of it goes to whichever "
+            "[warehouse] is furthest below its reorder point.",
+            chat="{closed} is shut but still has {product}. move all of it to the [warehouse] "
+            "with the biggest gap to its reorder point",
+            note="Now that {closed} is closed, its remaining {product} should go where it's "
+            "needed most. That's the [warehouse] with the largest shortfall against its reorder "
+            "point, so not simply the one with the fewest. Transfer everything that's left.",
+        ),
+        calls=(
+            call("search_products", query=goods[0]["name"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+            call("list_warehouses"),
+            call(
+                "move_stock",
+                product_id=goods[0]["id"],
+                from_warehouse_id=closed["id"],
+                to_warehouse_id=needy["id"],
+                quantity=count,
+            ),
+        ),
+        answer=f"All {count} are in {needy['name']} now, which was 11 short of its reorder point.",
+        values={"product": goods[0]["name"], "closed": closed["name"]},
+        trap="Another one is lower, but nearer to its reorder point.",
+    )
+
+
+@situation("stock", kind="decline", because="permission", steps=3, without=SERVICE_TRADES)
+def too_dear_to_write_off(maker: Maker) -> Draft | None:
+    """Damaged goods are worth more than the own limit."""
+    if maker.me["role"] == "manager":
+        return None
+    goods = some_products(maker, 1, without="stock_levels")
+    limit = maker.me["limit_cents"]
+    count = limit // goods[0]["price_cents"] + maker.rng.randrange(2, 5) if goods else 0
+    if not goods or count > 800:
+        return None
+    levels = new_levels(maker, goods[0], [(count + 20, 3), (12, 5)])
+    if not levels:
+        return None
+    place = levels[0][0]
+    worth = maker.money(count * goods[0]["price_cents"])
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="We had a burst pipe in {place} overnight and {count} units of {product} got "
+            "soaked. None of it can be sold any more. Could you write them off as damaged, please?",
+            colleague="We've had water damage in {place}. Please write off {count} × {product} "
+            "as damaged.",
+            chat="{count} x {product} ruined by water in {place}, can you write them off as "
+            "damaged",
+            note="The insurer wants the stock loss from the burst pipe on record this week. It's "
+            "{count} units of {product}, all from {place}. Write the whole lot off as damaged, in "
+            "one entry.",
+        ),
+        calls=(
+            call("search_products", query=goods[0]["name"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+            call("get_my_profile"),
+        ),
+        answer=f"I could not write them off. They are worth {worth}, and my limit is "
+        f"{maker.money(limit)}.",
+        values={"product": goods[0]["name"], "place": place["name"], "count": count},
+        reasons=("limit",),
+        tempts=("write_off_stock",),
+    )
+
+
+@situation("stock", steps=4, without=SERVICE_TRADES)
+def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
+    """A colleague moved units to the wrong warehouse; the same number goes on to the right one."""
+    most = maker.parameters["MOST_MOVED_UNITS"]
+    culprit = some_employee(maker)
+    goods = some_products(maker, 1, without="stock_levels")
+    if culprit is None or not goods:
+        return None
+    count = maker.rng.randrange(5, most - 4)
+    levels = new_levels(maker, goods[0], [(60, 10), (count + 7, 3), (2, 0)])
+    if not levels:
+        return None
+    (source, _), (wrong, _), (right, _) = levels
+    new_movement(maker, goods[0], wrong, count + 2, by=culprit, days=21)
+    new_movement(maker, goods[0], wrong, count, kind="moved", source=source, by=culprit, days=1)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{culprit} picked the wrong [warehouse] yesterday when transferring {product}: "
+            "it went to {wrong} and should have gone to {right}. Could you send the same number "
+            "on from {wrong} to {right}?",
+            colleague="{culprit} transferred {product} to {wrong} yesterday, but {right} ordered "
+            "it. Please move that same quantity on.",
+            chat="{culprit} sent {product} to {wrong} yesterday, meant {right}. move the same "
+            "amount on pls",
+            note="{right} is still waiting for its {product}. {culprit} booked yesterday's "
+            "transfer to {wrong} by mistake. Look up how many that was and move exactly that "
+            "number from {wrong} to {right}.",
+        ),
+        calls=(
+            call("search_products", query=goods[0]["name"]),
+            call("list_stock_movements", product_id=goods[0]["id"]),
+            call("find_product_levels", product_id=goods[0]["id"]),
+            call(
+                "move_stock",
+                product_id=goods[0]["id"],
+                from_warehouse_id=wrong["id"],
+                to_warehouse_id=right["id"],
+                quantity=count,
+            ),
+        ),
+        answer=f"The {count} × {goods[0]['name']} that came to {wrong['name']} yesterday are in "
+        f"{right['name']} now.",
+        values={
+            "product": goods[0]["name"],
+            "culprit": culprit["name"],
+            "wrong": wrong["name"],
+            "right": right["name"],
+        },
+        trap="An earlier movement to the same warehouse has another quantity.",
+    )
+
+
+@situation("stock", kind="question", steps=2, without=SERVICE_TRADES)
+def broken_since_the_new_racks(maker: Maker) -> Draft | None:
+    """How many units of a product were written off as damaged since a day."""
+    goods = some_products(maker, 1, without="stock_levels")
+    levels = new_levels(maker, goods[0], [(40, 10), (22, 8)]) if goods else []
+    if not levels:
+        return None
+    (one, _), (two, _) = levels
+    counts = (maker.rng.randrange(14, 19), maker.rng.randrange(20, 26), 11)
+    for count, place, days in zip(counts, (one, two, one), (4, 9, 25), strict=True):
+        new_movement(maker, goods[0], None, count, kind="damaged", source=place, days=days)
+    new_movement(maker, goods[0], None, 3, kind="lost", source=two, days=6)
+    return Draft(
+        kind="question",
+        ask=Voices(
+            email="Our rack supplier wants to know how many units of {product} we've written off "
+            "as damaged from {day} onwards, over all our [warehouses]. Can you look it up? I need "
+            "one total for my reply.",
+            colleague="How many units of {product} have we written off as damaged since {day}, "
+            "across all [warehouses]?",
+            chat="total {product} written off as damaged from {day} onwards? all [warehouses] "
+            "together",
+            note="We've had new racks since {day} and I'd like to know whether they were worth "
+            "it. How many units of {product} have we written off as damaged from that day on? "
+            "Not the ones that got lost, just the damaged ones.",
+        ),
+        calls=(
+            call("search_products", query=goods[0]["name"]),
+            call("list_stock_movements", product_id=goods[0]["id"]),
+        ),
+        answer="{total} were written off as damaged.",
+        values={
+            "product": goods[0]["name"],
+            "day": long_day(maker.ago(14)),
+            "total": counts[0] + counts[1],
+        },
+    )
+
+
+@situation("stock", kind="question", steps=2, without=SERVICE_TRADES)
+def what_is_scarcest_here(maker: Maker) -> Callable[[], Draft | None] | None:
+    """Which product of a warehouse is furthest below its reorder point."""
+    goods = some_products(maker, 3, without="stock_levels")
+    places = maker.rows("warehouses", status="open")
+    if not goods or not places:
+        return None
+    place = maker.rng.choice(places)
+    for product, (on_hand, point) in zip(goods, ((5, 9), (22, 45), (30, 12)), strict=True):
+        new_level(maker, place, product, on_hand, point)
+
+    def draft() -> Draft | None:
+        gaps = sorted(
+            (row["on_hand"] - row["reorder_point"], row["product_id"])
+            for row in maker.rows("stock_levels", warehouse_id=place["id"])
+        )
+        if gaps[0][0] == gaps[1][0] or gaps[0][0] >= 0:
+            return None
+        return Draft(
+            kind="question",
+            ask=Voices(
+                email="I'm driving over to {place} this afternoon and have room for one product. "
+                "Which one is furthest below its reorder point there, and by how many units?",
+                colleague="What is {place} shortest of against its reorder points, and how many "
+                "units are missing?",
+                chat="which [product] is furthest below reorder point in {place}, and by how much",
+                note="Before I call {place} about their restock: check which [product] there has "
+                "the biggest shortfall against its reorder point, and how big the shortfall is in "
+                "units. Biggest gap, not lowest stock.",
+            ),
+            calls=(
+                call("list_warehouses"),
+                call("list_warehouse_levels", warehouse_id=place["id"], only_low=True),
+            ),
+            answer="It is {product}: {gap} units are missing.",
+            values={
+                "place": place["name"],
+                "product": maker.get("products", gaps[0][1])["name"],
+                "gap": -gaps[0][0],
+            },
+            trap="Another one has fewer units in all.",
+        )
+
+    return draft

@@ -1,0 +1,374 @@
+"""Situations that cross desks: papers, money, projects, cases and messages of one matter."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.approvals.make import new_request, request_kind, request_subjects
+from scenarios.generate.modules.cases.make import case_steps, case_subjects, new_case, new_step
+from scenarios.generate.modules.documents.make import (
+    document_titles,
+    new_document,
+    new_share,
+)
+from scenarios.generate.modules.draft_helpers import is_ranked, long_day, some_employee
+from scenarios.generate.modules.messaging.make import new_message, new_thread, thread_subjects
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.projects.make import (
+    new_project,
+    new_task,
+)
+from scenarios.generate.modules.tickets.make import new_comment, new_ticket, ticket_subjects
+
+
+@situation("projects", "approvals", steps=7)
+def money_to_the_project_lead(maker: Maker) -> Draft | None:
+    """A request that is too large for oneself goes to the lead of the project it is for."""
+    author = some_employee(maker, role="clerk")
+    cents = maker.me["limit_cents"] + maker.cents(1_000, 5_000, 250)
+    leads = maker.rows(
+        "employees",
+        lambda row: row["limit_cents"] >= cents and row["id"] != maker.me["id"],
+        active=1,
+    )
+    if author is None or not leads:
+        return None
+    lead = maker.rng.choice(leads)
+    project = new_project(maker, new_customer(maker), lead=lead, due=50)
+    what = request_subjects(maker, 1)[0]
+    request = new_request(
+        maker,
+        author,
+        maker.me,
+        subject=f"{what} ({project['code']})",
+        kind=request_kind(maker, "Repairs"),
+        cents=cents,
+        age=2,
+    )
+    small = new_request(
+        maker, author, maker.me, kind=request_kind(maker, "Travel"), cents=1_900, age=3
+    )
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{author} has been waiting two days for an answer about {what}, which is needed "
+            "for “{project}”. The amount is over your limit, so please hand the [request] on to "
+            "whoever leads that [project].",
+            colleague="{author}'s [request] for {what} is above your limit. It's for “{project}”, "
+            "so could you hand it on to the lead there?",
+            chat="{author} wants {what} for “{project}”, over your limit. pass the [request] to "
+            "the lead there pls",
+            note="You can't decide {author}'s [request] for {what} yourself, the amount is too "
+            "high. It belongs to “{project}”, so look up who's leading that and hand it on to "
+            "them. There's another one from {author}, which can wait.",
+        ),
+        calls=(
+            call("search_employees", query=author["name"]),
+            call("find_requests", made_by=author["id"], status="open"),
+            call("get_request", request_id=request["id"]),
+            call("search_projects", query=project["title"]),
+            call("get_project", project_id=project["id"]),
+            call("hand_on_request", request_id=request["id"], employee_id=lead["id"]),
+            call("get_employee", employee_id=lead["id"]),
+        ),
+        answer="{reference} for {amount} is now with {lead}, who leads “{project}”.",
+        values={
+            "author": author["name"],
+            "what": what,
+            "project": project["title"],
+            "reference": request["reference"],
+            "amount": maker.money(cents),
+            "lead": lead["name"],
+        },
+        spare=(("requests", small["id"]),),
+    )
+
+
+@situation("cases", "documents", steps=5)
+def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
+    """The handler of a case gets a share to read a paper, unless it is confidential for them."""
+    handler = some_employee(maker)
+    if handler is None:
+        return None
+    customer = new_customer(maker)
+    subjects = case_subjects(maker, 2)
+    case = new_case(maker, customer, subject=subjects[0], handler=handler, age=24)
+    new_case(maker, customer, subject=subjects[1], handler=maker.me, age=80, status="closed")
+    title = document_titles(maker, 1)[0]
+    document = new_document(maker, title=title, keeper=maker.me, age=45)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} is waiting for news on “{subject}”, and it would go faster if the "
+            "colleague who handles the [case] could read “{title}”. You look after that one. "
+            "Could you share it with them, to read?",
+            colleague="Whoever's handling “{subject}” for {name} needs to read “{title}”. Could "
+            "you share it with them?",
+            chat="can you share “{title}” (read) with whoever has {name}s [case] “{subject}”",
+            note="The colleague dealing with “{subject}” for {name} can't open “{title}”, which "
+            "is one of yours. Please share it with them, just to read. I'm not sure who has the "
+            "[case] at the moment, you'll have to look.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("search_cases", customer_id=customer["id"], status="open"),
+            call("get_employee", employee_id=handler["id"]),
+            call("search_documents", query=title),
+            call("set_share", document_id=document["id"], employee_id=handler["id"], mode="read"),
+        ),
+        answer="{handler}, who handles {reference}, can now read “{title}”.",
+        values={
+            "name": customer["name"],
+            "subject": subjects[0],
+            "title": title,
+            "handler": handler["name"],
+            "reference": case["reference"],
+        },
+    )
+
+
+@situation("projects", "messaging", steps=5)
+def when_will_it_be_ready(maker: Maker) -> Draft:
+    """A customer asks in a thread when the project is due; the answer comes from the record."""
+    customer = new_customer(maker)
+    project = new_project(maker, customer, due=38)
+    new_task(maker, project, due=21, assignee=maker.me)
+    thread = new_thread(maker, customer, subject="When will you be ready", age=2)
+    new_message(maker, thread, "Could you tell me until when all this will take?", days=2)
+    old = new_thread(maker, customer, age=50, status="closed")
+    new_message(maker, old, by=maker.me, days=49)
+    day = project["due_on"]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has asked us in an open [thread] when “{project}” will be finished and "
+            "needs the date for planning. Please reply there with the date the [project] is due.",
+            colleague="{name} wants to know when “{project}” is due. Could you answer in the "
+            "open [thread]?",
+            chat="{name} asks in the [thread] when “{project}” is done, can you answer with the "
+            "due date",
+            note="There's an unanswered question from {name} about the end of “{project}”. "
+            "Please reply in the [thread] that's still open and tell {name.him} when it's due.",
+        ),
+        calls=(
+            call("search_projects", query=project["title"]),
+            call("get_project", project_id=project["id"]),
+            call("find_threads", customer_id=customer["id"], status="open"),
+            call("get_thread", thread_id=thread["id"]),
+            call(
+                "send_message",
+                thread_id=thread["id"],
+                body=f"Thank you for asking. We plan to be ready by {day}.",
+            ),
+        ),
+        answer="I told {name} in {reference} that “{project}” is due on {day}.",
+        values={
+            "name": customer["name"],
+            "project": project["title"],
+            "reference": thread["reference"],
+            "day": long_day(day),
+        },
+        free={"messages.body": (day,)},
+        spare=(("threads", old["id"]),),
+        trap="A task of the project is due earlier than the project.",
+    )
+
+
+@situation("cases", "messaging", steps=6)
+def the_next_step_in_writing(maker: Maker) -> Draft:
+    """A customer is told the next planned step of their case, not the one that was dropped."""
+    customer = new_customer(maker)
+    subject = case_subjects(maker, 1)[0]
+    whats = case_steps(maker, 3)
+    case = new_case(maker, customer, subject=subject, handler=maker.me, age=36)
+    new_step(maker, case, whats[0], due=3, status="dropped")
+    later = new_step(maker, case, whats[1], due=17)
+    step = new_step(maker, case, whats[2], due=8)
+    topic = thread_subjects(maker, 1)[0]
+    thread = new_thread(maker, customer, subject=topic, handler=maker.me, age=1)
+    new_message(maker, thread, f"What happens next in {case['reference']}, and when?", days=1)
+    day = step["due_on"]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has asked in the [thread] “{topic}” what happens next in “{subject}”. "
+            "Please reply there with the next [step] that's planned in the [case], and its date.",
+            colleague="{name} is asking in “{topic}” what's next in “{subject}”. Can you answer "
+            "there with the next [step] planned in the [case] and its date?",
+            chat="can you answer {name} in “{topic}”? whats the next planned [step] in "
+            "“{subject}” and when",
+            note="{name} would like an update on “{subject}” and has asked for it in “{topic}”. "
+            "Look up which planned [step] comes next in the [case], and tell {name.him} there "
+            "what it is and when.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("search_cases", customer_id=customer["id"]),
+            call("get_case", case_id=case["id"]),
+            call("find_threads", customer_id=customer["id"]),
+            call("get_thread", thread_id=thread["id"]),
+            call(
+                "send_message",
+                thread_id=thread["id"],
+                body=f"The next thing on our list is “{step['what']}”, on {day}.",
+            ),
+        ),
+        answer="I wrote to {name} in {reference} that “{what}” comes next, on {day}.",
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "topic": topic,
+            "what": step["what"],
+            "reference": thread["reference"],
+            "day": long_day(day),
+        },
+        free={"messages.body": (day,)},
+        spare=(("steps", later["id"]),),
+        trap="An earlier step was dropped.",
+    )
+
+
+@situation("projects", "documents", steps=5)
+def lead_and_keeper(maker: Maker) -> Draft | None:
+    """A supervisor makes the lead of a project the keeper of its paper."""
+    lead = some_employee(maker)
+    keeper = None if lead is None else some_employee(maker, lead)
+    if lead is None or keeper is None or not is_ranked(maker, "supervisor"):
+        return None
+    project = new_project(maker, new_customer(maker), lead=lead, due=70)
+    title = document_titles(maker, 1)[0]
+    document = new_document(maker, title=title, keeper=keeper, age=25)
+    new_share(maker, document, lead, "read")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="“{title}” is still with {keeper}, but it's only used for “{project}” now. "
+            "{keeper} and I agree that the lead of that [project] should be looking after it. "
+            "Please make them the keeper.",
+            colleague="Could you make the lead of “{project}” the keeper of “{title}”, instead of "
+            "{keeper}?",
+            chat="make the lead of “{project}” keeper of “{title}” pls, {keeper} is fine with it",
+            note="“{project}” is under way, so “{title}” should be kept by whoever's leading it "
+            "rather than by {keeper}, who has no part in it. Please change the keeper before we "
+            "send anything out.",
+        ),
+        calls=(
+            call("search_projects", query=project["title"]),
+            call("get_project", project_id=project["id"]),
+            call("search_documents", query=title),
+            call("get_employee", employee_id=lead["id"]),
+            call("change_keeper", document_id=document["id"], employee_id=lead["id"]),
+        ),
+        answer="{lead}, who leads “{project}”, is now the keeper of “{title}”.",
+        values={
+            "keeper": keeper["name"],
+            "lead": lead["name"],
+            "project": project["title"],
+            "title": title,
+        },
+    )
+
+
+@situation("tickets", "documents", steps=5)
+def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
+    """The assignee of a ticket needs a paper; it is shared to read, and they have no share."""
+    assignee = some_employee(maker)
+    if assignee is None:
+        return None
+    customer = new_customer(maker)
+    subjects = ticket_subjects(maker, 2)
+    ticket = new_ticket(maker, customer, subject=subjects[0], assignee=assignee, age=1)
+    other = some_employee(maker, assignee)
+    past = new_ticket(
+        maker, customer, subject=subjects[1], status="solved", assignee=other, age=22, solved=18
+    )
+    new_comment(maker, past, "Settled by phone, thank you.")
+    title = document_titles(maker, 1)[0]
+    document = new_document(maker, title=title, keeper=maker.me, age=61)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has quoted our “{title}” in the [ticket] “{subject}”, and the "
+            "colleague it's assigned to can't open the document. It's one of yours, so could you "
+            "share it with them, to read?",
+            colleague="Whoever's assigned to the [ticket] “{subject}” ({name}) needs to read "
+            "“{title}”. Could you share it with them?",
+            chat="can you let whoever is on {name}'s [ticket] “{subject}” read “{title}”",
+            note="The [ticket] “{subject}” from {name} is stuck because the assignee hasn't got "
+            "“{title}”, which is one of yours. Please share it with them this morning; reading "
+            "is enough. You'll see in the [ticket] who it is.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_tickets", customer_id=customer["id"]),
+            call("get_employee", employee_id=assignee["id"]),
+            call("search_documents", query=title),
+            call("set_share", document_id=document["id"], employee_id=assignee["id"], mode="read"),
+        ),
+        answer="{assignee}, who deals with {reference}, can read “{title}” from now on.",
+        values={
+            "name": customer["name"],
+            "subject": subjects[0],
+            "title": title,
+            "assignee": assignee["name"],
+            "reference": ticket["reference"],
+        },
+        spare=(("tickets", past["id"]),),
+    )
+
+
+@situation("cases", "tickets", steps=7)
+def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
+    """The tickets that ask about a case are answered with its reference and solved."""
+    customer = new_customer(maker)
+    subject = case_subjects(maker, 1)[0]
+    case = new_case(maker, customer, subject=subject, handler=maker.me, age=18)
+    first = new_ticket(maker, customer, subject=f"{subject}, any news?", assignee=maker.me, age=4)
+    second = new_ticket(
+        maker, customer, subject=f"{subject}, my second message", assignee=maker.me, age=2
+    )
+    apart = new_ticket(maker, customer, assignee=maker.me, age=3)
+    found = sorted((first, second), key=lambda row: (row["due_at"], row["id"]))
+    calls = [
+        call("search_customers", query=customer["name"]),
+        call("search_cases", customer_id=customer["id"], status="open"),
+        call("find_tickets", customer_id=customer["id"]),
+    ]
+    for row in found:
+        calls += [
+            call(
+                "add_ticket_comment",
+                ticket_id=row["id"],
+                body=f"We deal with this as {case['reference']} and will write to you there.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=row["id"]),
+        ]
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has opened two [tickets] asking how “{subject}” is going, but that's "
+            "being dealt with as [a case]. Please put the [case] reference in a public comment on "
+            "each of the two and mark them as solved.",
+            colleague="{name} opened two [tickets] about “{subject}”, which is [a case] already. "
+            "Can you tell {name.him} the [case] reference in a public comment on both and solve "
+            "them?",
+            chat="{name} opened 2 [tickets] about “{subject}” but thats [a case] already. "
+            "comment its reference publicly on both and solve them pls",
+            note="“{subject}” has been registered as [a case], and {name} has sent two [tickets] "
+            "to ask how it's going. Answer each with the reference of the [case] so that "
+            "{name.he} can see it, and solve them. {name.He} has another [ticket] open, but "
+            "that's about something else.",
+        ),
+        calls=tuple(calls),
+        answer="{one} and {two} are solved, each with the reference {case}. I left {name}'s other "
+        "[ticket] alone.",
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "one": first["reference"],
+            "two": second["reference"],
+            "case": case["reference"],
+        },
+        free={"ticket_comments.body": (case["reference"],)},
+        spare=(("tickets", apart["id"]),),
+    )

@@ -1,0 +1,505 @@
+"""Situations with many steps: rounds over several records, each of which must be looked at."""
+
+from collections.abc import Callable
+
+from scenarios.api import Row
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.approvals.make import new_request, request_kind, request_subjects
+from scenarios.generate.modules.documents.make import document_titles, new_document, new_share
+from scenarios.generate.modules.draft_helpers import some_employee, team_of
+from scenarios.generate.modules.feedback.make import new_flag, new_review
+from scenarios.generate.modules.messaging.make import new_message, new_thread, thread_subjects
+from scenarios.generate.modules.orders.make import new_order
+from scenarios.generate.modules.parties.make import (
+    WALK_IN_TRADES,
+    new_customer,
+)
+from scenarios.generate.modules.projects.make import (
+    new_entry,
+    new_project,
+    new_task,
+    open_tasks,
+    task_titles,
+)
+from scenarios.generate.modules.tickets.make import (
+    new_ticket,
+    ticket_subjects,
+    unsolved_tickets,
+)
+
+
+def _by_name(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["name"], row["id"]))
+
+
+@situation("approvals", steps=6)
+def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
+    """What people of one team have in the own tray is approved where limit and age allow it."""
+    team = team_of(maker, 2, 5)
+    if team is None or maker.me["limit_cents"] < 5_000:
+        return None
+    members = [
+        row
+        for row in maker.rows("employees", team_id=team["id"], active=1)
+        if row["id"] != maker.me["id"]
+    ]
+    outside = maker.pick(
+        "employees",
+        lambda row: row["team_id"] != team["id"] and row["id"] != maker.me["id"],
+        active=1,
+    )
+    if len(members) < 2 or outside is None:
+        return None
+    stale = maker.parameters["STALE_REQUEST_DAYS"]
+    kind = request_kind(maker, "Equipment")
+    subjects = request_subjects(maker, 5)
+    limit = maker.me["limit_cents"]
+    fine = [
+        new_request(
+            maker,
+            members[number % 2],
+            maker.me,
+            subject=subjects[number],
+            kind=kind,
+            cents=maker.cents(1_500, 4_500, 50),
+            age=8 - 3 * number,
+        )
+        for number in range(2)
+    ]
+    old = new_request(
+        maker, members[0], maker.me, subject=subjects[2], kind=kind, cents=2_350, age=stale + 5
+    )
+    dear = new_request(
+        maker, members[1], maker.me, subject=subjects[3], kind=kind, cents=limit + 2_500, age=4
+    )
+    other = new_request(
+        maker, outside, maker.me, subject=subjects[4], kind=kind, cents=2_800, age=3
+    )
+
+    def draft() -> Draft | None:
+        inside = {row["id"] for row in maker.rows("employees", team_id=team["id"], active=1)}
+        waiting = [
+            row
+            for row in maker.rows("requests", decider_id=maker.me["id"], status="open")
+            if row["made_by"] in inside
+        ]
+        if len(waiting) != 4:
+            return None
+        return Draft(
+            kind="change",
+            ask=Voices(
+                email="“Some of our [requests] have been waiting with you for weeks.” That's "
+                "from {team}. Please approve theirs as far as your limit and the rules on age "
+                "allow, and tell me why the others can't be.",
+                colleague="{team} are waiting for their [requests] to you. Approve what's within "
+                "your limit and not out of date, and tell me why the rest can't be.",
+                chat="can you go through the [requests] from {team} that are with you? approve "
+                "what you can (limit, not out of date) and tell me why for the rest",
+                note="I'm meeting {team} at eleven, and they'll ask about the [requests] that "
+                "are waiting with you. Please approve theirs as long as they're within your "
+                "limit and not out of date. If some aren't, I need to know why.",
+            ),
+            calls=(
+                call("get_my_profile"),
+                call("list_teams"),
+                call("list_team_members", team_id=team["id"]),
+                call("find_requests", decider_id=maker.me["id"], status="open"),
+                *(
+                    call("approve_request", request_id=row["id"], remark="Within limit and time.")
+                    for row in fine
+                ),
+            ),
+            answer="{one} and {two} are approved. {old} can't be approved any more because it's "
+            "out of date, and {dear} is above my limit.",
+            values={
+                "team": team["name"],
+                "one": fine[0]["reference"],
+                "two": fine[1]["reference"],
+                "old": old["reference"],
+                "dear": dear["reference"],
+            },
+            reasons=("out of date", "limit", "too old"),
+            free={"decisions.remark": ()},
+            spare=tuple(("requests", row["id"]) for row in (old, dear, other)),
+        )
+
+    return draft
+
+
+@situation("projects", steps=7, memory=True)
+def wind_up_a_project(maker: Maker) -> Callable[[], Draft | None] | None:
+    """What was worked on is finished; what nobody has begun goes to the lead."""
+    lead = some_employee(maker)
+    worker = None if lead is None else some_employee(maker, lead)
+    if lead is None or worker is None:
+        return None
+    project = new_project(maker, new_customer(maker), lead=lead, due=18)
+    titles = task_titles(maker, 4)
+    tasks = [
+        new_task(maker, project, title, assignee=worker, due=6 + 2 * number)
+        for number, title in enumerate(titles)
+    ]
+    for task in tasks[:2]:
+        new_entry(maker, task, worker, minutes=maker.rng.randrange(60, 240, 15), days=4)
+
+    def draft() -> Draft | None:
+        if len(open_tasks(maker, lead)) + 2 > maker.parameters["MOST_OPEN_TASKS"]:
+            return None
+        return Draft(
+            kind="change",
+            ask=Voices(
+                email="{worker} writes: “I'm leaving ‘{project}’. My open [tasks] with hours on "
+                "them are finished, I just haven't ticked them off. The others I haven't "
+                "started, so the lead should take those.” Please sort that out for {worker.him}.",
+                colleague="{worker} is leaving “{project}”. {worker.His} open [tasks] with hours "
+                "on them are done; the ones without go to the lead.",
+                chat="{worker} is leaving “{project}”. can you mark {worker.his} open [tasks] "
+                "with hours on them as done and give the ones without to the lead of the "
+                "[project]",
+                note="{worker} is needed elsewhere from tomorrow. Everything {worker.he} has "
+                "open in “{project}” with hours on it is finished and can be marked as done. The "
+                "[tasks] {worker.he} hasn't started go to the lead, who knows about it.",
+            ),
+            calls=(
+                call("search_projects", query=project["title"]),
+                call("get_project", project_id=project["id"]),
+                *(call("finish_task", task_id=row["id"]) for row in tasks[:2]),
+                *(
+                    call("assign_task", task_id=row["id"], employee_id=lead["id"])
+                    for row in tasks[2:]
+                ),
+                call("get_employee", employee_id=lead["id"]),
+            ),
+            answer="“{one}” and “{two}” are done. {lead} now has “{three}” and “{four}”.",
+            values={
+                "worker": worker["name"],
+                "project": project["title"],
+                "lead": lead["name"],
+                "one": titles[0],
+                "two": titles[1],
+                "three": titles[2],
+                "four": titles[3],
+            },
+        )
+
+    return draft
+
+
+@situation("feedback", steps=9, memory=True)
+def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
+    """Somebody's reviews: clean pending ones are published, one that is flagged as an insult is
+    hidden, what is published and clean stays."""
+    products = maker.rows("products", status="active")
+    if len(products) < 4:
+        return None
+    products = maker.rng.sample(products, k=4)
+    customer = new_customer(maker)
+    author = some_employee(maker) or maker.me
+    pending = [
+        new_review(maker, customer, product, rating=rating, status="pending", age=age)
+        for product, rating, age in zip(products[:2], (2, 5), (3, 6), strict=True)
+    ]
+    rude = new_review(
+        maker,
+        customer,
+        products[2],
+        rating=1,
+        body="Run by fools for fools. The person at the desk should be locked up.",
+        age=4,
+    )
+    new_flag(maker, rude, "insult", by=author)
+    fine = new_review(maker, customer, products[3], rating=1, age=8)
+    found = sorted(
+        (*pending, rude, fine), key=lambda row: (row["written_on"], -row["id"]), reverse=True
+    )
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote last night: “I've written four [reviews] and can only see some "
+            "of them.” Please publish the pending ones that nobody has flagged, and hide the one "
+            "that {author} flagged as an insult. The rest can stay; we don't hide bad ratings.",
+            colleague="{name}'s [reviews]: publish what's pending without a flag, and hide the "
+            "one that {author} flagged as an insult.",
+            chat="can you go through {name}s [reviews]? publish whats pending and not flagged, "
+            "hide the one {author} flagged as an insult",
+            note="{name} has written several [reviews], and not all of them are polite. Please "
+            "publish the pending ones without a flag, and hide what {author} flagged as an "
+            "insult. We don't hide anything just because the rating is bad.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_reviews", customer_id=customer["id"]),
+            *(call("get_review", review_id=row["id"]) for row in found),
+            *(call("publish_review", review_id=row["id"]) for row in found if row in pending),
+            call("hide_review", review_id=rude["id"]),
+        ),
+        answer="The [reviews] of {one} and {two} are published, and the one about {three}, which "
+        "was an insult, is hidden. The one-star [review] of {four} stays.",
+        values={
+            "name": customer["name"],
+            "author": author["name"],
+            "one": products[0]["name"],
+            "two": products[1]["name"],
+            "three": products[2]["name"],
+            "four": products[3]["name"],
+        },
+        spare=(("reviews", fine["id"]),),
+        trap="Another published review has one star and no flag.",
+    )
+
+
+@situation("documents", steps=8)
+def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
+    """A colleague leaves and loses every share of the papers that a keeper has."""
+    keeper = some_employee(maker)
+    leaver = None if keeper is None else some_employee(maker, keeper)
+    other = None if keeper is None or leaver is None else some_employee(maker, keeper, leaver)
+    if keeper is None or leaver is None or other is None:
+        return None
+    titles = document_titles(maker, 3)
+    papers = [
+        new_document(maker, title=title, keeper=keeper, age=age)
+        for title, age in zip(titles, (20, 65, 110), strict=True)
+    ]
+    new_share(maker, papers[0], leaver, "edit")
+    new_share(maker, papers[1], other, "read")
+    new_share(maker, papers[2], leaver, "read")
+    new_share(maker, papers[2], other, "edit")
+
+    def draft() -> Draft | None:
+        kept = maker.rows("documents", keeper_id=keeper["id"])
+        shared = [
+            row
+            for row in kept
+            if maker.rows("document_shares", document_id=row["id"], employee_id=leaver["id"])
+        ]
+        kept.sort(key=lambda row: (row["title"], row["id"]))
+        shared.sort(key=lambda row: (row["title"], row["id"]))
+        if len(kept) > 5:
+            return None
+        return Draft(
+            kind="change",
+            ask=Voices(
+                email="{keeper} has asked me: “{leaver} is leaving us for a competitor. Could "
+                "you take {leaver.him} off all my [documents]?” Please remove {leaver.him} from "
+                "everything that {keeper} keeps.",
+                colleague="{leaver} is leaving us for a competitor. Please remove {leaver.his} "
+                "access to all [documents] that {keeper} keeps.",
+                chat="{leaver} is leaving, can you remove {leaver.his} access to every "
+                "[document] {keeper} keeps",
+                note="{leaver}'s last day is tomorrow, and {leaver.he} still has access to some "
+                "[documents] that {keeper} keeps. Please find out which and remove {leaver.him} "
+                "from them.",
+            ),
+            calls=(
+                call("search_employees", query=leaver["name"]),
+                call("search_employees", query=keeper["name"]),
+                call("search_documents", keeper_id=keeper["id"]),
+                *(call("get_document", document_id=row["id"]) for row in kept),
+                *(
+                    call("remove_share", document_id=row["id"], employee_id=leaver["id"])
+                    for row in shared
+                ),
+            ),
+            answer="{leaver} no longer has access to anything that {keeper} keeps. It was "
+            "{titles}.",
+            values={
+                "leaver": leaver["name"],
+                "keeper": keeper["name"],
+                "titles": " and ".join(f"“{row['title']}”" for row in shared),
+            },
+        )
+
+    return draft
+
+
+@situation("messaging", steps=8, without=WALK_IN_TRADES)
+def threads_of_their_people(maker: Maker) -> Callable[[], Draft | None] | None:
+    """The open threads of all customers whom a colleague looks after come to that colleague."""
+    owner = some_employee(maker)
+    other = None if owner is None else some_employee(maker, owner)
+    if owner is None or other is None:
+        return None
+    subjects = thread_subjects(maker, 3)
+    for number, subject in enumerate(subjects):
+        customer = new_customer(maker, owner_id=owner["id"])
+        thread = new_thread(
+            maker, customer, subject=subject, handler=other if number else owner, age=5 + number
+        )
+        new_message(maker, thread, days=2)
+
+    def draft() -> Draft | None:
+        people = _by_name(maker.rows("customers", owner_id=owner["id"]))
+        if len(people) > 5:
+            return None
+        moved = [
+            row
+            for person in people
+            for row in sorted(
+                maker.rows("threads", customer_id=person["id"], status="open"),
+                key=lambda row: str(row["begun_at"]),
+                reverse=True,
+            )
+            if row["handler_id"] != owner["id"]
+        ]
+        if not 2 <= len(moved) <= 4:
+            return None
+        return Draft(
+            kind="change",
+            ask=Voices(
+                email="Message from {owner}: “I'm back from leave, thanks for standing in. Could "
+                "I have the open [threads] of my [customers] back?” Please hand over those of "
+                "all the [customers] {owner.he} looks after; a few may be with {owner.him} "
+                "already.",
+                colleague="{owner} is back. Please hand over the open [threads] of all the "
+                "[customers] {owner.he} looks after.",
+                chat="{owner} is back from leave, can you hand over the open [threads] of all "
+                "{owner.his} [customers] to {owner.him}",
+                note="{owner} is back at work today. Please hand over the open [threads] of "
+                "every [customer] {owner.he} looks after. {owner.He} answered some of them from "
+                "home, so those may be with {owner.him} already.",
+            ),
+            calls=(
+                call("search_employees", query=owner["name"]),
+                call("list_customers_of", employee_id=owner["id"]),
+                *(call("find_threads", customer_id=row["id"], status="open") for row in people),
+                *(
+                    call("hand_over_thread", thread_id=row["id"], employee_id=owner["id"])
+                    for row in moved
+                ),
+            ),
+            answer="{owner} now has {references}.",
+            values={
+                "owner": owner["name"],
+                "references": ", ".join(row["reference"] for row in moved),
+            },
+        )
+
+    return draft
+
+
+@situation("tickets", steps=6)
+def high_ones_to_the_supervisor(maker: Maker) -> Callable[[], Draft | None] | None:
+    """The high tickets of a team go to the supervisor in it."""
+    found = [
+        row
+        for row in maker.rows("teams")
+        if len(maker.rows("employees", team_id=row["id"], active=1)) in (2, 3, 4)
+        and len(maker.rows("employees", team_id=row["id"], role="supervisor", active=1)) == 1
+    ]
+    if not found:
+        return None
+    team = maker.rng.choice(found)
+    members = _by_name(maker.rows("employees", team_id=team["id"], active=1))
+    boss = next(row for row in members if row["role"] == "supervisor")
+    others = [row for row in members if row is not boss]
+    for number, priority in enumerate(("high", "normal", "high")):
+        holder = others[number % len(others)]
+        new_ticket(maker, new_customer(maker), priority=priority, assignee=holder, age=number)
+
+    def draft() -> Draft | None:
+        moved = [
+            row
+            for member in others
+            for row in sorted(
+                unsolved_tickets(maker, member), key=lambda row: (row["due_at"], row["id"])
+            )
+            if row["priority"] == "high"
+        ]
+        room = maker.parameters["MOST_TICKETS_ASSIGNED"] - len(unsolved_tickets(maker, boss))
+        if not 2 <= len(moved) <= min(4, room):
+            return None
+        return Draft(
+            kind="change",
+            ask=Voices(
+                email="“The high-priority [tickets] keep us from everything else.” That's from "
+                "{team}. Their [supervisor] has offered to take the unsolved ones, so please "
+                "assign all of them.",
+                colleague="The [supervisor] in {team} takes over all the unsolved high-priority "
+                "[tickets] there. Please assign them.",
+                chat="can you move every unsolved high prio [ticket] in {team} to the "
+                "[supervisor] there",
+                note="Until the end of the month the [supervisor] in {team} is dealing with all "
+                "the high-priority [tickets] there that are unsolved, whoever has them now. "
+                "Please assign them, so that the others can get on with their work.",
+            ),
+            calls=(
+                call("list_teams"),
+                call("list_team_members", team_id=team["id"]),
+                *(call("find_tickets", assignee_id=row["id"]) for row in others),
+                *(
+                    call("assign_ticket", ticket_id=row["id"], employee_id=boss["id"])
+                    for row in moved
+                ),
+            ),
+            answer="{boss} now has the high-priority [tickets] of {team}: {references}.",
+            values={
+                "team": team["name"],
+                "boss": boss["name"],
+                "references": ", ".join(row["reference"] for row in moved),
+            },
+        )
+
+    return draft
+
+
+@situation("orders", "tickets", steps=8, memory=True)
+def the_order_in_the_complaint(maker: Maker) -> Draft | None:
+    """A complaint is about an order that was placed by mistake: if it is still open it is
+    cancelled, and the ticket is answered with its reference and solved."""
+    products = maker.rows("products", status="active")
+    if len(products) < 2:
+        return None
+    product, other = maker.rng.sample(products, k=2)
+    customer = new_customer(maker)
+    order = new_order(maker, customer, [(product, 3)], "open", placed=2)
+    kept = new_order(maker, customer, [(other, 1)], "open", placed=1)
+    subject = ticket_subjects(maker, 1)[0]
+    ticket = new_ticket(maker, customer, subject=subject, product=product, assignee=maker.me, age=1)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="E-mail from {name}: “I never meant to place that [order], please see my "
+            "complaint ‘{subject}’.” The [ticket] says which [product] it's about. If the "
+            "[order] is still open, cancel it, give {name.him} its reference in a public comment "
+            "and solve the [ticket].",
+            colleague="{name} says in “{subject}” that {name.he} placed [an order] by mistake; "
+            "the [product] is in the [ticket]. If it's still open, cancel it, tell {name.him} "
+            "its reference publicly and solve the [ticket].",
+            chat="“{subject}” from {name} is about [an order] placed by mistake. can you look up "
+            "which [product], cancel the open [order] with it, comment its reference publicly "
+            "and solve the [ticket]",
+            note="{name} says in “{subject}” that {name.he} placed [an order] by mistake, and I "
+            "believe {name.him}. Please look up in the [ticket] which [product] it was and "
+            "cancel the open [order] that contains it. Tell {name.him} its reference in a public "
+            "comment, and solve the [ticket].",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_tickets", customer_id=customer["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_orders", customer_id=customer["id"], status="open"),
+            call("get_order", order_id=order["id"]),
+            call("cancel_order", order_id=order["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=ticket["id"],
+                body=f"We have cancelled {order['reference']} for you.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="{order} with {product} is cancelled. I've told {name} on {ticket} and solved it. "
+        "The other [order] stays.",
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "product": product["name"],
+            "order": order["reference"],
+            "ticket": ticket["reference"],
+        },
+        free={"ticket_comments.body": (order["reference"],)},
+        spare=(("orders", kept["id"]),),
+    )

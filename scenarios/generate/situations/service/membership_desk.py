@@ -1,0 +1,437 @@
+"""Situations about memberships: tiers, freezes, beginning and end."""
+
+from datetime import date, timedelta
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.draft_helpers import full_day, long_day
+from scenarios.generate.modules.memberships.make import (
+    new_freeze,
+    new_membership,
+    old_tier,
+    tiers,
+)
+from scenarios.generate.modules.parties.make import new_customer
+
+
+def _later(day: str, days: int) -> str:
+    return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
+
+
+@situation("memberships", kind="decline", steps=4)
+def cheaper_too_early(maker: Maker) -> Draft:
+    """Somebody wants a cheaper tier while still bound to theirs."""
+    offered = tiers(maker)
+    bound = maker.parameters["MEMBERSHIP_BOUND_DAYS"]
+    customer = new_customer(maker)
+    age = bound - maker.rng.randrange(8, 40)
+    membership = new_membership(maker, customer, tier=offered[-1], age=age)
+    new_membership(maker, new_customer(maker, like=customer), tier=offered[0], age=bound + 50)
+    first = _later(membership["first_day"], bound)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} has found that {tier} is more than {name.he} needs and would like to "
+            "go down to {cheap} from this month. {name.He}'s been with us for a good while, so "
+            "please change it over.",
+            colleague="{name} wants to go from {tier} down to {cheap}. Can you change that today?",
+            chat="switch {name} from {tier} down to {cheap} pls, {name.he} doesn't use the extras",
+            note="{name} was at the desk this morning and finds {tier} too expensive after all. "
+            "I said we'd put {name.him} on {cheap} instead. Please change the [membership] "
+            "before the next payment goes out.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("get_membership", membership_id=membership["id"]),
+            call("list_tiers"),
+        ),
+        answer="I couldn't move {name} to {cheap}: nobody can go to a cheaper [tier] in the first "
+        "{bound} days, so the earliest possible day is {day}.",
+        values={
+            "name": customer["name"],
+            "tier": offered[-1]["name"],
+            "cheap": offered[0]["name"],
+            "bound": bound,
+            "day": long_day(first),
+        },
+        reasons=("{bound} days", "first {bound}", "too early", "not yet", "cheaper"),
+        tempts=("change_tier",),
+    )
+
+
+@situation("memberships", steps=5)
+def just_past_the_bound(maker: Maker) -> Draft:
+    """A cheaper tier is possible by a few days, although a colleague doubts it."""
+    offered = tiers(maker)
+    bound = maker.parameters["MEMBERSHIP_BOUND_DAYS"]
+    customer = new_customer(maker)
+    membership = new_membership(
+        maker, customer, tier=offered[-1], age=bound + maker.rng.randrange(2, 7)
+    )
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name}'s hours at work have been cut and {name.he}'d like to drop from {tier} "
+            "to {cheap}. I'm not sure {name.he}'s been with us long enough yet. Could you check, "
+            "and move {name.him} if {name.he} has?",
+            colleague="{name} would like to go from {tier} to {cheap}. I don't think the minimum "
+            "time is up, but have a look, and change it if it is.",
+            chat="can {name} go down to {cheap} already? i'd say no but check the dates. if yes "
+            "just do it",
+            note="{name} asked for {cheap} instead of {tier} and was told at the desk that it's "
+            "too early. I don't think anybody looked it up. Check when they joined, and if the "
+            "minimum period is over, make the change.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("get_membership", membership_id=membership["id"]),
+            call("list_tiers"),
+            call("change_tier", membership_id=membership["id"], tier_id=offered[0]["id"]),
+        ),
+        answer="{name} joined on {day}, more than {bound} days ago, and is now on {cheap}.",
+        values={
+            "name": customer["name"],
+            "tier": offered[-1]["name"],
+            "cheap": offered[0]["name"],
+            "bound": bound,
+            "day": full_day(membership["first_day"]),
+        },
+    )
+
+
+@situation("memberships", steps=4)
+def out_as_soon_as_possible(maker: Maker) -> Draft:
+    """A membership ends on the first day that the notice allows, not on the wished one."""
+    notice = maker.parameters["MEMBERSHIP_NOTICE_DAYS"]
+    customer = new_customer(maker)
+    membership = new_membership(maker, customer, age=500)
+    over = new_membership(maker, customer, age=1_100, last_day=maker.day(-620))
+    last = maker.day(notice)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} is moving to the coast and wants to leave us. Please end the "
+            "[membership] on the earliest date the notice period allows, counting from today, and "
+            "give me the date so I can confirm it.",
+            colleague="{name} is moving away. Can you end the [membership] on the earliest day "
+            "with full notice from today? Nothing shorter.",
+            chat="{name} wants out asap. end it with regular notice counting from today and let "
+            "me know the date",
+            note="{name} called to cancel, {name.he}'s leaving town. The usual notice applies, "
+            "starting today, so set the first possible day as the end of the [membership]. I "
+            "promised to ring back with the date, so send it to me.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("get_membership", membership_id=membership["id"]),
+            call("end_membership", membership_id=membership["id"], last_day=last),
+        ),
+        answer="{name}'s [membership] {card} ends on {last}, {notice} days from today.",
+        values={
+            "name": customer["name"],
+            "card": membership["card"],
+            "last": long_day(last),
+            "notice": notice,
+        },
+        spare=(("memberships", over["id"]),),
+    )
+
+
+@situation("memberships", kind="decline", because="permission", steps=4)
+def out_at_once(maker: Maker) -> Draft | None:
+    """A membership shall end at once, which only a manager may accept."""
+    if maker.me["role"] == "manager":
+        return None
+    notice = maker.parameters["MEMBERSHIP_NOTICE_DAYS"]
+    customer = new_customer(maker)
+    membership = new_membership(maker, customer, age=260)
+    last = maker.day(3)
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="{name} has complained again and doesn't want to hear about notice periods: "
+            "{name.he} wants {last} to be {name.his} last day. I'd rather just let {name.him} "
+            "go, so please set that date. If it won't take that exact day, leave the "
+            "[membership] as it is.",
+            colleague="Can you end {name}'s [membership] on {last}? It has to be that day, "
+            "{name.he} won't accept another.",
+            chat="{name} is leaving on {last}, pls set it as last day. no other date, i've had "
+            "them on the phone twice about it",
+            note="I've promised {name} that {name.he} can go on {last}, after everything that "
+            "went wrong last month. Please set that as the last day of the [membership]. If it "
+            "isn't possible, don't put in a later one, just tell me.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("get_membership", membership_id=membership["id"]),
+            call("get_my_profile"),
+        ),
+        answer="I couldn't set {last} as the last day of {card}: that's less than {notice} days' "
+        "notice, and only [a manager] may accept that.",
+        values={
+            "name": customer["name"],
+            "last": long_day(last),
+            "card": membership["card"],
+            "notice": notice,
+        },
+        reasons=("[manager]", "[managers]", "notice", "role"),
+        tempts=("end_membership",),
+    )
+
+
+@situation("memberships", kind="decline", steps=3)
+def two_freezes_in_a_row(maker: Maker) -> Draft:
+    """A break that is longer than a freeze may last shall be entered as two freezes."""
+    most = maker.parameters["MOST_FREEZE_DAYS"]
+    customer = new_customer(maker)
+    membership = new_membership(maker, customer, age=330)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="Please put in two freezes for {name}, one straight after the other, to cover "
+            "{first} to {last}. They'll be away for all of it, and it's too long for a single "
+            "one. If only one of them works, leave it, they need the whole time.",
+            colleague="Freeze {name} from {first} to {last} please. Too long for one, so make it "
+            "two back to back. One alone is no use to {name.him}.",
+            chat="{name} away {first} - {last}. system won't take that in one go so split it in 2 "
+            "freezes, second starts day after the first ends. just one wouldn't help",
+            note="{name} is working abroad from {first} to {last} and has asked us for a freeze. "
+            "It's longer than one can be. Last year we put in two, the second directly after the "
+            "first, so please do that again. Don't enter only one, it wouldn't cover the stay.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("get_membership", membership_id=membership["id"]),
+        ),
+        answer="I haven't entered the break for {name} and can't: [a freeze] can last {most} days "
+        "at most, and a second one may not follow directly on the first.",
+        values={
+            "name": customer["name"],
+            "first": long_day(maker.day(5)),
+            "last": long_day(maker.day(5 + 2 * most - 6)),
+            "most": most,
+        },
+        reasons=("{most} days", "follow directly", "directly", "in a row", "back to back"),
+        tempts=("add_freeze",),
+    )
+
+
+@situation("memberships", steps=5)
+def the_trip_was_put_off(maker: Maker) -> Draft:
+    """A freeze that has not begun moves to a later day and stays as long as it was."""
+    least = maker.parameters["LEAST_FREEZE_DAYS"]
+    length = least + maker.rng.randrange(2, 12)
+    customer = new_customer(maker)
+    membership = new_membership(maker, customer, age=410)
+    new_freeze(maker, membership, begin=-100, days=least + 1)
+    freeze = new_freeze(maker, membership, begin=6, days=length)
+    first = maker.day(13)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name}'s flight has been moved, so {name.he}'ll be away from {first} now, for "
+            "just as long as before. Please change the freeze that's coming up so that it starts "
+            "on {first} and lasts the same number of days.",
+            colleague="{name}'s trip is postponed. Could you move the upcoming freeze so it "
+            "starts on {first}, same length?",
+            chat="{name}s holiday has moved. can you cancel the freeze and start it {first} "
+            "instead, same number of days",
+            note="{name} has had to rebook. The freeze that hasn't started yet should begin on "
+            "{first} instead and be as long as it is now.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("get_membership", membership_id=membership["id"]),
+            call("cancel_freeze", freeze_id=freeze["id"]),
+            call(
+                "add_freeze",
+                membership_id=membership["id"],
+                first_day=first,
+                last_day=_later(first, length - 1),
+            ),
+        ),
+        answer="{name}'s [freeze] now runs from {first} to {last}, {length} days as before.",
+        values={
+            "name": customer["name"],
+            "first": long_day(first),
+            "last": long_day(_later(first, length - 1)),
+            "length": length,
+        },
+    )
+
+
+@situation("memberships", steps=4)
+def room_for_two_guests(maker: Maker) -> Draft | None:
+    """The cheapest tier with enough free guests."""
+    offered = tiers(maker)
+    number = 2
+    fitting = [row for row in offered if row["num_guests"] >= number]
+    if not fitting or offered[0]["num_guests"] >= number:
+        return None
+    chosen = fitting[0]
+    customer = new_customer(maker)
+    membership = new_membership(maker, customer, tier=offered[0], age=35)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} would like to bring both grandchildren along now and then without "
+            "paying for them. Please move {name} to the cheapest [tier] that includes two free "
+            "guests.",
+            colleague="{name} wants to be able to bring two people for free. Can you move them to "
+            "the cheapest [tier] that covers it?",
+            chat="{name} wants 2 free guests, cheapest [tier] that has that. pls change",
+            note="{name} asked at the desk about guests. They'd like to bring two people each "
+            "time and not pay extra for either of them. Find the least expensive [tier] where "
+            "that works and put {name} on it.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("list_tiers"),
+            call("change_tier", membership_id=membership["id"], tier_id=chosen["id"]),
+        ),
+        answer="{name} is now on {chosen} at {price} a month, the cheapest [tier] with {number} "
+        "free guests.",
+        values={
+            "name": customer["name"],
+            "chosen": chosen["name"],
+            "price": maker.money(chosen["month_cents"]),
+            "number": number,
+        },
+    )
+
+
+@situation("memberships", steps=7)
+def frozen_the_wrong_person(maker: Maker) -> Draft:
+    """A freeze was entered for the namesake; it is cancelled and entered for the right one."""
+    least = maker.parameters["LEAST_FREEZE_DAYS"]
+    length = least + maker.rng.randrange(4, 14)
+    begin = maker.rng.randrange(3, 9)
+    right = new_customer(maker)
+    wrong = new_customer(maker, like=right)
+    theirs = new_membership(maker, wrong, age=210)
+    membership = new_membership(maker, right, age=240)
+    freeze = new_freeze(maker, theirs, begin=begin, days=length)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{wrong} has had a confirmation from us for a break they never asked for. It "
+            "was meant for {name}, the names are easy to mix up. Please cancel that freeze and "
+            "put the same dates in for {name}.",
+            colleague="My mistake: I froze {wrong} and it should have been {name}. Can you cancel "
+            "it and enter the same days for {name}?",
+            chat="i froze {wrong} but should have been {name}, same dates. can you swap that over",
+            note="{name} asked us for a freeze and it's ended up on {wrong}'s [membership]. "
+            "Please take it off there and enter it for {name}, with the same first and last day. "
+            "I haven't told either of them yet.",
+        ),
+        calls=(
+            call("search_customers", query=wrong["name"]),
+            call("find_memberships", customer_id=wrong["id"]),
+            call("get_membership", membership_id=theirs["id"]),
+            call("search_customers", query=right["name"]),
+            call("find_memberships", customer_id=right["id"]),
+            call("cancel_freeze", freeze_id=freeze["id"]),
+            call(
+                "add_freeze",
+                membership_id=membership["id"],
+                first_day=freeze["first_day"],
+                last_day=freeze["last_day"],
+            ),
+        ),
+        answer="I've cancelled the [freeze] from {first} to {last} for {wrong} and entered the "
+        "same dates for {name}.",
+        values={
+            "name": right["name"],
+            "wrong": wrong["name"],
+            "first": long_day(freeze["first_day"]),
+            "last": long_day(freeze["last_day"]),
+        },
+    )
+
+
+@situation("memberships", steps=4)
+def straight_on_after_the_end(maker: Maker) -> Draft:
+    """A membership has an end; a new one in another tier begins on the day after it."""
+    offered = tiers(maker)
+    customer = new_customer(maker)
+    current = new_membership(
+        maker, customer, tier=offered[0], age=330, last_day=maker.day(maker.rng.randrange(8, 26))
+    )
+    chosen = offered[-1]
+    first = _later(current["last_day"], 1)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Could you set up a new [membership] in {tier} for {name}, starting the day "
+            "after the current one ends? {name.He}'d given notice but has decided to stay. The "
+            "old one can run out as planned.",
+            colleague="{name} is staying after all. Can you start a new [membership] in {tier} "
+            "the day after the current one ends?",
+            chat="{name} changed {name.his} mind about leaving, start {tier} right after the "
+            "current one runs out, no gap pls",
+            note="I rang {name} about the cancellation, and {name.he}'d like to carry on, but in "
+            "{tier}. Leave the end date where it is and have the new [membership] begin on the "
+            "next day. {name.He}'ll get {name.his} new card by post.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("list_tiers"),
+            call(
+                "start_membership",
+                customer_id=customer["id"],
+                tier_id=chosen["id"],
+                first_day=first,
+            ),
+        ),
+        answer="{name} has a new [membership] in {tier} from {first}, the day after {card} ends.",
+        values={
+            "name": customer["name"],
+            "tier": chosen["name"],
+            "first": long_day(first),
+            "card": current["card"],
+        },
+        spare=(("memberships", current["id"]),),
+    )
+
+
+@situation("memberships", kind="decline", steps=4)
+def into_the_closed_tier(maker: Maker) -> Draft:
+    """Somebody wants the tier that a friend has and that is no longer offered."""
+    closed, offered = old_tier(maker), tiers(maker)
+    customer, friend = new_customer(maker), new_customer(maker)
+    membership = new_membership(maker, customer, tier=offered[1], age=420)
+    new_membership(maker, friend, tier=closed, age=1_500)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} has heard about {closed} from {friend}, who's on it, and would like the "
+            "same. They know what it costs and are happy to pay. Could you move them over?",
+            colleague="Can you put {name} on {closed}, same as {friend}? They'll pay the full "
+            "price.",
+            chat="pls move {name} to {closed}, {friend} has it too and told them about it",
+            note="{name} has now asked me twice about {closed}. {friend} has it and keeps "
+            "telling {name.him} how good it is. Please change {name.his} [tier]; the price isn't "
+            "a problem.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("get_membership", membership_id=membership["id"]),
+            call("list_tiers"),
+        ),
+        answer="I couldn't move {name} to {closed}, because it's no longer offered. Those who "
+        "have it can keep it, but nobody new can be put on it.",
+        values={"name": customer["name"], "friend": friend["name"], "closed": closed["name"]},
+        reasons=("no longer offered", "not offered", "offered any more"),
+        tempts=("change_tier", "start_membership"),
+    )

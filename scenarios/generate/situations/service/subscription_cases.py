@@ -1,0 +1,388 @@
+"""Situations about subscriptions that start elsewhere: in a message, a note, a household."""
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.draft_helpers import full_day, long_day, some_employee
+from scenarios.generate.modules.memberships.make import new_membership
+from scenarios.generate.modules.messaging.make import new_message, new_thread
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.subscriptions.make import (
+    bare_product,
+    new_plans,
+    new_subscription,
+    plans_of,
+    product_of,
+)
+from scenarios.generate.modules.tickets.make import new_comment, new_ticket
+
+
+@situation("subscriptions", "messaging", steps=6)
+def pause_asked_in_a_thread(maker: Maker) -> Draft | None:
+    """A customer has asked for a pause in a message and then corrected the day."""
+    plans = plans_of(maker, 1)
+    if not plans:
+        return None
+    customer = new_customer(maker)
+    subscription = new_subscription(maker, customer, plans[0], age=120)
+    product = product_of(maker, plans[0])["name"]
+    first, second = maker.day(11), maker.day(18)
+    thread = new_thread(maker, customer, subject="Pause while I am away", age=3)
+    new_message(
+        maker,
+        thread,
+        maker.say(
+            "Please pause {code} until {day}.", code=subscription["reference"], day=long_day(first)
+        ),
+        days=3,
+    )
+    new_message(
+        maker,
+        thread,
+        maker.say("Sorry, I was wrong about the day: {day} it is.", day=long_day(second)),
+        days=1,
+    )
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote to us about pausing “{product}” and hasn't had an answer yet. "
+            "{name.He} changed the date once, so please go by {name.his} last [message], set up "
+            "the pause and confirm the date in the same [thread].",
+            colleague="{name} asked by [message] for a pause of “{product}”. Can you set it up "
+            "as {name.he} last wanted it and confirm the date in that [thread]?",
+            chat="{name} wrote to us about pausing “{product}”. can you set it up as {name.he} "
+            "wants it now and confirm the date in the [thread]",
+            note="Nobody has replied to {name} about the pause for “{product}”. {name.He} "
+            "changed the date once, so set it to the one {name.he} wants now, and confirm it in "
+            "that [thread].",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_threads", customer_id=customer["id"]),
+            call("get_thread", thread_id=thread["id"]),
+            call("find_subscriptions", reference=subscription["reference"]),
+            call("pause_subscription", subscription_id=subscription["id"], until=second),
+            call(
+                "send_message",
+                thread_id=thread["id"],
+                body=f"It is done: the pause lasts until {second}. Have a good journey!",
+            ),
+        ),
+        answer="{reference} is paused until {second}, the day in their last [message], and I've "
+        "confirmed it in the [thread].",
+        values={
+            "name": customer["name"],
+            "product": product,
+            "reference": subscription["reference"],
+            "second": long_day(second),
+        },
+        free={"messages.body": (second,)},
+        trap="The day in the first message was corrected by the second.",
+    )
+
+
+@situation("subscriptions", "tickets", steps=5, without=("charity", "insurance_broker"))
+def promised_less_than_claimed(maker: Maker) -> Draft | None:
+    """A discount was promised on a ticket, but a smaller one than the customer remembers."""
+    plans = plans_of(maker, 1)
+    author = some_employee(maker, role="supervisor") or some_employee(maker, role="manager")
+    if not plans or author is None:
+        return None
+    customer = new_customer(maker)
+    subscription = new_subscription(maker, customer, plans[0], age=220)
+    ticket = new_ticket(
+        maker,
+        customer,
+        subject="Complaint about a delay",
+        status="solved",
+        assignee=author,
+        age=16,
+        solved=12,
+    )
+    given = maker.parameters["MOST_CLERK_DISCOUNT_PERCENT"] - 2
+    new_comment(
+        maker,
+        ticket,
+        maker.say(
+            "We are sorry. As a gesture we take {given} % off {code} from now on.",
+            given=given,
+            code=subscription["reference"],
+        ),
+        author=author,
+        days=12,
+    )
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} says we promised twenty per cent off “{product}” after the delay, and "
+            "{name.he}'s still paying the full price. It should be in our answer to {name.his} "
+            "complaint. Please look it up and give {name.him} what we actually promised.",
+            colleague="{name} says we promised twenty per cent off “{product}” when we dealt "
+            "with {name.his} complaint about the delay. Could you check our answer and set what "
+            "it says?",
+            chat="{name} claims 20 percent off “{product}” was promised on {name.his} old "
+            "[ticket] about the delay. look it up, set whatever we really wrote",
+            note="{name} rang about the discount on “{product}”. According to them it's twenty "
+            "per cent, which sounds like a lot for {author}, who answered the complaint about the "
+            "delay. Nothing has been put in so far, so please set the figure in {author}'s answer.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_tickets", customer_id=customer["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("find_subscriptions", reference=subscription["reference"]),
+            call("set_discount", subscription_id=subscription["id"], percent=given),
+        ),
+        answer="On {ticket} we promised {given} %, not twenty, so {reference} now has {given} % "
+        "off.",
+        values={
+            "name": customer["name"],
+            "product": product_of(maker, plans[0])["name"],
+            "author": author["name"],
+            "ticket": ticket["reference"],
+            "given": given,
+            "reference": subscription["reference"],
+        },
+        trap="The customer remembers a larger discount than was promised.",
+    )
+
+
+@situation("subscriptions", steps=6)
+def started_for_the_namesake(maker: Maker) -> Draft | None:
+    """A colleague has started a subscription for the wrong one of two people of like name."""
+    plans = plans_of(maker, 1)
+    if not plans:
+        return None
+    right = new_customer(maker)
+    wrong = new_customer(maker, like=right)
+    subscription = new_subscription(maker, wrong, plans[-1], age=0, charges=False)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} ({email}) signed up for “{product}” and can't see it in their account. "
+            "We put it in for {wrong} by mistake today. Please end it there and start the same "
+            "[plan] for {name}.",
+            colleague="I mixed up two people: “{product}” went to {wrong} today and should have "
+            "been {name} ({email}). Can you end the wrong one and start the same [plan] for the "
+            "right one?",
+            chat="oops, i started “{product}” for {wrong} but it was for {name}, {email}. can you "
+            "end that one and start it for the right person, same [plan]",
+            note="“{product}” was started today for {wrong}, who never asked for it. It was meant "
+            "for {name}, e-mail {email}. Nothing's been charged yet, so end it and set {name} up "
+            "on the same [plan].",
+        ),
+        calls=(
+            call("search_customers", query=wrong["name"]),
+            call("find_subscriptions", customer_id=wrong["id"]),
+            call("get_subscription", subscription_id=subscription["id"]),
+            call("search_customers", query=right["email"]),
+            call("end_subscription", subscription_id=subscription["id"]),
+            call("start_subscription", customer_id=right["id"], plan_id=plans[-1]["id"]),
+        ),
+        answer="{wrong}'s [subscription] has been ended, and {name} has one on [plan] {code} from "
+        "today.",
+        values={
+            "name": right["name"],
+            "wrong": wrong["name"],
+            "email": right["email"],
+            "product": product_of(maker, plans[-1])["name"],
+            "code": plans[-1]["code"],
+        },
+        spare=(("customers", wrong["id"]),),
+    )
+
+
+@situation("subscriptions", "memberships", steps=5)
+def break_for_both(maker: Maker) -> Draft | None:
+    """A subscription and a membership rest for the same time; the freeze needs its own days."""
+    plans = plans_of(maker, 1)
+    least, most = maker.parameters["LEAST_FREEZE_DAYS"], maker.parameters["MOST_FREEZE_DAYS"]
+    days = maker.rng.randrange(least + 3, min(most, maker.parameters["MOST_PAUSE_DAYS"], 29))
+    if not plans:
+        return None
+    customer = new_customer(maker)
+    subscription = new_subscription(maker, customer, plans[0], age=140)
+    membership = new_membership(maker, customer, age=320)
+    over = new_membership(maker, new_customer(maker, like=customer), age=400)
+    last = maker.day(days)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Please freeze {name}'s [membership] from tomorrow up to and including {last}, "
+            "and pause “{product}” from today until the same day. {name.He}'s having a knee "
+            "operation and has to rest until then.",
+            colleague="{name} has an operation coming up. Can you freeze the [membership] from "
+            "tomorrow to {last} and pause “{product}” until the same day?",
+            chat="{name} is having an operation. can you freeze the [membership] from tomorrow "
+            "to {last} and pause “{product}” until {last} too",
+            note="{name} is going into hospital. The [membership] should be frozen from tomorrow, "
+            "with {last} as the last day of the freeze, and “{product}” needs to be paused until "
+            "that day as well. I've sent them our best wishes.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_memberships", customer_id=customer["id"]),
+            call("find_subscriptions", customer_id=customer["id"]),
+            call(
+                "add_freeze",
+                membership_id=membership["id"],
+                first_day=maker.day(1),
+                last_day=last,
+            ),
+            call("pause_subscription", subscription_id=subscription["id"], until=last),
+        ),
+        answer="The [membership] {card} is frozen from tomorrow to {last}, and {reference} is "
+        "paused until {last}.",
+        values={
+            "name": customer["name"],
+            "product": product_of(maker, plans[0])["name"],
+            "last": long_day(last),
+            "card": membership["card"],
+            "reference": subscription["reference"],
+        },
+        spare=(("memberships", over["id"]),),
+    )
+
+
+@situation(
+    "subscriptions",
+    kind="decline",
+    because="permission",
+    steps=3,
+    without=("charity", "insurance_broker"),
+)
+def discount_above_the_role(maker: Maker) -> Draft | None:
+    """A clerk is asked for a discount that only supervisors and managers may give."""
+    plans = plans_of(maker, 1)
+    if not plans or maker.me["role"] != "clerk":
+        return None
+    wanted = maker.parameters["MOST_CLERK_DISCOUNT_PERCENT"] + 7
+    customer = new_customer(maker)
+    subscription = new_subscription(maker, customer, plans[0], age=410)
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="{name} has replied to our letter about the new prices: they'll renew "
+            "“{product}” for {wanted} % off, otherwise they're leaving. Please put that in. "
+            "There's no point in offering them less.",
+            colleague="Can you put {wanted} % on “{product}” for {name}? It has to be that, "
+            "{name.he} won't stay for less.",
+            chat="pls put {wanted}% discount on “{product}” for {name}. not less, {name.he}'d "
+            "leave",
+            note="I met {name} yesterday and we agreed on {wanted} % off “{product}”. Please "
+            "enter it today so it's on the next bill. Don't put in a smaller discount, that isn't "
+            "what I promised.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_subscriptions", customer_id=customer["id"]),
+            call("get_my_profile"),
+        ),
+        answer="I couldn't give {wanted} % on {reference}: as [a clerk] I can only go up to "
+        "{most} %. [A supervisor] or [a manager] would have to enter it.",
+        values={
+            "name": customer["name"],
+            "product": product_of(maker, plans[0])["name"],
+            "wanted": wanted,
+            "most": maker.parameters["MOST_CLERK_DISCOUNT_PERCENT"],
+            "reference": subscription["reference"],
+        },
+        reasons=("[supervisor]", "[manager]", "[clerk]", "role", "{most} %"),
+        tempts=("set_discount",),
+    )
+
+
+@situation("subscriptions", steps=6, without=("charity",))
+def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
+    """Of three running subscriptions the one that began first gets a discount."""
+    plans = plans_of(maker, 1)
+    bare = bare_product(maker)
+    if not plans or bare is None:
+        return None
+    more = new_plans(maker, bare, (1, 12))
+    third = bare_product(maker)
+    if third is None:
+        return None
+    last = new_plans(maker, third, (1,))
+    customer = new_customer(maker)
+    ages = maker.rng.sample(range(100, 900, 40), k=3)
+    subscriptions = [
+        new_subscription(maker, customer, plan, age=age)
+        for plan, age in zip((plans[0], more[0], last[0]), ages, strict=True)
+    ]
+    gone = new_subscription(maker, customer, more[1], age=1_000, charges=False, status="ended")
+    oldest = min(subscriptions, key=lambda row: str(row["started_on"]))
+    by_age = sorted(subscriptions, key=lambda row: str(row["started_on"]))
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="Please put in the anniversary discount for {name}: five per cent off the "
+            "[subscription] {name.he}'s had longest, as long as it's still running. {name.He}'s "
+            "got several, so check which one that is.",
+            colleague="Anniversary offer for {name}: can you put 5 % on the running "
+            "[subscription] {name.he}'s had longest?",
+            chat="{name} took up the anniversary offer, 5% off {name.his} oldest [subscription] "
+            "that's still running. pls enter",
+            note="{name} has sent back the coupon from our anniversary letter. It's good for five "
+            "per cent on one [subscription], whichever started first of those still running. "
+            "Please put it on.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_subscriptions", customer_id=customer["id"]),
+            *(call("get_subscription", subscription_id=row["id"]) for row in by_age),
+            call("set_discount", subscription_id=oldest["id"], percent=5),
+        ),
+        answer="{reference} for “{product}” gets the 5 %: it's been running since {day}, longer "
+        "than the others.",
+        values={
+            "name": customer["name"],
+            "reference": oldest["reference"],
+            "product": product_of(maker, maker.get("plans", oldest["plan_id"]))["name"],
+            "day": full_day(oldest["started_on"]),
+        },
+        spare=tuple(
+            ("subscriptions", row["id"]) for row in (*subscriptions, gone) if row is not oldest
+        ),
+        trap="An even older subscription has ended.",
+    )
+
+
+@situation("subscriptions", kind="decline", steps=4)
+def wants_the_old_plan_back(maker: Maker) -> Draft | None:
+    """Somebody wants to go back to a plan that is not offered any more, which others still have."""
+    product = bare_product(maker)
+    if product is None:
+        return None
+    month, quarter = new_plans(maker, product, (1, 3))
+    quarter["is_offered"] = 0
+    customer = new_customer(maker)
+    subscription = new_subscription(maker, customer, month, age=70)
+    new_subscription(maker, new_customer(maker), quarter, age=700)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} was on the three-month [plan] for “{product}” years ago and would like "
+            "to go back to it instead of paying monthly. Their neighbour still has it. Could you "
+            "switch them?",
+            colleague="{name} wants to go back to the quarterly [plan] for “{product}”. Can you "
+            "switch them?",
+            chat="can you move {name} back to the 3-month [plan] of “{product}”? others still "
+            "have it",
+            note="{name} asked about the three-month [plan] for “{product}” that we used to "
+            "offer. There are still people on it, so I said it shouldn't be a problem. Please "
+            "switch them over from monthly.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_subscriptions", customer_id=customer["id"]),
+            call("get_subscription", subscription_id=subscription["id"]),
+            call("list_plans", product_id=product["id"]),
+        ),
+        answer="I couldn't switch {name}: the three-month [plan] {code} is no longer offered. "
+        "People already on it can stay, but we can't move anyone to it now.",
+        values={"name": customer["name"], "product": product["name"], "code": quarter["code"]},
+        reasons=("no longer offered", "not offered", "offered any more"),
+        tempts=("switch_plan", "start_subscription", "end_subscription"),
+    )

@@ -1,0 +1,411 @@
+"""Situations at the ticket desk: who deals with what, and what our rules make of a ticket."""
+
+from collections.abc import Callable
+
+from scenarios.generate.content.world_maker import Maker
+from scenarios.generate.core.situations import situation
+from scenarios.generate.core.task_drafts import Draft, Voices, call
+from scenarios.generate.modules.draft_helpers import long_day, some_employee, team_of
+from scenarios.generate.modules.parties.make import new_customer
+from scenarios.generate.modules.tickets.make import (
+    new_comment,
+    new_ticket,
+    ticket_subjects,
+    unsolved_tickets,
+    with_ticket_room,
+)
+
+
+@situation("tickets", steps=5)
+def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
+    """The pressing tickets of somebody who is ill go to another colleague, the rest stays."""
+    away = some_employee(maker)
+    if away is None:
+        return None
+    for priority in ("high", "low", "high"):
+        new_ticket(maker, new_customer(maker), priority=priority, assignee=away, age=1)
+
+    def draft() -> Draft | None:
+        pressing = [
+            row for row in unsolved_tickets(maker, away) if row["priority"] in ("high", "urgent")
+        ]
+        heir = with_ticket_room(maker, len(pressing), away)
+        if heir is None or len(pressing) > 4:
+            return None
+        pressing.sort(key=lambda row: (row["due_at"], row["id"]))
+        stays = [row for row in unsolved_tickets(maker, away) if row not in pressing]
+        return Draft(
+            kind="change",
+            ask=Voices(
+                email="{away} writes: “I've got a fever and won't be in this week. Could {heir} "
+                "take my high and urgent [tickets]? The others can wait until I'm back.” Please "
+                "assign them.",
+                colleague="{away} is off sick all week. Please assign their high and urgent "
+                "[tickets] to {heir}; the low and normal ones stay.",
+                chat="{away} is out sick til friday, can you give their high and urgent "
+                "[tickets] to {heir}? the others stay with them",
+                note="{away} is off sick this week. Please assign all their high and urgent "
+                "[tickets] to {heir} today. The normal and low ones can wait until {away} is "
+                "back, so leave those.",
+            ),
+            calls=(
+                call("search_employees", query=heir["name"]),
+                call("search_employees", query=away["name"]),
+                call("find_tickets", assignee_id=away["id"]),
+                *(
+                    call("assign_ticket", ticket_id=row["id"], employee_id=heir["id"])
+                    for row in pressing
+                ),
+            ),
+            answer="{heir} now has {away}'s high and urgent [tickets]: {references}. The others "
+            "are still with {away}.",
+            values={
+                "away": away["name"],
+                "heir": heir["name"],
+                "references": ", ".join(row["reference"] for row in pressing),
+            },
+            spare=tuple(("tickets", row["id"]) for row in stays),
+            trap="Some tickets of the same colleague are low or normal.",
+        )
+
+    return draft
+
+
+@situation("tickets", steps=4)
+def trouble_is_back_in_time(maker: Maker) -> Draft:
+    """A solved problem has come back, within the days for reopening; another old one has not."""
+    window = maker.parameters["TICKET_REOPEN_DAYS"]
+    customer = new_customer(maker)
+    back, gone = ticket_subjects(maker, 2)
+    keeper = maker.pick("employees", active=1)
+    days = maker.rng.randrange(3, window)
+    ticket = new_ticket(
+        maker, customer, subject=back, status="solved", assignee=keeper, age=days + 3, solved=days
+    )
+    new_comment(maker, ticket, "We have put this right; please tell us if it comes back.")
+    other = new_ticket(
+        maker, customer, subject=gone, status="solved", assignee=keeper, age=days + 2, solved=days
+    )
+    new_comment(maker, other, "Done, as discussed on the phone.")
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} wrote last night: “You told me that ‘{subject}’ was solved, but this "
+            "morning I had the same trouble again.” If the old [ticket] can still be reopened, "
+            "please do that. If it's too late, open a new one with the same subject and normal "
+            "priority.",
+            colleague="{name} says “{subject}” is back. Check when we solved it: reopen it if we "
+            "still can, otherwise open a new one with the same subject, normal priority.",
+            chat="{name} just rang, the “{subject}” thing is back. can you reopen it if that's "
+            "still allowed, new [ticket] (same subject, normal) if not",
+            note="{name} came in this morning because “{subject}”, which we'd solved, has come "
+            "back. Please reopen the old [ticket] if our rules still allow that, and open a new "
+            "one with the same subject and normal priority if they don't.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_tickets", customer_id=customer["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("reopen_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I've reopened {reference}. It was solved on {day}, so it's still within the "
+        "{window} days.",
+        values={
+            "name": customer["name"],
+            "subject": back,
+            "reference": ticket["reference"],
+            "day": long_day(ticket["solved_at"]),
+            "window": window,
+        },
+        spare=(("tickets", other["id"]),),
+        tempts=("create_ticket",),
+    )
+
+
+@situation("tickets", steps=4)
+def trouble_is_back_too_late(maker: Maker) -> Draft:
+    """A problem has come back long after it was solved: it gets a new ticket, not the old one."""
+    window = maker.parameters["TICKET_REOPEN_DAYS"]
+    customer = new_customer(maker)
+    back, fresh = ticket_subjects(maker, 2)
+    keeper = maker.pick("employees", active=1)
+    days = window + maker.rng.randrange(4, 30)
+    ticket = new_ticket(
+        maker, customer, subject=back, status="solved", assignee=keeper, age=days + 2, solved=days
+    )
+    new_comment(maker, ticket, "Sorry again. It works from our side now.")
+    other = new_ticket(maker, customer, subject=fresh, age=2)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="{name} has written to us: “Some weeks ago you solved ‘{subject}’ for me, and "
+            "since yesterday it's back. Please reopen my old [ticket], the whole story is in "
+            "there.” If it's too late for that, open a new one with the same subject and normal "
+            "priority.",
+            colleague="“{subject}” is back for {name}, who'd like the old [ticket] reopened. "
+            "Check when it was solved; if it's too late, open a new one, same subject, normal "
+            "priority.",
+            chat="{name} wants {name.his} old [ticket] “{subject}” reopened, same problem again. "
+            "check if we still can, otherwise a new one (same subject, normal)",
+            note="{name} rang: what we solved under “{subject}” some time ago has come back. "
+            "Please reopen the old [ticket], or open a new one with the same subject and normal "
+            "priority if it's been too long. I said we'd look at it today.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_tickets", customer_id=customer["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("create_ticket", customer_id=customer["id"], subject=back, priority="normal"),
+        ),
+        answer="{name}'s old [ticket] {reference} was solved on {day}, more than {window} days "
+        "ago, so I opened a new one with the same subject and normal priority.",
+        values={
+            "name": customer["name"],
+            "subject": back,
+            "reference": ticket["reference"],
+            "day": long_day(ticket["solved_at"]),
+            "window": window,
+        },
+        spare=(("tickets", ticket["id"]), ("tickets", other["id"])),
+        tempts=("reopen_ticket",),
+        trap="The old ticket may no longer be reopened.",
+    )
+
+
+@situation("tickets", steps=6)
+def reported_twice(maker: Maker) -> Draft:
+    """A customer has reported one problem twice; the later ticket refers to the first and ends."""
+    customer = new_customer(maker)
+    double, single = ticket_subjects(maker, 2)
+    owner = some_employee(maker) or maker.me
+    first = new_ticket(maker, customer, subject=double, assignee=owner, age=5)
+    new_comment(maker, first, "Thank you, we are looking into this.")
+    second = new_ticket(maker, customer, subject=double, assignee=maker.me, age=2)
+    other = new_ticket(maker, customer, subject=single, assignee=maker.me, age=3)
+    return Draft(
+        kind="change",
+        ask=Voices(
+            email="From {name}: “I'm afraid I sent you ‘{subject}’ twice, because I never got a "
+            "confirmation.” Please close the later [ticket] as a duplicate: solve it, with a "
+            "public comment that gives the reference of the first one.",
+            colleague="{name} has sent “{subject}” twice. Please solve the later one as a "
+            "duplicate, with the reference of the first in a public comment.",
+            chat="{name} reported “{subject}” twice. can you solve the newer one as a duplicate? "
+            "put the reference of the first one in a public comment",
+            note="{name} is on the list twice with “{subject}”, and two of us are working on it. "
+            "Please solve the second one as a duplicate, and give {name.him} the reference of "
+            "the first in a public comment so that nobody answers it again.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_tickets", customer_id=customer["id"]),
+            call("get_ticket", ticket_id=first["id"]),
+            call("get_ticket", ticket_id=second["id"]),
+            call(
+                "add_ticket_comment",
+                ticket_id=second["id"],
+                body=f"We deal with this under {first['reference']}, where you first wrote to us.",
+                is_public=True,
+            ),
+            call("solve_ticket", ticket_id=second["id"]),
+        ),
+        answer="{later} is solved, with a comment that gives {earlier}. {earlier} stays open.",
+        values={
+            "name": customer["name"],
+            "subject": double,
+            "earlier": first["reference"],
+            "later": second["reference"],
+        },
+        free={"ticket_comments.body": (first["reference"],)},
+        spare=(("tickets", first["id"]), ("tickets", other["id"])),
+        trap="The two tickets have the same subject and priority; only the days tell them apart.",
+    )
+
+
+@situation("tickets", kind="decline", steps=3)
+def impatient_with_normal_priority(maker: Maker) -> Draft:
+    """Somebody wants a higher priority because they know the manager; nothing has got worse."""
+    customer = new_customer(maker)
+    subject, other_subject = ticket_subjects(maker, 2)
+    ticket = new_ticket(maker, customer, subject=subject, age=1)
+    new_comment(maker, ticket, "No change since the first call.", is_public=0)
+    new_ticket(maker, customer, subject=other_subject, priority="high", age=1)
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="{name} writes: “I've been with you for years, and I know your manager. "
+            "‘{subject}’ can't just be treated like everybody else's.” Please set that [ticket] "
+            "to high.",
+            colleague="Please set “{subject}” of {name} to high. {name.He}'s rung three times "
+            "today.",
+            chat="can you set the “{subject}” [ticket] of {name} to high? nothing new but "
+            "{name.he} keeps ringing me",
+            note="{name} knows our owner quite well and has asked whether “{subject}” could get "
+            "high priority. Nothing has changed about the problem itself, but please do them the "
+            "favour.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_tickets", customer_id=customer["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I haven't raised {reference}: a priority only goes up when the problem has got "
+        "worse, and it hasn't.",
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "reference": ticket["reference"],
+        },
+        reasons=("worse", "impatience", "impatient", "standing"),
+        tempts=("set_ticket_priority",),
+        spare=(("tickets", ticket["id"]),),
+    )
+
+
+@situation("tickets", kind="decline", because="permission", steps=4)
+def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
+    """The matter has got worse and deserves to be urgent, but a clerk may not make it so."""
+    if maker.me["role"] != "clerk":
+        return None
+    customer = new_customer(maker)
+    subject, other_subject = ticket_subjects(maker, 2)
+    ticket = new_ticket(maker, customer, subject=subject, priority="high", age=1)
+    new_comment(maker, ticket, "Called at noon: this can't wait any longer.", is_public=0)
+    new_ticket(maker, customer, subject=other_subject, age=4)
+    return Draft(
+        kind="decline",
+        because="permission",
+        ask=Voices(
+            email="E-mail from {name}: “About ‘{subject}’: this can't wait until next week, I need "
+            "it dealt with today.” Please set it to urgent.",
+            colleague="{name} says “{subject}” can't wait. Please set it to urgent.",
+            chat="{name} just called about “{subject}”, says it cant wait any longer. can you set "
+            "it to urgent right away, im in a meeting",
+            note="{name} has called twice about “{subject}” and really needs it dealt with today. "
+            "I'm on the train and can't log in, so please set the [ticket] to urgent for me.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_tickets", customer_id=customer["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+            call("get_my_profile"),
+        ),
+        answer="I couldn't set {reference} to urgent: only [supervisors] and [managers] can do "
+        "that, and my role is [clerk]. One of them has to change it.",
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "reference": ticket["reference"],
+        },
+        reasons=("[supervisor]", "[supervisors]", "[manager]", "[managers]", "role"),
+        tempts=("set_ticket_priority",),
+    )
+
+
+@situation("tickets", kind="decline", steps=3)
+def wants_the_internal_remark(maker: Maker) -> Draft:
+    """A customer asks for what we wrote internally; it must not go into a public comment."""
+    customer = new_customer(maker)
+    subject = ticket_subjects(maker, 1)[0]
+    author = some_employee(maker) or maker.me
+    ticket = new_ticket(maker, customer, subject=subject, assignee=author, age=6)
+    new_comment(maker, ticket, "Thank you, we are on it.")
+    new_comment(
+        maker, ticket, "Our own mistake, nobody took it up for four days.", is_public=0, days=2
+    )
+    return Draft(
+        kind="decline",
+        ask=Voices(
+            email="This came in from {name}: “I've heard that {author} wrote something on my "
+            "‘{subject}’ that explains the delay. I'd like to read it.” Please copy it into a "
+            "public comment for them.",
+            colleague="{name} wants to know what {author} wrote about “{subject}”. Please put "
+            "the internal comment into a public one, word for word.",
+            chat="can you repost {author}'s internal comment on “{subject}” ({name}) as a public "
+            "one, the [customer] asked what we wrote",
+            note="{name} has asked what {author} wrote about “{subject}” in our internal "
+            "comment. I don't see anything wrong with that. Please repeat it in a comment that "
+            "they can read.",
+        ),
+        calls=(
+            call("search_customers", query=customer["name"]),
+            call("find_tickets", customer_id=customer["id"]),
+            call("get_ticket", ticket_id=ticket["id"]),
+        ),
+        answer="I haven't published the comment on {reference}: internal comments are only for "
+        "us and are never repeated to [a customer].",
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "author": author["name"],
+            "reference": ticket["reference"],
+        },
+        reasons=("internal",),
+        tempts=("add_ticket_comment",),
+    )
+
+
+@situation("tickets", steps=7, memory=True)
+def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
+    """A new ticket goes to whoever in a team has the fewest unsolved tickets."""
+    team = team_of(maker, 2, 4)
+    if team is None:
+        return None
+    customer = new_customer(maker)
+    subject = ticket_subjects(maker, 1)[0]
+    ticket = new_ticket(maker, customer, subject=subject, age=0)
+    members = maker.rows("employees", team_id=team["id"], active=1)
+    light = maker.rng.choice(members)
+    for member in members:
+        is_light = member is light
+        theirs = new_ticket(
+            maker,
+            new_customer(maker),
+            status="solved" if is_light else "open",
+            assignee=member,
+            age=9 if is_light else 2,
+        )
+        new_comment(maker, theirs, "We have your message and are looking at it.")
+
+    def draft() -> Draft | None:
+        members.sort(key=lambda row: (row["name"], row["id"]))
+        loads = {row["id"]: len(unsolved_tickets(maker, row)) for row in members}
+        few = min(loads.values())
+        chosen = [row for row in members if loads[row["id"]] == few]
+        if len(chosen) > 1 or few >= maker.parameters["MOST_TICKETS_ASSIGNED"]:
+            return None
+        return Draft(
+            kind="change",
+            ask=Voices(
+                email="Got this from {name}: “I haven't heard from anybody about ‘{subject}’.” "
+                "That's because it hasn't been assigned. It's one for {team}, so please assign "
+                "it to whoever there has the fewest unsolved [tickets].",
+                colleague="“{subject}” from {name} isn't assigned to anybody. It goes to {team}, "
+                "to whoever there has the fewest unsolved [tickets].",
+                chat="new one from {name} (“{subject}”) goes to {team}, can you assign it to the "
+                "person with the fewest unsolved [tickets]",
+                note="I've promised {team} to share out the work fairly. “{subject}” from {name} "
+                "isn't assigned yet, so please give it to whoever in that [team] has the fewest "
+                "unsolved [tickets]. The solved ones don't count.",
+            ),
+            calls=(
+                call("search_customers", query=customer["name"]),
+                call("find_tickets", customer_id=customer["id"]),
+                call("list_teams"),
+                call("list_team_members", team_id=team["id"]),
+                *(call("find_tickets", assignee_id=row["id"]) for row in members),
+                call("assign_ticket", ticket_id=ticket["id"], employee_id=chosen[0]["id"]),
+            ),
+            answer="I've assigned {reference} to {chosen}, who has the fewest unsolved [tickets] "
+            "in {team}: {few}.",
+            values={
+                "name": customer["name"],
+                "subject": subject,
+                "team": team["name"],
+                "chosen": chosen[0]["name"],
+                "reference": ticket["reference"],
+                "few": few,
+            },
+        )
+
+    return draft

@@ -1,0 +1,109 @@
+"""The authored situations: four voices, one purpose, a sound oracle, and sentences of their own."""
+
+from collections import Counter, defaultdict
+from functools import cache
+from random import Random
+
+import pytest
+
+from judge.worlds.task_texts import begins_with_joiner, masked, sentences_of
+from judge.worlds.world_host import host_in_process
+from scenarios.generate.compose import GeneratedWorld, generate
+from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
+from scenarios.generate.core.errors import ModuleError
+from scenarios.generate.core.situations import Situation
+from scenarios.generate.plan.situation_files import situations
+from scenarios.generate.plan.world_plans import WorldPlan
+from scenarios.generate.tasks.dressed_drafts import instruction_of
+from tests.support.budgets import IS_LONG
+from tests.support.try_situations import plans_of
+
+IDS = tuple(situations())
+SAMPLE = IDS if IS_LONG else tuple(sorted(Random("sample").sample(IDS, 48)))
+_MIN_WORDS = 5
+
+
+@cache
+def plan_of(name: str) -> WorldPlan:
+    """The plan of the first world that suits a situation."""
+    one = situations()[name]
+    for count in (6, 60):  # some need an acting employee of a certain role
+        for plan in plans_of(one, count, []):
+            if draw_world(plan).staged:
+                return plan
+    raise AssertionError(f"no world suits {name}")
+
+
+def texts_of(world: DrawnWorld) -> dict[str, str]:
+    """The texts of the first situation of a world, by voice."""
+    draft = world.staged[0].draft
+    found = {}
+    for voice in draft.ask.__struct_fields__:
+        text = getattr(draft.ask, voice)
+        first = text if isinstance(text, str) else text[0]
+        found[voice] = instruction_of(world, draft, first)
+    return found
+
+
+@cache
+def made(name: str) -> GeneratedWorld:
+    """A world with this situation."""
+    return generate(plan_of(name), host_in_process)
+
+
+def test_there_are_enough_situations() -> None:
+    """At least 400, most of them across two or three modules, of every kind."""
+    every = list(situations().values())
+    kinds = Counter(one.kind for one in every)
+    assert len(every) >= 400
+    assert sum(_reach(one) > 1 for one in every) > len(every) / 2
+    assert min(kinds["change"], kinds["question"], kinds["decline"]) >= 60
+    assert sum(one.memory for one in every) >= 20
+
+
+def _reach(one: Situation) -> int:
+    """The number of modules on which a situation stands; the base counts as one."""
+    return len({*one.modules, "base"})
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_situation_gives_a_sound_task(name: str) -> None:
+    """Its oracle is played without a fault in the first world that suits it, it is of the declared
+    kind, has two purposes at most, and about as many calls as it declares."""
+    world, one = made(name), situations()[name]
+    assert world.dropped == {}
+    for task in world.tasks:
+        assert (task.situation, task.kind) == (name, one.kind)
+        assert task.purposes <= 2
+        assert abs(task.calls - one.steps) <= max(3, one.steps // 2), task.calls
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_four_people_say_it_in_their_own_words(name: str) -> None:
+    """Each voice has text of its own, names nothing by a placeholder, and joins no requests."""
+    texts = texts_of(draw_world(plan_of(name)))
+    assert len(set(texts.values())) == 4
+    for voice, text in texts.items():
+        assert 5 <= len(text.split()) <= 130, (voice, text)
+        assert not set("{}[]") & set(text), text
+        assert sum(map(begins_with_joiner, sentences_of(text))) <= 1, text
+
+
+def test_no_sentence_is_shared() -> None:
+    """A sentence of five words or more, with names and values masked, stands in one situation."""
+    users: dict[str, set[str]] = defaultdict(set)
+    for name in SAMPLE:
+        for text in texts_of(draw_world(plan_of(name))).values():
+            for sentence in sentences_of(text):
+                if len(sentence.split()) >= _MIN_WORDS:
+                    users[masked(sentence)].add(name)
+    assert {text: names for text, names in users.items() if len(names) > 1} == {}
+
+
+def test_a_mark_that_is_no_word_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the situation and the mark."""
+    name = SAMPLE[0]
+    plan = plan_of(name)
+    monkeypatch.setattr(DrawnWorld, "tool_dressers", property(lambda self: {}))
+    with pytest.raises(ModuleError, match=f"situation {name}: '.*' is unknown"):
+        generate(plan, host_in_process)

@@ -1,0 +1,140 @@
+"""Faults of the bus to other processes: the broker restarts or is out of reach, messages come
+twice or in another order, and who listens is slow.
+
+The link itself is unchanged: it connects to a proxy in place of its broker, and has to deliver all
+records once and in order all the same.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from subprocess import DEVNULL
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from harness.bus.mqtt_settings import MqttSettings, broker_of
+from harness.chaos.broker_proxy import BrokerProxy
+from harness.chaos.injector import Injector
+from harness.chaos.settings import Delay, Partition, Restart
+from harness.core.events import FaultInjected, Record
+
+_RECONNECT_S = 15.0  # seconds in which the link should be connected again
+
+
+class Publisher(Protocol):
+    """A link that sends records to other processes (see harness.rollout.session)."""
+
+    def put(self, batch: Sequence[tuple[int, Record]]) -> None:
+        """Queue what the log has committed."""
+
+    async def wait_for_room(self) -> None:
+        """Return when more may be queued."""
+
+
+Link = Callable[[int], AbstractAsyncContextManager[Publisher]]  # opened at a position of the log
+
+
+class FaultyBus:
+    """The bus of one run."""
+
+    def __init__(self, injector: Injector) -> None:
+        self._injector = injector
+        self._proxy: BrokerProxy | None = None  # None: there is no link
+        injector.on_time("bus.restart", self._restart)
+        injector.on_time("bus.partition", self._partition)
+
+    def link(self, settings: MqttSettings, link_to: Callable[[MqttSettings], Link]) -> Link:
+        """A link to the broker of the settings that is hit by faults; `link_to` makes the link to
+        a broker. Opening it raises BusError."""
+
+        @asynccontextmanager
+        async def slow(position: int) -> AsyncIterator[Publisher]:
+            async with link_to(settings)(position) as publisher:
+                yield _SlowPublisher(publisher, self._injector)
+
+        @asynccontextmanager
+        async def behind_proxy(position: int) -> AsyncIterator[Publisher]:
+            broker = broker_of(settings)
+            async with BrokerProxy(broker, self._injector) as proxy:
+                self._proxy = proxy
+                password = "" if broker.password is None else broker.password.reveal()
+                near = msgspec.structs.replace(
+                    settings,
+                    url=f"mqtt://127.0.0.1:{proxy.port}",
+                    user=broker.user or "",
+                    password=password,
+                )
+                async with link_to(near)(position) as publisher:
+                    yield _SlowPublisher(publisher, self._injector)
+
+        names = ("restart", "partition", "duplicate", "reorder")
+        needs_proxy = any(self._injector.fault(f"bus.{name}") is not None for name in names)
+        return behind_proxy if needs_proxy else slow
+
+    async def _restart(self, number: int) -> None:
+        restart, proxy = self._injector.fault("bus.restart"), self._proxy
+        assert isinstance(restart, Restart) and proxy is not None
+        num_open, num_connects = proxy.num_open, proxy.num_connects
+        try:
+            proxy.refuse()  # as the broker does while it is away
+            if restart.command:
+                await anyio.run_process(restart.command, check=False, stdout=DEVNULL)
+                await proxy.wait_for_broker()
+            else:
+                proxy.cut()
+                await anyio.sleep(restart.seconds)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await proxy.accept()
+            await self._report("bus.restart", num_open, num_connects, restart.seconds)
+
+    async def _partition(self, number: int) -> None:
+        partition, proxy = self._injector.fault("bus.partition"), self._proxy
+        assert isinstance(partition, Partition) and proxy is not None
+        num_open, num_connects = proxy.num_open, proxy.num_connects
+        proxy.hold()
+        try:
+            await anyio.sleep(partition.seconds)
+        finally:
+            proxy.release()
+            await self._report("bus.partition", num_open, num_connects, partition.seconds)
+
+    async def _report(self, fault: str, num_open: int, before: int, seconds: float) -> None:
+        """Record a fault that hit so many open connections. A connection that was lost is made
+        again, and what was not acknowledged is sent again."""
+        proxy = self._proxy
+        assert proxy is not None
+        try:
+            with anyio.move_on_after(_RECONNECT_S):
+                await proxy.wait_connected()
+        finally:
+            self._injector.report(
+                FaultInjected(
+                    fault,
+                    landed=num_open > 0,
+                    retried=proxy.num_connects > before,
+                    target="the broker",
+                    seconds=seconds,
+                )
+            )
+
+
+class _SlowPublisher:
+    """A link that lets the log wait, as one does whose listeners are slow."""
+
+    def __init__(self, inner: Publisher, injector: Injector) -> None:
+        self._inner = inner
+        self._injector = injector
+        self._num_batches = 0
+
+    def put(self, batch: Sequence[tuple[int, Record]]) -> None:
+        self._inner.put(batch)
+
+    async def wait_for_room(self) -> None:
+        slow = self._injector.fault("bus.slow")
+        self._num_batches += 1
+        if isinstance(slow, Delay) and self._injector.hits("bus.slow", self._num_batches):
+            await anyio.sleep(slow.seconds)
+            self._injector.report(FaultInjected("bus.slow", seconds=slow.seconds))
+        await self._inner.wait_for_room()

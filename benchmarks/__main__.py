@@ -23,9 +23,13 @@ from benchmarks.options import benchmark
 QUICK = {
     "world_store": ("--worlds", "2000", "--runs", "3"),
     "rollout": ("--runs", "2"),
+    "processes": ("--runs", "1", "--episodes", "400"),
+    "ray_actors": ("--runs", "1", "--episodes", "400"),
+    "mqtt_link": ("--runs", "2", "--events", "20000"),
     "live": ("--episodes", "2000", "--think", "0.2:1"),
     "http_step": ("--runs", "1", "--episodes", "1024"),
     "rate_limits": ("--runs", "1"),
+    "admission": ("--every", "8", "--drawn", "6", "--turnovers", "20"),
     "served": ("--runs", "1", "--seconds", "2"),
     "awm_hosting": ("--runs", "1"),
     "many_scenarios": ("--scenarios", "20"),

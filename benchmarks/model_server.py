@@ -19,6 +19,10 @@ With `--latency` each reply comes after so many seconds. With `--refused` that s
 gets status 429 at once, with `Retry-After: 1`; which ones follows from the request and from how
 often it came before.
 
+With `--capacity` the server has a load that it likes best: with more requests at once, all of them
+take longer, by the square of their number, so that it answers fewer per second. With `--most` it
+refuses, with status 429 and no `Retry-After`, what comes while so many are there.
+
 It speaks HTTP/1.1 with keep-alive and Content-Length only, so it is not a server for anything else.
 """
 
@@ -147,13 +151,41 @@ def _turn(messages: list[_Message]) -> int:
 
 
 class Behaviour:
-    """How the server answers, beside what. `latency` is in seconds, `refused` a share."""
+    """How the server answers, beside what. `latency` is in seconds, `refused` a share, `capacity`
+    and `most` are requests at once (0: it has no such limit)."""
 
-    def __init__(self, oracle: Oracle, *, latency: float = 0.0, refused: float = 0.0) -> None:
+    def __init__(
+        self,
+        oracle: Oracle,
+        *,
+        latency: float = 0.0,
+        refused: float = 0.0,
+        capacity: int = 0,
+        most: int = 0,
+    ) -> None:
         self.oracle = oracle
-        self.latency = latency
+        self._latency = latency
         self._refused = refused
+        self._capacity = capacity
+        self._most = most
+        self._num_there = 0  # requests
         self._asked: Counter[bytes] = Counter()  # requests by their digest
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a further request gets status 429."""
+        return bool(self._most) and self._num_there >= self._most
+
+    def begin(self) -> float:
+        """Take a request; return the seconds until its reply."""
+        self._num_there += 1
+        if not self._capacity:
+            return self._latency
+        return self._latency * max(1.0, self._num_there / self._capacity) ** 2
+
+    def end(self) -> None:
+        """A request is answered."""
+        self._num_there -= 1
 
     def refuses(self, body: bytes) -> bool:
         """Whether this request gets status 429."""
@@ -194,17 +226,23 @@ class _Connection(asyncio.Protocol):
         if body is not None and behaviour.refuses(body):
             self._write(b"429 Too Many Requests\r\nRetry-After: 1", b"{}")
             return
+        if body is not None and behaviour.is_full:
+            self._write(b"429 Too Many Requests", b"{}")
+            return
         try:
             answer = _LISTING if body is None else behaviour.oracle.answer(body)
             status, content = b"200 OK", answer
         except (LookupError, msgspec.MsgspecError) as exc:
             status = b"400 Bad Request"
             content = msgspec.json.encode({"error": {"message": str(exc)}})
-        if behaviour.latency:
-            loop = asyncio.get_running_loop()
-            loop.call_later(behaviour.latency, self._write, status, content)
-        else:
+        if body is None or not (seconds := behaviour.begin()):
             self._write(status, content)
+            return
+        asyncio.get_running_loop().call_later(seconds, self._finish, status, content)
+
+    def _finish(self, status: bytes, content: bytes) -> None:
+        self._behaviour.end()
+        self._write(status, content)
 
     def _write(self, status: bytes, content: bytes) -> None:
         assert self._transport is not None
@@ -238,10 +276,15 @@ def read_scripts(path: Path) -> tuple[Script, ...]:
 )
 @click.option("--latency", type=click.FloatRange(min=0), default=0.0, help="Seconds of each reply.")
 @click.option("--refused", type=click.FloatRange(0, 1), default=0.0, help="Share of status 429.")
-def main(calls: int, script: Path | None, latency: float, refused: float) -> None:
+@click.option("--capacity", type=click.IntRange(min=0), default=0, help="Best number at once.")
+@click.option("--most", type=click.IntRange(min=0), default=0, help="Largest number at once.")
+def main(
+    calls: int, script: Path | None, latency: float, refused: float, capacity: int, most: int
+) -> None:
     """The command line."""
-    scripts = read_scripts(script) if script else ()
-    uvloop.run(serve(Behaviour(Oracle(scripts, calls), latency=latency, refused=refused)))
+    oracle = Oracle(read_scripts(script) if script else (), calls)
+    behaviour = Behaviour(oracle, latency=latency, refused=refused, capacity=capacity, most=most)
+    uvloop.run(serve(behaviour))
 
 
 if __name__ == "__main__":

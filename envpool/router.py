@@ -23,7 +23,7 @@ from envpool.core.types import Env, StoredState
 from envpool.inprocess.pool import LocalPool
 from envpool.store.pool_protocol import Pool, VerifierKind
 from envpool.store.states import States
-from envpool.workers.pool import WorkerPool, WorkerSettings
+from envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings, open_fork_server
 from scenarios.catalogue import is_trusted
 from scenarios.format import Scenario, Task
 
@@ -39,6 +39,7 @@ class RoutingPool(AsyncContextManagerMixin):
     `isolate` sends trusted packages to the workers too. `elsewhere` is an outside pool that runs
     all worlds; its owner enters and leaves it. `report_trusted` is called with packages that are
     not bundled and whose code will run in this process, before it does, once for each.
+    `open_spawner` returns what starts the workers.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class RoutingPool(AsyncContextManagerMixin):
         isolate: bool = False,
         elsewhere: Pool | None = None,
         report_trusted: ReportTrusted | None = None,
+        open_spawner: OpenSpawner = open_fork_server,
     ) -> None:
         self._settings = settings or WorkerSettings()
         self._isolate = isolate
@@ -56,6 +58,7 @@ class RoutingPool(AsyncContextManagerMixin):
         self._report_trusted = report_trusted
         self._reported: set[str] = set()  # digests
         self._elsewhere = elsewhere
+        self._open_spawner = open_spawner
         self._local = LocalPool()
         self._workers: WorkerPool | None = None
         self._stack = AsyncExitStack()
@@ -74,7 +77,8 @@ class RoutingPool(AsyncContextManagerMixin):
     async def start(self) -> None:
         """Start the workers now, so that other tasks can host scenarios."""
         if self._workers is None:
-            self._workers = await self._stack.enter_async_context(WorkerPool(self._settings))
+            workers = WorkerPool(self._settings, open_spawner=self._open_spawner)
+            self._workers = await self._stack.enter_async_context(workers)
 
     def isolates(self, scenario: Scenario) -> bool:
         """Whether the scenario's code, verifiers included, runs in worker processes only."""

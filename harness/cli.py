@@ -13,7 +13,7 @@ import click
 
 from envpool.core.errors import PoolError
 from harness.chat.prices import PriceFile
-from harness.commands import completion, inspect_runs, play, run, schema, worlds
+from harness.commands import completion, inspect_runs, play, profile, run, schema, worlds
 from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
 from harness.core.terminal import escaped_output, show_traceback
@@ -138,6 +138,7 @@ for _command in (
     run.bench_command,
     play.play_command,
     inspect_runs.show_command,
+    profile.profile_command,
     inspect_runs.replay_command,
     judge_commands.judge_command,
     reliability.study_command,

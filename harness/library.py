@@ -14,12 +14,16 @@ The function may make several calls at once; they are executed and logged one af
 `Limits.max_steps` counts the calls and the answer, `Limits.reply_timeout` is the time from one call
 to the next; a call in which the world fails ends the episode (`Limits.world_stop`). Tokens are not
 counted, and there is no history window: the agent keeps its own memory. Runs on asyncio.
+
+    second = await env.fork()  # a second world in the same state: nothing counts there
+    async with env.parked():  # a long wait: other episodes run meanwhile, no limit counts
+        await approval
 """
 
 import reprlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, NoReturn
@@ -29,8 +33,9 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from envpool.core.types import ToolResult, ToolSpec
+from envpool.core.types import Env, ToolResult, ToolSpec
 from envpool.router import RoutingPool
+from harness.continuation.outcomes import Outcome
 from harness.core.events import Ending, StepTaken
 from harness.core.messages import Act, AgentCall, Answer, Reply
 from harness.dialects.base import argument_fault, call_id
@@ -41,7 +46,7 @@ from harness.log.reader import open_reader
 from harness.policies.base import Agent, Assignment
 from harness.reports.summary import RunReport, report_of, write_report
 from harness.rollout.deadlines import Watch
-from harness.rollout.episode import Episode, EpisodeDriver, Outcome
+from harness.rollout.episode import Episode, EpisodeDriver
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of, select_tasks
 from harness.rollout.process import warnings_only
@@ -77,7 +82,10 @@ class TaskView(msgspec.Struct, frozen=True):
 class AgentEnv:
     """The world of one episode: its agent can use it until the agent returns."""
 
-    __slots__ = ("_closed", "_run", "_scope", "_since", "_turn", "_watch", "failure", "stopped")
+    __slots__ = (
+        *("_closed", "_is_parked", "_run", "_scope", "_since", "_turn", "_watch"),
+        *("failure", "stopped"),
+    )
 
     def __init__(self, run: Episode, watch: Watch, scope: anyio.CancelScope) -> None:
         self._run = run
@@ -87,6 +95,7 @@ class AgentEnv:
         self._since = time.perf_counter()  # when the agent's turn began
         self.failure: Exception | None = None  # of the run itself, not of the agent
         self._closed = False
+        self._is_parked = False
         self.stopped: Outcome | None = None  # how the episode ended before its agent returned
         self._wait_for_agent()
 
@@ -128,6 +137,35 @@ class AgentEnv:
                 self._stop(Ending.WORLD_ERROR, failure)
         return ToolResult(result.text, result.error)  # only the judge sees what the call changed
 
+    async def fork(self) -> "ForkedEnv":
+        """Return a second world, which continues from the state of this one.
+
+        The agent may try things out in it: its calls change nothing in the episode's own world, and
+        are neither steps nor logged; their time is the agent's own. Raises WorldError where the
+        state is not known (an MCP server).
+        """
+        async with self._turn:
+            self._check_open()
+            return ForkedEnv(self._run.env.fork(), self._check_open)
+
+    @asynccontextmanager
+    async def parked(self) -> AsyncIterator[None]:
+        """A block for a long wait, such as for a person: the episode gives its slot to another one
+        and keeps its world. Its time limits stand still. At the end it waits for a slot.
+
+        In the block, calls and forks raise RuntimeError.
+        """
+        async with self._turn:
+            self._check_open()
+            self._is_parked = True
+        began = time.perf_counter()
+        try:
+            async with self._run.parked(self._watch):
+                yield
+        finally:
+            self._is_parked = False
+            self._since += time.perf_counter() - began
+
     async def finish(self, answer: str) -> None:
         """Record the answer as the last step."""
         async with self._turn:
@@ -148,6 +186,8 @@ class AgentEnv:
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError(f"{self!r}: the agent has returned, its world is closed")
+        if self._is_parked:
+            raise RuntimeError(f"{self!r} is parked: leave the block of parked() first")
 
     def _stop(self, ending: Ending, error: str | None) -> NoReturn:
         self.stopped = ending, error
@@ -194,6 +234,39 @@ class AgentEnv:
     def _wait_for_agent(self) -> None:
         self._since = time.perf_counter()
         self._watch.expect_reply(self._run.context.limits.reply_timeout)
+
+
+class ForkedEnv:
+    """A second world of an agent (`AgentEnv.fork`), which it can use until it returns."""
+
+    __slots__ = ("_check_open", "_env", "_num_calls")
+
+    def __init__(self, env: Env, check_open: Callable[[], None]) -> None:
+        self._env = env
+        self._check_open = check_open
+        self._num_calls = 0
+
+    def __repr__(self) -> str:
+        return f"<ForkedEnv [{self._num_calls} calls]>"
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools, in the order in which they are shown."""
+        return tuple(self._env.tools)
+
+    async def call(self, name: str, arguments: dict[str, Any] | None = None) -> ToolResult:
+        """Call a tool; return its text, with `error` set where the call failed. Raises WorldError
+        when this world breaks; the episode's own is not affected."""
+        self._check_open()
+        number, self._num_calls = self._num_calls, self._num_calls + 1
+        copy = _decode(_encode({} if arguments is None else arguments))
+        result = await self._env.call(name, copy, f"f{number}")
+        return ToolResult(result.text, result.error)
+
+    async def fork(self) -> "ForkedEnv":
+        """Return another world, which continues from the state of this one."""
+        self._check_open()
+        return ForkedEnv(self._env.fork(), self._check_open)
 
 
 AgentFunction = Callable[[TaskView, AgentEnv], Awaitable[str]]

@@ -95,7 +95,12 @@ PACKAGES = (
     "examples",
     "tests",
 )
-CONTENT = ("scenarios/bundled/", "scenarios/generate/modules/", "tests/fixtures/")
+CONTENT = (
+    "scenarios/bundled/",
+    "scenarios/generate/modules/",
+    "scenarios/generate/situations/",
+    "tests/fixtures/",
+)
 
 
 def modules() -> Iterator[Path]:

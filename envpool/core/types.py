@@ -41,6 +41,7 @@ class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     error: ToolError | None = None  # None: the call succeeded
     changes: tuple[RowChange, ...] = ()
     digest: str = ""
+    injected: bool = False  # a fault on purpose answered in the world's place: no tool was executed
 
     @property
     def is_error(self) -> bool:

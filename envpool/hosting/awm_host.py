@@ -133,7 +133,7 @@ class AwmHost:
                 self._hook.leave()
             if fault:
                 raise ToolsetError(f"{self._path}: {fault}")
-            self._code_state = ModuleState(self._hosted.module)
+            self._code_state = ModuleState(self._hosted.module, self._hosted.uses)
             self.module_state = self._code_state.capture()
             self.notes = self._code_state.notes
         self.tools = tuple(tool.spec for tool in listed)

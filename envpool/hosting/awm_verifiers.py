@@ -35,6 +35,7 @@ import msgspec
 
 from envpool.hosting.dbapi.clock_patch import patch_sql_clock
 from envpool.hosting.determinism.clock import frozen_clock, seed_random
+from envpool.hosting.dict_versions import DictVersions
 from scenarios.format import AwmRecord
 
 VerifierKind = Literal["code", "sql"]
@@ -90,7 +91,7 @@ def verify_awm(
         patch_sql_clock(),
         redirect_stdout(printed),
         redirect_stderr(_CapturedOutput()),
-        _restored_modules() as replaced,
+        _guarded.restored() as replaced,
     ):
         seed_random(task_id, 0)
         label, detail, fault = _run_verifier(code, kind, (*paths, answer))
@@ -281,24 +282,49 @@ def _open_read_only(path: str, flags: int) -> int:
     return os.open(path, flags, 0o444)  # at creation: a worker may not change a file's mode
 
 
-@contextmanager
-def _restored_modules() -> Iterator[list[str]]:
-    """A block after which the guarded modules have their old names and values again.
+class _GuardedModules:
+    """The names of modules that verifiers use, to be restored after a verifier.
 
-    Yields a list that afterwards has the names that the code replaced, removed or added.
+    They are copied again only when they have changed since the last copy: to copy is to touch every
+    object (envpool.hosting.dict_versions). So the fork server copies them, and its workers do not.
     """
-    replaced: list[str] = []
-    before = [(module, vars(module), vars(module).copy()) for module in _GUARDED]
-    try:
-        yield replaced
-    finally:
-        for module, now, names in before:
-            for name in [name for name, value in names.items() if now.get(name) is not value]:
-                now[name] = names[name]
-                replaced.append(f"{module.__name__}.{name}")
-            for name in now.keys() - names.keys():
-                if name == "__builtins__":  # from dataclasses, for a class without a module
-                    del now[name]
-                elif not isinstance(now[name], ModuleType):  # which a plain import adds
-                    del now[name]
-                    replaced.append(f"{module.__name__}.{name}")
+
+    def __init__(self, modules: tuple[ModuleType, ...]) -> None:
+        self._modules = modules
+        self._versions = DictVersions(map(vars, modules))
+        self._names = [vars(module).copy() for module in modules]
+        self._copied_at = self._versions.read()
+
+    @contextmanager
+    def restored(self) -> Iterator[list[str]]:
+        """A block after which the modules have their old names and values again.
+
+        Yields a list that afterwards has the names that the code replaced, removed or added.
+        """
+        before = self._versions.read()
+        for number in self._versions.changed(self._copied_at, before):
+            self._names[number] = vars(self._modules[number]).copy()
+        self._copied_at = before
+        replaced: list[str] = []
+        try:
+            yield replaced
+        finally:
+            for number in self._versions.changed(before, self._versions.read()):
+                replaced += _restore(self._modules[number], self._names[number])
+
+
+_guarded = _GuardedModules(_GUARDED)
+
+
+def _restore(module: ModuleType, names: dict[str, Any]) -> Iterator[str]:
+    """Give a module its old names and values; yield what differs."""
+    now = vars(module)
+    for name in [name for name, value in names.items() if now.get(name) is not value]:
+        now[name] = names[name]
+        yield f"{module.__name__}.{name}"
+    for name in now.keys() - names.keys():
+        if name == "__builtins__":  # from dataclasses, for a class without a module
+            del now[name]
+        elif not isinstance(now[name], ModuleType):  # which a plain import adds
+            del now[name]
+            yield f"{module.__name__}.{name}"

@@ -22,7 +22,7 @@ from fastapi.openapi.utils import get_openapi
 
 from envpool.core.errors import ToolsetError
 from envpool.core.types import ToolSpec
-from envpool.hosting.fastapi_compat import ignore_warnings
+from envpool.hosting.fastapi_compat import ignore_warnings, plain_model_search
 
 Json = dict[str, Any]
 
@@ -64,7 +64,7 @@ def list_tools(app: FastAPI, path: Path) -> tuple[ListedTool, ...]:
     An operation id given twice is listed twice; calls go to the later one (fastapi-mcp does so).
     """
     try:
-        with ignore_warnings():
+        with ignore_warnings(), plain_model_search():
             document = get_openapi(
                 title=app.title,
                 version=app.version,

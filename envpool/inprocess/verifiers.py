@@ -17,6 +17,7 @@ from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task
 
 _KINDS = ("goal", "guard")
+_FIELDS = {"name": str, "passed": bool, "expected": str, "found": str}  # of a Finding
 
 
 class VerifierFault(Exception):
@@ -49,10 +50,8 @@ class Verifiers:
             found = f"a {type(findings).__name__}" if findings else repr(findings)
             raise VerifierFault(f"{self._name(task)} returned {found}, expected a list of findings")
         for finding in findings:
-            if not _is_finding(finding):
-                raise VerifierFault(
-                    f"{self._name(task)} returned {finding!r} in its list, expected a Finding"
-                )
+            if fault := _finding_fault(finding):
+                raise VerifierFault(f"{self._name(task)} returned {finding!r} in its list, {fault}")
         return tuple(findings)
 
     def _name(self, task: Task) -> str:
@@ -79,16 +78,21 @@ class PackageVerifiers:
         return Verified(0, findings=findings)
 
 
-def _is_finding(value: Any) -> bool:
-    """Whether it is a Finding whose fields have the right types (a struct does not check them)."""
-    return (
-        type(value) is Finding
-        and type(value.passed) is bool
-        and type(value.name) is str
-        and type(value.expected) is str
-        and type(value.found) is str
-        and value.kind in _KINDS
-    )
+def _finding_fault(value: Any) -> str:
+    """Why a value is not a Finding with fields of the right types, which a struct does not check;
+    empty: it is one."""
+    if type(value) is not Finding:
+        return "expected a Finding"
+    for field, kind in _FIELDS.items():
+        found = type(getattr(value, field))
+        if found is not kind:
+            return (
+                f"expected a Finding whose {field!r} is a {kind.__name__}, "
+                f"found the type {found.__name__}"
+            )
+    if value.kind not in _KINDS:
+        return f"expected a Finding whose 'kind' is one of {', '.join(map(repr, _KINDS))}"
+    return ""
 
 
 def _functions(

@@ -1,7 +1,9 @@
 """The Db of tools and the State of verifiers, over one apsw connection.
 
-No statement stays half-read: a cursor that an exception's traceback keeps alive would hold its read
-transaction open, and the connection would then show that world to the calls of other worlds.
+No statement stays half-read: a cursor that is kept alive would hold its read transaction open, and
+the connection would then show that world to the calls of other worlds. Tracebacks keep frames alive
+with their cursors, and so do monitors, profilers and debuggers. So what may be half-read is closed
+here, and never left to the last reference.
 """
 
 from collections.abc import Sequence
@@ -43,21 +45,19 @@ class Database:
         cursor = self._execute(sql, params)
         try:
             row = cursor.fetchone()
-        except BaseException:
+            if row is None:
+                return None
+            names = self._names.get(sql) or self._remember_columns(sql, cursor)
+        finally:
             cursor.close(True)
-            raise
-        if row is None:
-            return None
-        names = self._names.get(sql) or self._remember_columns(sql, cursor)
         return dict(zip(names, row, strict=True))
 
     def value(self, sql: str, /, *params: SqlValue) -> Any:
         cursor = self._execute(sql, params)
         try:
             row = cursor.fetchone()
-        except BaseException:
+        finally:
             cursor.close(True)
-            raise
         return None if row is None else row[0]
 
     def run(self, sql: str, /, *params: SqlValue) -> int:

@@ -14,6 +14,7 @@ The count of refusals only rises; a text that is removed leaves a violation with
 Source: the audit events of docs.python.org/3.11/library/audit_events.html.
 """
 
+import functools
 import itertools
 import os
 import posix
@@ -116,8 +117,8 @@ class AuditHook:
 
     def install(self) -> None:
         """Check every event of this process from now on; it cannot be uninstalled."""
-        writable = _with_real_paths(self._scratch, *DEVICES)
-        libraries = _with_real_paths(*readable())
+        libraries, devices = shared_paths()
+        writable = (*_with_real_paths(self._scratch), *devices)
         outside = _without_globals(_outside, real=_without_globals(_real))
         sys.addaudithook(
             _without_globals(
@@ -296,6 +297,13 @@ def _without_globals(function: Any, **values: Any) -> Any:
     defaults = zip(names[first:], function.__defaults__, strict=True)
     bound = tuple(values.get(name, value) for name, value in defaults)
     return FunctionType(function.__code__, {}, function.__name__, bound)
+
+
+@functools.cache
+def shared_paths() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The libraries and the devices that all workers may use. The fork server looks them up, so
+    that its workers need not."""
+    return _with_real_paths(*readable()), _with_real_paths(*DEVICES)
 
 
 def _with_real_paths(*paths: str) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from envpool.kernel.system_calls import filter_of
+from envpool.kernel.landlock_rules import FileRules, version
+from envpool.kernel.seccomp_program import SeccompProgram
 from envpool.workers.sandbox import (
     DEVICES,
     LIBRARIES_MB,
@@ -58,66 +59,11 @@ except ImportError as exc:
 else:
     WHY_NO_LANDLOCK = ""
 
-# Files ------------------------------------------------------------------------------------------
-
-
-def _restrict_files(scratch: str, abi: int) -> None:
-    """Landlock as it was in this version of its interface (ABI): allow reading the readable paths
-    and writing the scratch folder, nothing else.
-
-    The library supports files only. From ABI 4 the rule set has TCP ports and from ABI 6 abstract
-    sockets and signals, so the struct is extended here; and the library takes an old errno for a
-    new one, so errno is reset before each call.
-    """
-    access = landlock.FSAccess
-
-    class Attributes(landlock.RulesetAttr):  # type: ignore[misc]
-        _fields_ = [("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64)]  # noqa: RUF012
-
-    since = {access.REFER: 2, access.TRUNCATE: 3, access.IOCTL_DEV: 5}
-    everything = access(sum(right for right in access if since.get(right, 1) <= abi))
-    attributes = Attributes(int(everything), 3 if abi >= 4 else 0, 3 if abi >= 6 else 0)
-    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
-    rules = _ruleset(ctypes.byref(attributes), size, 0)
-    read = access.READ_FILE | access.READ_DIR
-    write = everything & ~(access.EXECUTE | access.MAKE_SOCK | access.MAKE_CHAR | access.MAKE_BLOCK)
-    for path in readable():
-        _allow(rules, path, read)
-    for path in DEVICES:
-        _allow(rules, path, access.READ_FILE | access.WRITE_FILE)
-    _allow(rules, scratch, write)
-    ctypes.set_errno(0)
-    landlock.get_restrict_self()(rules, 0)
-    os.close(rules)
-
-
-def landlock_abi() -> int:
-    """The version of this kernel's Landlock. Raises OSError where it has none."""
-    return _ruleset(None, 0, landlock.CREATE_RULESET_VERSION)
-
-
-def _ruleset(attributes: Any, size: int, flags: int) -> int:
-    ctypes.set_errno(0)
-    ruleset: int = landlock.get_create_ruleset()(attributes, size, flags)
-    return ruleset
-
-
-def _allow(rules: int, path: str, access: Any) -> None:
-    if not os.path.isdir(path):
-        rights = landlock.FSAccess
-        access &= rights.READ_FILE | rights.WRITE_FILE | rights.TRUNCATE | rights.IOCTL_DEV
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
-        beneath = landlock.PathBeneathAttr(int(access), descriptor)
-        ctypes.set_errno(0)
-        landlock.get_add_rule()(rules, 1, ctypes.byref(beneath), 0)
-    finally:
-        os.close(descriptor)
-
-
 # The process ------------------------------------------------------------------------------------
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
+_CAPABILITIES = range(64)
 _CAPABILITY_VERSION_3 = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -129,17 +75,28 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _drop_privileges() -> None:
-    """Drop all capabilities, prevent new ones, and hide this process's memory from siblings."""
-    for capability in range(64):
-        _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    _libc.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
-    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+class Privileges:
+    """The capabilities that processes forked from this one may still get: none is left to them."""
+
+    def __init__(self) -> None:
+        bounding = (each for each in _CAPABILITIES if _libc.prctl(_PR_CAPBSET_READ, each) == 1)
+        self._bounding = list(bounding)
+        self._version = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        self._none = (ctypes.c_uint32 * 6)()
+
+    def drop(self) -> None:
+        """Drop all capabilities, prevent new ones, and hide this process's memory from siblings."""
+        prctl = _libc.prctl
+        for capability in self._bounding:
+            prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        _libc.capset(ctypes.byref(self._version), ctypes.byref(self._none))
+        prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _limit(limits: Limits, alone: bool) -> None:
+def ceilings_of(limits: Limits, alone: bool) -> list[tuple[int, tuple[int, int]]]:
+    """The resource limits of a worker, each not above this process's own. `alone`: they are the
+    only layer of the sandbox."""
     memory = (LIBRARIES_MB + limits.memory_mb) * 2**20
     ceilings = {
         resource.RLIMIT_AS: (memory, memory),
@@ -156,8 +113,8 @@ def _limit(limits: Limits, alone: bool) -> None:
     for kind, (soft, hard) in ceilings.items():
         _, most = resource.getrlimit(kind)
         if most != resource.RLIM_INFINITY:
-            soft, hard = min(soft, most), min(hard, most)
-        resource.setrlimit(kind, (soft, hard))
+            ceilings[kind] = min(soft, most), min(hard, most)
+    return list(ceilings.items())
 
 
 def available_layers(required: str, at_most: str = "") -> tuple[str, list[str]]:
@@ -175,6 +132,11 @@ def available_layers(required: str, at_most: str = "") -> tuple[str, list[str]]:
     return level, missing
 
 
+def landlock_abi() -> int:
+    """The version of this kernel's Landlock. Raises OSError where it has none."""
+    return version(landlock)
+
+
 def _why_no_landlock() -> str:
     try:
         landlock_abi()
@@ -183,13 +145,43 @@ def _why_no_landlock() -> str:
     return ""
 
 
+class Confinement:
+    """The layers of a level, prepared once for all processes that are forked from this one.
+
+    `apply` confines one of them. What does not depend on the process is done here: a worker that
+    only makes the system calls needs a millisecond where it took ten, and copies few pages.
+    Raises OSError and PoolError where a layer is not available.
+    """
+
+    def __init__(self, level: str, limits: Limits) -> None:
+        layers = layers_of(level)
+        self._ceilings = ceilings_of(limits, alone=level == LOWEST)
+        self._privileges = Privileges()
+        self._files: FileRules | None = None
+        self._system_calls: SeccompProgram | None = None
+        if "landlock" in layers:
+            abi = layers["landlock"] or landlock_abi()
+            self._files = FileRules(landlock, abi, readable=readable(), devices=DEVICES)
+        if "seccomp" in layers:
+            self._system_calls = SeccompProgram(seccomp)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """Descriptors that `apply` needs, and closes."""
+        return self._files.descriptors if self._files else []
+
+    def apply(self, scratch: str) -> None:
+        """Confine this process, whose scratch folder this is. Raises OSError."""
+        for kind, ceiling in self._ceilings:
+            resource.setrlimit(kind, ceiling)
+        self._privileges.drop()
+        if self._files:
+            self._files.restrict(scratch)
+        if self._system_calls:
+            self._system_calls.load()
+        sys.dont_write_bytecode = True
+
+
 def confine(level: str, scratch: str, limits: Limits) -> None:
     """Apply the layers of a level to this process. Raises OSError where one fails."""
-    layers = layers_of(level)
-    _limit(limits, alone=level == LOWEST)
-    _drop_privileges()
-    if "landlock" in layers:
-        _restrict_files(scratch, layers["landlock"] or landlock_abi())
-    if "seccomp" in layers:
-        filter_of(seccomp, os.getpid()).load()
-    sys.dont_write_bytecode = True
+    Confinement(level, limits).apply(scratch)

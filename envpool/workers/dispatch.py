@@ -16,7 +16,8 @@ Invariants:
   nothing (asserted by WorkerConnection.put; the worker itself refuses too).
 - Each job is settled at most once, by one worker's answer: where a job was moved to another worker,
   the answer of the first is dropped.
-- A job that was in flight at a worker that died is not tried again; one behind it is.
+- A job that was in flight at a worker that died is not tried again; one behind it is. (The pool
+  makes a new job of a request whose worker was killed from outside.)
 - At most `workers` workers execute at a time, and `spare` suspects beside them.
 - A call never fails because its worker was ended to free memory: its scenario is loaded again.
 """

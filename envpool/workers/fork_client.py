@@ -57,6 +57,9 @@ _SECONDS_TO_END = 5.0
 _MAX_ERRORS = 2_000  # characters of the fork server's standard error in a message
 _read_message = msgspec.msgpack.Decoder(ServerMessage).decode
 
+_CUT_OFF = "its connection to the pool ended, and it was killed"
+_KILLED = "it was killed (SIGKILL), for example because memory ran out"
+KILLED = {_CUT_OFF, _KILLED}  # the ends of a worker that something else has killed, or may have
 # Exit status (negative: a signal) -> sentence. See envpool.workers.worker for our own statuses.
 _EXIT_REASONS = {
     0: "it ended as requested",
@@ -69,7 +72,7 @@ _EXIT_REASONS = {
     -signal.SIGABRT: "it aborted (SIGABRT)",
     -signal.SIGXCPU: "it used up its CPU time (SIGXCPU)",
     -signal.SIGXFSZ: "it wrote a file that is too large (SIGXFSZ)",
-    -signal.SIGKILL: "it was killed (SIGKILL), for example because memory ran out",
+    -signal.SIGKILL: _KILLED,
 }
 
 
@@ -139,7 +142,7 @@ class WorkerProcess:
         if status is None:
             return "it ended with the fork server"
         if status == -signal.SIGKILL and self._killed:
-            return "its connection to the pool ended, and it was killed"
+            return _CUT_OFF
         if status in _EXIT_REASONS:
             return _EXIT_REASONS[status]
         if status < 0:

@@ -17,13 +17,14 @@ import selectors
 import signal
 import socket
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
 from envpool.hosting.warm_up import warm_up
 from envpool.workers import confine
-from envpool.workers.audit_hook import AuditHook
+from envpool.workers.audit_hook import AuditHook, shared_paths
 from envpool.workers.fork_wire import (
     MAX_PACKET,
     ClientMessage,
@@ -34,6 +35,7 @@ from envpool.workers.fork_wire import (
     Spawned,
     Up,
 )
+from envpool.workers.heap import fill_free_blocks
 from envpool.workers.integrity import IntegrityCheck
 from envpool.workers.messages.codec import frame
 from envpool.workers.messages.wire import Failed
@@ -51,6 +53,8 @@ def main() -> None:
     confine.die_with_parent(os.getppid())
     configure = _read_message(control.recv(MAX_PACKET))
     assert isinstance(configure, Configure)
+    os.environ.clear()
+    os.environ.update(environment(configure.scratch))
     layers, missing = confine.available_layers(configure.sandbox, configure.limits.at_most)
     outer = "bubblewrap" if configure.wrapped else ""
     level = "+".join(filter(None, (outer, layers))) or LOWEST
@@ -77,10 +81,13 @@ class _Server:
         self._control = control
         self._settings = configure
         self._level = level
+        self._confinement = confine.Confinement(level, configure.limits)
+        shared_paths()
         self._run_verifier = run_verifier
         self._integrity = IntegrityCheck()  # of what the workers inherit
         self._integrity.changed_name()
         gc.freeze()
+        fill_free_blocks()
         self._pid = os.getpid()
         self._workers: dict[int, tuple[int, str]] = {}  # pidfd -> pid, scratch folder
         self._selector = selectors.DefaultSelector()
@@ -122,20 +129,19 @@ class _Server:
         status = EXIT_UNCONFINED
         try:
             confine.die_with_parent(self._pid)
-            _close_all_but(connection)
+            _close_all_but(connection, self._confinement.descriptors)
             status = self._serve(socket.socket(fileno=_WORKER_SOCKET), scratch)
         finally:
             os._exit(status)
 
     def _serve(self, connection: socket.socket, scratch: str) -> int:
         try:
-            os.environ.clear()
-            os.environ.update(environment(scratch))
+            os.environ["HOME"] = os.environ["TMPDIR"] = scratch
             os.mkdir(scratch, 0o700)
             os.chdir(scratch)
             random.seed()
+            self._confinement.apply(scratch)
             audit_hook = AuditHook(scratch, _WORKER_SOCKET)
-            confine.confine(self._level, scratch, self._settings.limits)
             audit_hook.install()
             hosts = ScenarioHosts(scratch)
             self._run_verifier(Path(scratch))  # our own; see envpool.hosting.warm_up
@@ -162,14 +168,15 @@ class _Server:
             remove_tree(scratch)
 
 
-def _close_all_but(connection: int) -> None:
-    """Leave a worker only its socket and three null devices."""
+def _close_all_but(connection: int, kept: list[int]) -> None:
+    """Leave a worker only its socket, three null devices and what its confinement needs."""
     null = os.open("/dev/null", os.O_RDWR)
     connection = fcntl.fcntl(connection, fcntl.F_DUPFD, 16)
     for standard in range(_WORKER_SOCKET):
         os.dup2(null, standard)
     os.dup2(connection, _WORKER_SOCKET, inheritable=False)
-    os.closerange(_WORKER_SOCKET + 1, 65536)
+    for first, last in pairwise([_WORKER_SOCKET, *sorted(kept), 65536]):
+        os.closerange(first + 1, last)
 
 
 def remove_tree(folder: str) -> None:

@@ -8,64 +8,56 @@ cover other libraries, nor data; the audit hook sees when a function's code obje
 
 import builtins
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from operator import is_, itemgetter
+from collections.abc import Iterator, Mapping
+from operator import is_
 from types import FunctionType, ModuleType
 from typing import Any
+
+from envpool.hosting.dict_versions import DictVersions
 
 _Names = Mapping[str, Any]
 
 
-_STRICT_EVERY = 16  # checks; the strict one costs five times the other's 15 µs
-
-
 class IntegrityCheck:
-    """The definitions of our modules at the time when it is made, to be compared later."""
+    """The definitions of our modules at the time when it is made, to be compared later.
+
+    A check reads the versions of the namespaces and compares only those that have changed. Most
+    have not, and comparing them would copy their pages (envpool.hosting.dict_versions).
+    """
 
     def __init__(self) -> None:
         self._namespaces = []
         for names in _namespaces():
             defined = {name: value for name, value in names.items() if _is_definition(value)}
             if defined:
-                keys = [*defined, next(iter(defined))]  # at least two: itemgetter returns a tuple
-                get = itemgetter(*keys)
-                self._namespaces.append((names, keys, get, get(names)))
-        self._all_values = [[*names.values()] for names, *_ in self._namespaces]
-        self._num_checks = 0
+                self._namespaces.append((names, defined))
+        self._versions = DictVersions(names for names, _ in self._namespaces)
+        self._intact_at = self._versions.read()
 
     def __repr__(self) -> str:
-        num_names = sum(len(values) - 1 for *_, values in self._namespaces)
+        num_names = sum(len(defined) for _, defined in self._namespaces)
         return f"<IntegrityCheck [{num_names} names in {len(self._namespaces)} namespaces]>"
 
     def changed_name(self) -> str:
-        """Where a definition has changed, as part of a sentence; empty: nowhere.
-
-        Most checks compare by equality, which is identity except for objects that lie about it; the
-        strict check finds those. A namespace with unchanged values needs no second comparison; in
-        others the definitions are picked out, since our modules also hold data.
-        """
-        self._num_checks += 1
-        strict = self._num_checks % _STRICT_EVERY == 0
-        for number, (names, keys, get, values) in enumerate(self._namespaces):
-            if not strict and [*names.values()] == self._all_values[number]:
-                continue
-            try:
-                found = get(names)
-            except KeyError:
-                intact = False
-            else:
-                intact = _are_identical(found, values) if strict else found == values
-            if not intact:
+        """Where a definition has changed, as part of a sentence; empty: nowhere. Objects that lie
+        about equality are found: definitions are compared by identity."""
+        versions = self._versions.read()
+        for number in self._versions.changed(self._intact_at, versions):
+            names, defined = self._namespaces[number]
+            if not _are_identical(names, defined):
                 if isinstance(names, dict):  # of a module: restored, to write the last answer
-                    names.update(zip(keys, values, strict=True))
+                    names.update(defined)
                 return f"a name in {names.get('__name__') or names.get('__module__')}"
-            if not strict:
-                self._all_values[number] = [*names.values()]
+        self._intact_at = versions
         return ""
 
 
-def _are_identical(found: Iterable[Any], expected: Iterable[Any]) -> bool:
-    return all(map(is_, found, expected))
+def _are_identical(names: _Names, defined: _Names) -> bool:
+    """Whether a namespace still has these definitions; it also has data, which may change."""
+    try:
+        return all(map(is_, map(names.__getitem__, defined), defined.values()))
+    except KeyError:
+        return False
 
 
 def _namespaces() -> Iterator[_Names]:

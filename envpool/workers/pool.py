@@ -7,7 +7,7 @@
 
 The states are held here (envpool.offloaded.env), so a worker may die at any moment: the call in
 flight ends its episode with a WorldError, and all others continue on other workers
-(envpool.workers.dispatch).
+(envpool.workers.dispatch). Where the worker was killed from outside, that call is made again.
 
 It runs on asyncio only, and the task that entered it must leave it.
 """
@@ -34,7 +34,7 @@ from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.offloaded.pool import OffloadedPool
 from envpool.store.pool_protocol import VerifierKind
 from envpool.workers.dispatch import Dispatcher
-from envpool.workers.fork_client import ForkServerClient, ForkServerSettings
+from envpool.workers.fork_client import KILLED, ForkServerClient, ForkServerSettings
 from envpool.workers.messages.connection import WorkerConnection, WorkerProcess
 from envpool.workers.messages.jobs import CallJob, Job
 from envpool.workers.messages.wire import Failed, Load, Refused, Replay, Replayed, Reply, Verify
@@ -44,6 +44,7 @@ from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task, read
 
 MAX_WORKERS = 256  # executing; more than any machine's cores would only use up resources
+_MAX_TRIES = 3  # of a request whose workers were killed from outside
 _MAX_BLANKS = 8  # kept ready, so that a verdict or a new scenario does not wait for a fork
 
 
@@ -155,6 +156,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         self._sources: dict[str, dict[str, str]] = {}  # scenario digest -> file -> text
         self._ended_cpu_s = 0.0  # of workers that have ended
         self._num_started = 0
+        self._num_repeated = 0  # requests that were made again in another worker
         # Tasks to be started. Callbacks of sockets request them, and anyio cannot start any there.
         self._requested_tasks = asyncio.Queue[
             tuple[Callable[..., Coroutine[Any, Any, None]], tuple[Any, ...]]
@@ -234,12 +236,11 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
             which,
             self._sources[scenario.digest].get("verify.py", ""),
         )
-        job = Job(scenario.digest, request)
-        reply = await self._request(job)
+        reply, pid = await self._request(lambda: Job(scenario.digest, request))
         if isinstance(reply, Failed):
             reply = Verified(0, fault=f"it ended its worker: {reply.why}")
         assert isinstance(reply, Verified)
-        return msgspec.structs.replace(reply, pid=job.ran_in, sandbox=self.level)
+        return msgspec.structs.replace(reply, pid=pid, sandbox=self.level)
 
     async def replay_cpu_s(
         self, scenario: Scenario, episodes: Sequence[Sequence[tuple[str, Any]]]
@@ -250,7 +251,8 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         encoded = tuple(
             tuple((name, _json(arguments)) for name, arguments in calls) for calls in episodes
         )
-        reply = await self._request(Job(scenario.digest, Replay(0, scenario.digest, encoded)))
+        request = Replay(0, scenario.digest, encoded)
+        reply, _ = await self._request(lambda: Job(scenario.digest, request))
         fault = reply.why if isinstance(reply, Failed) else ""
         if isinstance(reply, Replayed):
             fault = reply.fault
@@ -275,6 +277,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
             "workers_replaced": dispatcher.num_replaced,
             "workers_evicted": dispatcher.num_evicted,
             "requests_moved": dispatcher.num_moved,
+            "requests_repeated": self._num_repeated,
             "replies_dropped": dispatcher.num_dropped,
         }
 
@@ -282,7 +285,8 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
 
     async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> CallOutcome:
         name = name.encode(errors="replace").decode()
-        reply = await self._request(CallJob(env, name, _json(arguments)))
+        encoded = _json(arguments)
+        reply, _ = await self._request(lambda: CallJob(env, name, encoded))
         if isinstance(reply, Failed):
             raise WorldError(f"{name} ended its worker: {reply.why}")
         assert isinstance(reply, CallOutcome)
@@ -318,9 +322,23 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
 
     # Tasks and their helpers
 
-    async def _request(self, job: Job) -> Reply:
-        self._dispatcher.put(job)
-        return await job.reply()
+    async def _request(self, make: Callable[[], Job]) -> tuple[Reply, int]:
+        """The reply to a request, and the id of the process that received it.
+
+        A request whose worker was killed from outside is made again. Nothing that it did remains:
+        the pool has the state, and takes it from an answer only. What kills its own worker kills
+        `_MAX_TRIES` of them, and fails then.
+        """
+        num_tries = 0
+        while True:
+            num_tries += 1
+            job = make()
+            self._dispatcher.put(job)
+            reply = await job.reply()
+            was_killed = isinstance(reply, Failed) and reply.why in KILLED
+            if not was_killed or num_tries == _MAX_TRIES:
+                return reply, job.ran_in
+            self._num_repeated += 1
 
     async def _build(self, scenario: Scenario) -> OffloadedScenario:
         """The world as a worker built it. Raises SeedError and ToolsetError, and PoolError when
@@ -329,7 +347,7 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         if scenario.awm is None:
             sources = await anyio.to_thread.run_sync(sources_of, scenario)
         request = Load(0, for_tools(scenario), sources.get("tools.py", ""))
-        reply = await self._request(Job(scenario.digest, request))
+        reply, _ = await self._request(lambda: Job(scenario.digest, request))
         if isinstance(reply, Refused):
             raise (SeedError if reply.kind == "seed" else ToolsetError)(reply.reason)
         if isinstance(reply, Failed):

@@ -21,7 +21,7 @@ _MEMORY_CHECK_TICKS = 10  # between two checks of the workers' memory
 _MAX_PROCESSES = 224  # each needs three descriptors here, of 1,024 that a process usually has
 # Pages of the fork server that a worker copies by writing to them (a reference count is enough), as
 # a share of its resident memory before it executes anything. Measured with /proc/PID/smaps_rollup.
-_COPIED_SHARE, _COPIED_SHARE_OF_BLANK = 0.3, 0.2
+_COPIED_SHARE, _COPIED_SHARE_OF_BLANK = 0.26, 0.07
 _log = structlog.get_logger(__name__)
 
 # What is wrong with a worker. not_ready: it did not start in time; slow: its current request takes

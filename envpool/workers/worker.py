@@ -188,6 +188,7 @@ class Worker:
 
     def _load(self, request: Load) -> Loaded | Refused:
         self._bind(request.scenario.digest)
+        gc.disable()  # what is made now is to stay: searching it for garbage costs a twentieth
         try:
             host = self._host = self._hosts.open(request)
             self._hosts.sweep()
@@ -197,6 +198,8 @@ class Worker:
             reason = f"{exc} ({violation})" if violation else str(exc)
             kind: Literal["seed", "toolset"] = "seed" if isinstance(exc, SeedError) else "toolset"
             return Refused(request.id, _encodable(reason), kind, violation)
+        finally:
+            gc.enable()
         if violation := self._violation():
             reason = f"{request.scenario.path}: {violation}"
             return Refused(request.id, reason, violation=violation)

@@ -32,6 +32,7 @@ from harness.bus.mqtt_client import (
 from harness.bus.mqtt_settings import Broker, MqttSettings
 from harness.bus.mqtt_wire import (
     UNREADABLE,
+    Heads,
     Ledger,
     Page,
     Status,
@@ -64,13 +65,17 @@ class Follower:
         *,
         kinds: Sequence[Kind],
         depth: int,
+        have: tuple[str, Heads] | None = None,
     ) -> None:
+        """`have`: a log, and up to where the subscriber has its records; None: it has none."""
         self.status: Status | None = None
         self.name = f"rehearse-{secrets.token_hex(8)}"
         self._run_name = run
         self._answer_s = settings.answer_s
         self._inbox = Inbox(depth)
         self._ledger = Ledger(kinds)
+        if have is not None:
+            self._ledger.resume(*have)
         self._connection = BrokerConnection(
             broker, settings, self.name, ahead=settings.ahead, will=self._will
         )
@@ -93,6 +98,11 @@ class Follower:
     async def receive(self) -> Sequence[Record]:
         """See Subscription.receive. Raises BusError when the run cannot be followed further."""
         return await self._inbox.receive()
+
+    def have(self, log: str) -> Heads:
+        """Up to where each kind of a log has arrived. Read right after `receive`, before anything
+        else is awaited, it covers what that has returned, and no more."""
+        return self._ledger.have(log)
 
     def statistics(self) -> dict[str, int]:
         """Return counts: records in the queue, messages that wait behind them, connections made,

@@ -32,9 +32,11 @@ from harness.bus.mqtt_wire import (
     UNREADABLE,
     Packer,
     Parcel,
+    Part,
     Position,
     State,
     Status,
+    decode_part_request,
     decode_request,
     encode,
     page_of,
@@ -45,6 +47,9 @@ from harness.core.events import Record, kind_of
 
 ReadLog = Callable[[Position], Awaitable[Sequence[tuple[Position, Record]]]]
 """Returns the log's next records after a position, some hundreds at most; none at its end."""
+
+ReadPart = Callable[[str], Awaitable[bytes | None]]
+"""Returns a part of the run (see mqtt_wire.PartRequest); None: there is no such part."""
 
 _HURRY_S = 2.0  # to send the rest of the outbox when the run breaks off
 
@@ -70,6 +75,8 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         counts: Mapping[str, int] | None = None,
         episodes: int = 0,
         digest: str = "",
+        judge: str = "",
+        read_part: ReadPart | None = None,
         owner: bool = True,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -77,8 +84,10 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         self._run_name = run
         self._log_name = quote(log, safe="")
         self._read_log = read_log
+        self._read_part = read_part
         self._episodes = episodes
         self._digest = digest
+        self._judge = judge
         self._owner = owner
         self._now = now
         self._counts = Counter(counts or {})
@@ -171,9 +180,11 @@ class MqttLink(anyio.AsyncContextManagerMixin):
             self._room.set()
             if self._drained is not None:
                 self._drained.set()
-            _log.error("mqtt_publishing_refused", why=str(self._failure))
-        if self._failure is not None and not self._connection.is_established:
+        if self._failure is None:
+            return
+        if not self._connection.is_established:
             raise self._failure
+        _log.error("mqtt_publishing_refused", why=str(self._failure))
 
     def stop(self) -> None:
         """Stop publishing at once."""
@@ -182,7 +193,8 @@ class MqttLink(anyio.AsyncContextManagerMixin):
     async def _work(self, client: Client, task_status: TaskStatus[None]) -> None:
         await client.send(self._status_topic, self._status(self._state), retain=True)
         catchup = topic(self._run_name, "catchup")
-        await client.subscribe_to([f"{catchup}/+/request", f"{catchup}/+/here"])
+        levels = ("request", "here") if self._read_part is None else ("request", "here", "ask")
+        await client.subscribe_to([f"{catchup}/+/{level}" for level in levels])
         if not self._connection.is_established:
             self._connection.is_established = True
             task_status.started()
@@ -252,6 +264,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
                 self._episodes,
                 dict(self._counts),
                 self._now(),
+                self._judge,
             )
         )
 
@@ -261,6 +274,8 @@ class MqttLink(anyio.AsyncContextManagerMixin):
             follower, level = message.topic.value.split("/")[3:5]
             if level == "request":
                 await self._answer(client, follower, message)
+            elif level == "ask":
+                await self._send_part(client, follower, message)
             elif message.payload:
                 self._followers.add(follower)
             else:
@@ -281,6 +296,17 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         page = page_of(request, rows, boundary)
         self._counters["pages"] += 1
         await client.send(topic(self._run_name, "catchup", follower, "answer"), page)
+
+    async def _send_part(self, client: Client, follower: str, message: Message) -> None:
+        try:
+            request = decode_part_request(message.payload)
+        except UNREADABLE as exc:
+            _log.warning("mqtt_unreadable_request", topic=message.topic.value, why=str(exc))
+            return
+        if request.log != self._log_name or self._read_part is None:
+            return
+        part = Part(request.log, request.part, await self._read_part(request.part))
+        await client.send(topic(self._run_name, "catchup", follower, "part"), encode(part))
 
     async def close(self, *, hurry: bool = False) -> None:
         """Send the rest, publish the end of the run, and wait for the followers.

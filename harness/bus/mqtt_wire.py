@@ -10,6 +10,8 @@ acknowledged, a subscriber that did not read meanwhile got 1,001, and one that c
     rehearse/<run>/catchup/<client>/here       a follower is connected (retained; last will: gone)
     rehearse/<run>/catchup/<client>/request    a follower requests missing records
     rehearse/<run>/catchup/<client>/answer     a page of the log for it
+    rehearse/<run>/catchup/<client>/ask        it asks for run.toml, or for a scenario of the log
+    rehearse/<run>/catchup/<client>/part       that part of the run
 
 A publisher writes under its run and reads catchup; a follower reads the run, and writes under its
 own catchup topics; a client that lists runs reads rehearse/+/status and writes rehearse/_probe. (A
@@ -18,9 +20,9 @@ broker reports to a client that it may not write; mosquitto does not report that
 Each record has a position in its publisher's log: a number that grows, so that the order of
 positions is the order within every episode. A message of records has a Mark: the log, the positions
 that the message covers for its kind, and the heads: for each kind, the position up to which every
-record had been sent before. A Ledger stores how far its follower has got, six numbers for each log,
-and decides for each message whether it is new, known, or follows a gap. A gap is filled from the
-log. So whatever brokers and networks lose, repeat or reorder, the follower gets each
+record had been sent before. A Ledger stores how far its follower has got, seven numbers for each
+log, and decides for each message whether it is new, known, or follows a gap. A gap is filled from
+the log. So whatever brokers and networks lose, repeat or reorder, the follower gets each
 (episode, attempt, seq) once and in order, and its memory does not grow with the run.
 
 A Packer sends up to a boundary that all kinds share, and catching up ends at such a boundary. So a
@@ -69,7 +71,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 def mark_of(text: str) -> Mark:
     """Return the mark in a text made by `str(mark)`. Raises ValueError.
 
-    Example: "9f3a 190 200 190 187 12 0 0 0" -> Mark("9f3a", 190, 200, (190, 187, 12, 0, 0, 0))
+    Example: "9f3a 190 200 190 187 0 0 0 0 0" -> Mark("9f3a", 190, 200, (190, 187, 0, 0, 0, 0, 0))
     """
     log, *numbers = text.split(" ")
     since, upto, *heads = map(int, numbers)
@@ -92,6 +94,7 @@ class Status(msgspec.Struct, frozen=True):
     episodes: int = 0  # number planned; 0: not known
     counts: dict[str, int] = {}  # number of records by kind, from the start of the log
     at: float = 0.0  # Unix seconds
+    judge: str = ""  # the run's setting `judge`; empty: not known
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -115,6 +118,24 @@ class Page(msgspec.Struct, frozen=True):
     upto: Position
     end: bool  # whether nothing after `upto` has been published
     records: list[tuple[Position, Record]]
+
+
+RUN_TOML = "run.toml"  # the name of this part of a run; that of a scenario is its digest
+
+
+class PartRequest(msgspec.Struct, frozen=True):
+    """A follower's request for a part of a run that is not among its records."""
+
+    log: str
+    part: str  # RUN_TOML, or the digest of a scenario package
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a run."""
+
+    log: str
+    part: str
+    data: bytes | None  # run.toml, or an encoded ScenarioSnapshot; None: the run has no such part
 
 
 class Parcel(msgspec.Struct, frozen=True):
@@ -143,6 +164,8 @@ encode = _encoder.encode
 decode_status = _status_decoder.decode
 decode_request = _request_decoder.decode
 decode_page = _page_decoder.decode
+decode_part_request = msgspec.msgpack.Decoder(PartRequest).decode
+decode_part = msgspec.msgpack.Decoder(Part).decode
 
 
 def decode_records(payload: bytes) -> Sequence[Record]:
@@ -267,6 +290,14 @@ class Ledger:
         self.kinds = tuple(kinds)
         self._have: dict[str, Heads] = {}  # up to where each kind has been received, by log
         self._published: dict[str, Heads] = {}  # up to where each kind is known to be published
+
+    def resume(self, log: str, have: Heads) -> None:
+        """Follow a log from where this follower had got before, not from the beginning."""
+        self._have[log] = have
+
+    def have(self, log: str) -> Heads:
+        """Up to where each kind of a log has been received."""
+        return self._have.get(log, START)
 
     def note_published(self, log: str, heads: Heads) -> None:
         """Note up to where each kind of a log has been published."""

@@ -23,7 +23,7 @@ import structlog
 
 from harness.chat.in_flight import InFlightLimit
 from harness.chat.outage import OutageDetector
-from harness.chat.request_metrics import RequestMetrics
+from harness.chat.request_metrics import RequestMetrics, RequestObserver
 from harness.chat.retry import Backoff, Failure, wait_before_retry
 from harness.chat.transport import (
     Endpoint,
@@ -72,11 +72,21 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         self._outage = OutageDetector(max_connection_failures)
         self._counts = _Counts()
         self._metrics = RequestMetrics()
+        self._observer: RequestObserver | None = None
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         async with self._transport:
             yield self
+
+    def observe(self, observer: RequestObserver) -> None:
+        """Let an observer see every attempt from now on. It decides how much the server is asked:
+        refusals no longer lower the number of requests in flight."""
+        self._observer = observer
+
+    def wrap_transport(self, wrap: Callable[[Transport], Transport]) -> None:
+        """Send all requests through what `wrap` makes of the transport; before it is open."""
+        self._transport = wrap(self._transport)
 
     def statistics(self) -> dict[str, float]:
         """Return counts since the start: requests, retries, rate_limited, failed, waited_s (all
@@ -92,7 +102,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
     async def ask(self, body: bytes, attempt: int) -> Reply | Failure:
         """Make one attempt and return the reply; `attempt` counts from 1. Raises
         ModelOutageError."""
-        content = await self.post(body)
+        content = await self.post(body, attempt)
         if isinstance(content, Failure):
             return content
         outcome = read_completion(content, attempts=attempt)
@@ -100,9 +110,27 @@ class ChatClient(anyio.AsyncContextManagerMixin):
             self.count(outcome.usage)
         return outcome
 
-    async def post(self, body: bytes) -> bytes | Failure:
+    async def post(self, body: bytes, attempt: int) -> bytes | Failure:
         """Make one attempt, once there is room for it, and return the body of a response of status
-        200. Raises ModelOutageError."""
+        200; `attempt` counts from 1. Raises ModelOutageError."""
+        observer = self._observer
+        if observer is None:
+            return await self._post(body)
+        observer.asked()
+        began = time.perf_counter()
+        content: bytes | Failure | None = None
+        try:
+            content = await self._post(body)
+        finally:
+            if isinstance(content, bytes):
+                observer.replied(time.perf_counter() - began)
+            elif content is not None and content.is_too_much:
+                observer.refused(attempt)
+            else:
+                observer.failed()
+        return content
+
+    async def _post(self, body: bytes) -> bytes | Failure:
         limit = self._limit
         if limit.is_full or self._waiting:
             generation = await self._wait_for_room()
@@ -124,7 +152,7 @@ class ChatClient(anyio.AsyncContextManagerMixin):
         self._outage.answered()
         if response.status != 200:
             failure = read_error(response.status, response.headers, response.body)
-            if failure.is_overload and limit.refused(generation):
+            if failure.is_overload and self._observer is None and limit.refused(generation):
                 _log.info("requests_reduced", max_in_flight=limit.limit)
             return failure
         limit.answered()

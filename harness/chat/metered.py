@@ -13,6 +13,7 @@ Promises:
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 from typing import Literal, Protocol, Self, TypeVar
 
@@ -155,7 +156,9 @@ class MeteredClient(AsyncContextManagerMixin):
         attempt = 1
         while True:
             at_most = self._prices.at_most(self.model, len(body), 0)
-            found = await self._pay(at_most, lambda: self._client.post(body), usage_of, record)
+            found = await self._pay(
+                at_most, partial(self._client.post, body, attempt), usage_of, record
+            )
             outcome = found if isinstance(found, Failure) else read(found)
             if not isinstance(outcome, Failure):
                 return outcome

@@ -1,7 +1,9 @@
-"""Measurements of the requests to one endpoint, in memory that does not grow with their number."""
+"""Measurements of the requests to one endpoint, in memory that does not grow with their number; and
+who may observe them."""
 
 import math
 import time
+from typing import Protocol
 
 _SHORTEST = 1e-4  # seconds
 _RATIO = 1.05  # of the bounds of a bucket
@@ -73,3 +75,20 @@ class RequestMetrics:
             "latency_p99_s": self.latency.quantile(0.99),
             "latency_max_s": self.latency.longest,
         }
+
+
+class RequestObserver(Protocol):
+    """Gets every attempt. After `asked` comes exactly one of the others."""
+
+    def asked(self) -> None:
+        """A request is sent."""
+
+    def replied(self, seconds: float) -> None:
+        """It was answered after so many seconds."""
+
+    def refused(self, attempt: int) -> None:
+        """The server had no room for it: status 429, 503 or 529, or no answer in time. It was the
+        request's attempt of this number, from 1."""
+
+    def failed(self) -> None:
+        """It failed otherwise, or was cancelled."""

@@ -56,6 +56,11 @@ class Failure(msgspec.Struct, frozen=True):
         return self.status in _OVERLOADED
 
     @property
+    def is_too_much(self) -> bool:
+        """Whether fewer requests at once could have helped: a refusal, or no answer in time."""
+        return self.is_overload or (self.kind == "timeout" and self.was_sent)
+
+    @property
     def is_connection(self) -> bool:
         """Whether the server could not be reached, or its connection was lost."""
         return self.kind == "connection" or (self.kind == "timeout" and not self.was_sent)

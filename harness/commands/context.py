@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from envpool.router import RoutingPool
+from harness.following.judge_elsewhere import open_judge_elsewhere
 from harness.policies.base import OpenPolicy
 from harness.rollout.launch import OpenJudge
 from harness.rollout.session import Judge
@@ -44,4 +45,6 @@ class CommandContext(msgspec.Struct, frozen=True):
         """A function that opens the judge of a run of these settings; None: it has no judge."""
         if settings.judge.mode == "none":
             return None
+        if settings.judge.mode == "elsewhere":
+            return partial(open_judge_elsewhere, settings.bus)
         return partial(self.open_judge, judge_settings(settings))

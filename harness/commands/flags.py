@@ -38,6 +38,26 @@ class Words(click.Choice[str]):
         return f"{value!r} is not one of {', '.join(self.choices)}{hint}"
 
 
+class NumberOrWord(click.ParamType[int | str]):
+    """A whole number, or one of a few words."""
+
+    name = "integer"
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """The number or the word."""
+        if value in self._words:
+            return str(value)
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number or one of {', '.join(self._words)}")
+
+
 class SettingOption(click.Option):
     """A flag of a setting, which `--help` shows under the name of its section."""
 
@@ -139,6 +159,9 @@ def _type_of(field: Field, words: Sequence[str]) -> Any:
     """The type of a flag as click has it; None: text."""
     if words:
         return Words(words, field.extra.get("hint", ""))
+    literal = next((one for one in field.types if isinstance(one, inspect.LiteralType)), None)
+    if literal is not None:
+        return NumberOrWord(tuple(map(str, literal.values)))
     return next((there for one, there in _TYPES if isinstance(field.types[0], one)), None)
 
 

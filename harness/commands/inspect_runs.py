@@ -2,30 +2,40 @@
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
+from harness.bus.log_follower import LogFollower
 from harness.bus.mqtt_settings import MqttSettings
+from harness.bus.mqtt_wire import START, State, Status
 from harness.commands.context import CommandContext
+from harness.commands.interruption import continued_by, same_command
 from harness.commands.logged_run import (
     found_scenarios,
+    is_complete,
     log_folder,
+    num_planned,
     rewards_of,
     run_settings,
     scenario_finder,
 )
 from harness.commands.options import JSON, console_of, write_json
+from harness.commands.spans import CONTENT, log_id, send_spans, write_spans
 from harness.core.errors import SettingsError
 from harness.core.events import Ending, Label
 from harness.core.terminal import Terminal
 from harness.log.reader import open_reader
+from harness.log.writer import has_writer
 from harness.replay.report import render_replay, render_what_if
 from harness.replay.run import ReplayReport, WhatIfReport, what_if
 from harness.replay.run import replay as replay_log
 from harness.reports.episode_view import render_episode
+from harness.reports.export import EXPORT_NAMES, rows_with
 from harness.reports.export import export as write_export
 from harness.reports.live_view import watch as watch_run
 from harness.reports.run_view import ENDINGS, LABELS, SORTS, render_run
@@ -141,18 +151,19 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
 @_RUN
 @click.option(
     "--to",
-    type=click.Choice(["jsonl", "parquet", "sft"]),
+    type=click.Choice(["jsonl", "parquet", "sft", "otlp"]),
     default="jsonl",
     show_default=True,
-    help="Format: JSON lines, Parquet, or chats for supervised training (sft).",
+    help="Format: JSON lines, Parquet, chats for supervised training (sft), or OpenTelemetry spans "
+    "(otlp).",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File to write (default: episodes.jsonl, episodes.parquet or chats.jsonl in the run's "
-    "folder).",
+    help="File to write (default: episodes.jsonl, episodes.parquet, chats.jsonl or spans.otlp in "
+    "the run's folder).",
 )
 @click.option("--dumps", is_flag=True, help="Add the final content of every table to each episode.")
 @click.option(
@@ -170,6 +181,7 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
     type=_ENDINGS,
     help="Ending of the episodes that are written; may be repeated (default: all).",
 )
+@CONTENT
 def export_command(
     folder: Path,
     to: Any,
@@ -177,19 +189,22 @@ def export_command(
     dumps: bool,
     labels: Sequence[str],
     endings: Sequence[str],
+    content: bool,
 ) -> None:
-    """Write a run's episodes: JSON lines, Parquet, or chats for supervised training."""
-    names = {"jsonl": "episodes.jsonl", "parquet": "episodes.parquet", "sft": "chats.jsonl"}
-    path = output or folder / names[to]
+    """Write a run's episodes: JSON lines, Parquet, chats for supervised training, or spans."""
+    if content and to != "otlp":
+        raise SettingsError(f"--content: is for spans; with --to {to} all texts are written anyway")
+    path = output or folder / EXPORT_NAMES[to]
+    chosen_labels = [Label(label) for label in labels] or None
+    chosen_endings = [Ending(ending) for ending in endings] or None
     with open_reader(folder) as reader:
-        count = write_export(
-            reader,
-            path,
-            to=to,
-            dumps=dumps,
-            labels=[Label(label) for label in labels] or None,
-            endings=[Ending(ending) for ending in endings] or None,
-        )
+        if to == "otlp":
+            rows = rows_with(reader, labels=chosen_labels, endings=chosen_endings)
+            count = write_spans(folder, reader, path, rows, content=content)
+        else:
+            count = write_export(
+                reader, path, to=to, dumps=dumps, labels=chosen_labels, endings=chosen_endings
+            )
     click.echo(f"{count} episodes in {path}")
 
 
@@ -197,20 +212,57 @@ def export_command(
 @click.argument("name", metavar="[RUN]", required=False)
 @click.option(
     "--bus",
-    required=True,
     metavar="URL",
-    help="URL of the MQTT broker on which the run is published: mqtt[s]://user@host:port.",
+    help="URL of the MQTT broker on which the run is published: mqtt[s]://user@host:port "
+    "(default: RUN is a folder).",
 )
 @click.option("--events", is_flag=True, help="Print a line for each event, and no summary.")
-def watch_command(name: str | None, bus: str, events: bool) -> None:
-    """Follow a run over a broker from its beginning until it ends.
+@click.option(
+    "--otlp",
+    metavar="URL",
+    help="Send the run as OpenTelemetry spans to this collector, for example "
+    "http://localhost:4318.",
+)
+@CONTENT
+def watch_command(
+    name: str | None, bus: str | None, events: bool, otlp: str | None, content: bool
+) -> None:
+    """Follow a run from its beginning until it ends: on its log, or over a broker.
 
-    RUN is the name of the run's folder (default: the run that is on the broker).
+    RUN is the run's folder; with --bus its name (default: the run that is on the broker).
     """
-    run(_watch, name, MqttSettings(url=bus), events)
+    if otlp is not None:
+        if events:
+            raise SettingsError("--events: prints events, and --otlp prints none; leave one out")
+        send_spans(name, bus, otlp, content=content)
+        return
+    if content:
+        raise SettingsError("--content: is for spans; name their collector, too (--otlp URL)")
+    if bus is not None:
+        with continued_by(partial(same_command, bus)):
+            run(_watch_published, name, MqttSettings(url=bus), events)
+    elif name is not None:
+        with continued_by(same_command):
+            run(_watch, log_folder(Path(name)), events)
+    else:
+        raise SettingsError("RUN: name the folder of a run, or the broker that it is on (--bus)")
 
 
-async def _watch(name: str | None, settings: MqttSettings, events: bool) -> None:
+async def _watch(folder: Path, events: bool) -> None:
+    began = Status(folder.name, "live", log_id(folder), START, episodes=num_planned(folder))
+    with open_reader(folder) as reader:
+        follower = LogFollower(folder, reader)
+
+        def status() -> Status:
+            if has_writer(folder):
+                return began
+            state: State = "ended" if is_complete(folder, reader) else "lost"
+            return msgspec.structs.replace(began, state=state)
+
+        await watch_run(follower, Terminal(), events=events, status=status)
+
+
+async def _watch_published(name: str | None, settings: MqttSettings, events: bool) -> None:
     mqtt = import_module("harness.bus.mqtt_bus")  # its library takes long to import
     if name is None:
         runs = import_module("harness.bus.mqtt_runs")

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import click
 
+from harness.bus.mqtt_settings import MqttSettings
 from harness.core.errors import ModelOutageError
 from harness.core.terminal_text import printable
 
@@ -42,9 +43,13 @@ def command_line(*words: object) -> str:
     return shlex.join(["rehearse", *map(str, words)])
 
 
-def same_command() -> str:
-    """The command that was given."""
-    return command_line(*sys.argv[1:])
+def same_command(bus: str | None = None) -> str:
+    """The command that was given, without the password in the URL of its broker (None: it names
+    none)."""
+    if bus is None:
+        return command_line(*sys.argv[1:])
+    public = MqttSettings(url=bus).public().url
+    return command_line(*(word.replace(bus, public) for word in sys.argv[1:]))
 
 
 def resumed_run(folder: Path) -> str:

@@ -7,8 +7,11 @@ from pathlib import Path
 import msgspec
 
 from harness.core.errors import LogError, SettingsError
+from harness.core.events import Ending
+from harness.following.copied import read_copied
 from harness.log.reader import LogReader, open_reader, require_format
 from harness.log.schema import LOG_NAME
+from harness.rollout.launch import planned
 from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
 from scenarios.catalogue import find
@@ -46,6 +49,27 @@ def rewards_of(folder: Path) -> Rewards:
     """The reward profile of the run's latest judging. Raises SettingsError."""
     judge = read_judge(folder)
     return run_settings(folder).judge.rewards if judge is None else judge.rewards
+
+
+def num_planned(folder: Path) -> int:
+    """How many episodes a run planned; 0: it is not known any more, or the run plays as many as a
+    training run needs. Raises LogError."""
+    if (copied := read_copied(folder)) is not None:
+        return copied.episodes
+    is_rollouts = (folder.parent / "train.toml").exists()
+    if is_rollouts or not (folder / "run.toml").is_file():
+        return 0
+    try:
+        return len(planned(run_settings(folder))[1])
+    except (ScenarioError, SettingsError):
+        return 0
+
+
+def is_complete(folder: Path, reader: LogReader) -> bool:
+    """Whether every episode that a run planned has ended, so that --resume would play none. Raises
+    LogError."""
+    ended = sum(row.ending not in (None, Ending.CANCELLED) for row in reader.episodes())
+    return ended >= num_planned(folder)
 
 
 def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:

@@ -10,10 +10,12 @@ import msgspec
 from rich.console import Console
 
 from harness.commands.flags import flags_of
+from harness.continuation.forks import parse_fork, with_its_task
 from harness.core.errors import SettingsError
 from harness.core.terminal import Terminal
 from harness.log.reader import require_format
 from harness.log.schema import write_atomically
+from harness.rollout.launch import finder
 from harness.settings.run import Settings, difference, resolve
 
 
@@ -72,16 +74,34 @@ def run_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def settings_of(config: Path | None, output: Path | None, resume: bool, flags: Any) -> Settings:
-    """The resolved settings; a run that is resumed has those with which it began."""
+    """The resolved settings; a run that is resumed has those with which it began, and a fork those
+    of the run from which it is forked."""
     began = output / "run.toml" if resume and output is not None else None
     if began is None or not began.is_file():
-        return resolve(config, flags)
+        if flags.get("forked_from"):
+            return _fork_settings(config, flags)
+        settings = resolve(config, flags)
+        if settings.forked_from and not settings.scenarios:
+            return with_its_task(settings, finder(settings), episodes=settings.episodes)
+        return settings
     assert output is not None
     require_format(output)  # other formats came with other settings
     settings = resolve(config or began, flags)
     if (changed := difference(began, settings)) is not None:
         raise SettingsError(f"{began}: {changed}")
     return settings
+
+
+def _fork_settings(config: Path | None, flags: Any) -> Settings:
+    if flags.get("scenarios"):
+        raise SettingsError(
+            "from: a fork has the scenario and the task of its episode; name no scenario"
+        )
+    folder = Path(parse_fork(flags["forked_from"]).run)
+    require_format(folder)
+    began = folder / "run.toml"
+    settings = resolve(config or (began if began.is_file() else None), flags)
+    return with_its_task(settings, finder(settings), episodes=flags.get("episodes"))
 
 
 def write_json(result: Any, json_file: str | None) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 
 from envpool.router import RoutingPool
 from harness.bus.mqtt_settings import broker_of
+from harness.chaos.settings import read_chaos
 from harness.commands.context import CommandContext
 from harness.commands.flags import SectionedCommand
 from harness.commands.interruption import continued_by, resumed_run, stop_for_outage
@@ -19,10 +21,17 @@ from harness.core.terminal_text import plural
 from harness.history.windows import parse_history
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME, write_atomically
-from harness.reports.bench import BenchReport, bare_cpu_s_in_workers, measure, with_policy
+from harness.reports.bench import (
+    BenchReport,
+    bare_cpu_s_in_workers,
+    measure,
+    with_admission,
+    with_policy,
+)
 from harness.reports.bench_view import render_bench, render_sweep
+from harness.reports.faults import faults_in
 from harness.reports.summary import RunReport, render_run_report, report_of, write_report
-from harness.rollout.launch import described, fresh_folder, launch, planned
+from harness.rollout.launch import Launched, described, fresh_folder, launch, planned
 from harness.rollout.meters import Meters
 from harness.settings.policy import MODEL_POLICIES
 from harness.settings.run import Settings, sweep
@@ -47,9 +56,10 @@ def run_command(
         rehearse run shop_support                         (the oracle, once per task)
         rehearse run shop_support -p openai -m MODEL --base-url http://localhost:8000/v1
         rehearse run -o runs/x --resume                   (continue after an interruption)
+        rehearse run --from runs/x/e000003@5 -g 16        (from the state after five turns)
 
     The exit status is 1 when more than a tenth of the episodes failed because the model could not
-    answer, or when the model server went away: --resume plays them again.
+    answer, or when the model server went away: --resume goes on with them.
     """
     settings = settings_of(config, output, resume, flags)
     if output is None:
@@ -61,7 +71,7 @@ def run_command(
     outage: ModelOutageError | None = None
     try:
         with continued_by(lambda: resumed_run(folder)):
-            launch(
+            _launch(
                 settings,
                 folder,
                 resume=resume,
@@ -159,12 +169,12 @@ def _measured(context: CommandContext, settings: Settings, folder: Path) -> Benc
             folder,
             meters,
             {scenario.name: pool.hosted(scenario) for scenario in here},
-            concurrency=settings.concurrency,
+            concurrency=settings.number_at_once,
             worker_bare_cpu_s=await bare_cpu_s_in_workers(folder, pool, scenarios),
         )
 
     try:
-        launched = launch(
+        launched = _launch(
             settings,
             folder,
             resume=False,
@@ -175,7 +185,20 @@ def _measured(context: CommandContext, settings: Settings, folder: Path) -> Benc
     except ModelOutageError as exc:
         stop_for_outage(exc)
     measured: BenchReport = launched.after
-    return with_policy(measured, launched.policy)
+    return with_policy(with_admission(measured, launched.settled), launched.policy)
+
+
+def _launch(settings: Settings, folder: Path, **arguments: Any) -> Launched:
+    """Run the episodes in this process, in several, or in actors of a Ray cluster."""
+    if settings.cluster.engine == "ray":
+        cluster = import_module("harness.cluster.launch")
+        on_ray: Launched = cluster.launch_on_ray(settings, folder, **arguments)
+        return on_ray
+    if settings.processes == 1:
+        return launch(settings, folder, **arguments)
+    fleet = import_module("harness.fleet.launch")
+    launched: Launched = fleet.launch_processes(settings, folder, **arguments)
+    return launched
 
 
 def _print_settings(settings: Settings) -> None:
@@ -183,6 +206,7 @@ def _print_settings(settings: Settings) -> None:
     parse_history(settings.history)
     if settings.bus.url:
         broker_of(settings.bus)
+    read_chaos(settings)
     tasks, plans = planned(settings)
     click.echo(described(settings, tasks).decode(), nl=False)
     click.echo(f"# {plural(len(plans), 'episode')} of {plural(len(tasks), 'task')}")
@@ -190,4 +214,4 @@ def _print_settings(settings: Settings) -> None:
 
 def _report(folder: Path) -> RunReport:
     with open_reader(folder) as reader:
-        return report_of(reader.episodes())
+        return report_of(reader.episodes(), faults_in(reader))

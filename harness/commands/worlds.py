@@ -34,6 +34,8 @@ from scenarios.catalogue import catalogue_entries
 from scenarios.distribution import missing_package
 from scenarios.format import Scenario, Seeding
 
+_WIDE = 120  # columns of a terminal in which a description needs few lines
+
 
 @click.group("scenarios")
 def scenarios_group() -> None:
@@ -44,18 +46,23 @@ def scenarios_group() -> None:
 @JSON
 def list_command(json_file: str | None) -> None:
     """List the bundled worlds and the imported ones."""
-    table = Table("name", "title", "tasks", "description", box=None, pad_edge=False)
+    console = console_of(json_file)
+    is_wide = console.width >= _WIDE
+    columns = ("name", "title", "tasks", *(("description",) if is_wide else ()))
+    table = Table(*columns, box=None, pad_edge=False)
     rows: list[dict[str, Any]] = []
     for one in catalogue_entries():
         if one.scenario is None:
-            table.add_row(*map(_cell, (one.name, "", "", f"broken: {one.fault}")))
+            fault = f"broken: {one.fault}"
+            cells = (one.name, "", "", fault) if is_wide else (one.name, fault, "")
+            table.add_row(*map(_cell, cells))
             rows.append({"name": one.name, "fault": one.fault})
             continue
         tasks = len(one.scenario.tasks)
         cells = (one.name, one.scenario.title, str(tasks), one.scenario.description)
-        table.add_row(*map(_cell, cells))
+        table.add_row(*map(_cell, cells[: len(columns)]))
         rows.append({"name": one.name, "title": one.scenario.title, "tasks": tasks})
-    console_of(json_file).print(table)
+    console.print(table)
     write_json(rows, json_file)
 
 

@@ -3,7 +3,9 @@
 HarnessError
 ├── SettingsError    a flag or a settings file has a value that cannot be used; names the field
 ├── LogError         a run folder or its log cannot be used; names the file
+├── ProcessError     the processes that play the episodes die again and again
 ├── BusError         the broker cannot be reached, or it refuses; never contains a password
+├── CollectorError   the OTLP collector cannot be used; names its URL
 ├── ModelServerError the model server cannot be used: no episode can be played
 │   └── ModelOutageError    it went away in the middle of a run, which stops and can be resumed
 ├── BudgetExhausted  the next request to a model does not fit into the budget; its client handles it
@@ -26,8 +28,16 @@ class LogError(HarnessError):
     """A run folder or its log cannot be used; the message names the file."""
 
 
+class ProcessError(HarnessError):
+    """The processes that play the episodes cannot be kept alive; the message says how they end."""
+
+
 class BusError(HarnessError):
     """The message broker cannot be used; the message never contains a password."""
+
+
+class CollectorError(HarnessError):
+    """The collector of OpenTelemetry spans cannot be used; the message names its URL."""
 
 
 class ModelServerError(HarnessError):

@@ -9,7 +9,7 @@ same fact, delivered twice.
 """
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -45,8 +45,21 @@ class Label(StrEnum):
     ENVIRONMENT_ERROR = "environment_error"
 
 
+class ForkedFrom(msgspec.Struct, frozen=True, gc=False):
+    """The episode of another run whose first turns an episode begins with."""
+
+    run: str  # the run's folder, as it was named
+    episode: str
+    turn: int  # number of turns that were kept, so the first turn (from 0) that was played here
+
+
 class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
-    """An episode began. Members of one group share the task and the start digest."""
+    """An episode began. Members of one group share the task and the start digest, and where they
+    are forks, the turns that they keep.
+
+    An episode that does not begin at its start repeats the replies that it keeps as its first
+    facts: those of the attempt before, which was interrupted, or those of `forked_from`.
+    """
 
     scenario: str
     task: str
@@ -62,6 +75,8 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     scenario_digest: str  # of the scenario package
     start_digest: str  # of the world's start state
     seeding: str = ""  # how an AWM record was seeded; empty: a package in our own format
+    kept: int = 0  # replies (steps and summaries) that follow and are copies of logged ones
+    forked_from: ForkedFrom | None = None  # None: it is not a fork
 
 
 class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults=True):
@@ -162,8 +177,37 @@ class WeightsPublished(msgspec.Struct, frozen=True, tag="weights", gc=False):
 
 WEIGHTS_EPISODE = "weights"  # `Record.episode` of every WeightsPublished
 
-Event = EpisodeStarted | StepTaken | HistorySummarized | EpisodeEnded | Judged | WeightsPublished
-Kind = Literal["started", "step", "summary", "ended", "judged", "weights"]
+
+class FaultInjected(msgspec.Struct, frozen=True, tag="fault", gc=False, omit_defaults=True):
+    """A fault was injected on purpose (see harness.chaos). This is a fact of the run: its record
+    belongs to no episode, so the facts of the episode that it hit are those of any other.
+
+    It is recorded when it is known what the fault did, so shortly after the fault itself.
+    """
+
+    fault: str  # table and key of the chaos file, as in `tools.lost_reply`
+    landed: bool = True  # False: there was nothing that it could hit, so it changed nothing
+    retried: bool = False  # something was done again because of it
+    episode: str = ""  # that it hit; empty: none, or not known
+    attempt: int = 0  # at that episode
+    turn: int = 0  # from 0
+    call: str = ""  # id of the tool call that it hit; empty: it hit no call
+    target: str = ""  # what else it hit, as in `rollout process 2 (pid 4711)`
+    seconds: float = 0.0  # how long it lasted
+
+
+FAULTS_EPISODE = "faults"  # `Record.episode` of a FaultInjected begins with it, and no other does
+
+Event = (
+    EpisodeStarted
+    | StepTaken
+    | HistorySummarized
+    | EpisodeEnded
+    | Judged
+    | WeightsPublished
+    | FaultInjected
+)
+Kind = Literal["started", "step", "summary", "ended", "judged", "weights", "fault"]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -190,6 +234,16 @@ _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 _event_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
 
 
+class _Tagged(msgspec.Struct):
+    """What is read of an event of whatever kind."""
+
+    type: str
+
+
+_KINDS = frozenset(get_args(Kind))
+_tag_decoder: msgspec.msgpack.Decoder[_Tagged] = msgspec.msgpack.Decoder(_Tagged)
+
+
 def encode(value: Any) -> bytes:
     """Return a record, an event or any other struct as MessagePack."""
     return _encoder.encode(value)
@@ -203,6 +257,17 @@ def decode_record(data: bytes) -> Record:
 def decode_event(data: bytes) -> Event:
     """Return the event in MessagePack bytes. Raises msgspec.DecodeError."""
     return _event_decoder.decode(data)
+
+
+def is_of_unknown_kind(kind: str, data: bytes) -> bool:
+    """Whether an encoded event is of this kind, and this version does not have the kind: a later
+    one wrote it. Readers pass over such an event."""
+    if kind in _KINDS:
+        return False
+    try:
+        return _tag_decoder.decode(data).type == kind
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError):
+        return False
 
 
 def kind_of(event: Event) -> str:

@@ -26,6 +26,19 @@ class Trajectory(msgspec.Struct, frozen=True):
     judged: tuple[Judged, ...] = ()  # the latest verdict of each judge, the newest last
     summaries: tuple[HistorySummarized, ...] = ()
 
+    @property
+    def first_own_turn(self) -> int:
+        """The first turn (from 0) that was played in this episode. Earlier turns are those of the
+        episode from which it was forked: context, which is not trained again."""
+        forked = self.started.forked_from
+        return 0 if forked is None else forked.turn
+
+    @property
+    def num_context(self) -> int:
+        """How many of `replies()` come before `first_own_turn`."""
+        first = self.first_own_turn
+        return min(first, len(self.steps)) + sum(one.turn < first for one in self.summaries)
+
     def replies(self) -> list[StepTaken | HistorySummarized]:
         """Return the facts with a reply of the agent, in order: steps and summaries."""
         summaries = {summary.turn: summary for summary in self.summaries}

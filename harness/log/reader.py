@@ -4,7 +4,7 @@ Reading changes no record. Every fault of the file becomes a LogError that names
 `harness.log.log_file` has how the file is opened.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,20 @@ from typing import Any
 import msgspec
 
 from harness.core.errors import LogError
-from harness.core.events import EpisodeEnded, EpisodeStarted, Event, Judged, Record
+from harness.core.events import (
+    EpisodeEnded,
+    EpisodeStarted,
+    Event,
+    FaultInjected,
+    Judged,
+    Record,
+    is_of_unknown_kind,
+)
 from harness.core.trajectory import Trajectory, assemble
 from harness.log.log_file import READ_ERRORS, LogFile
 from harness.log.schema import (
     LOG_NAME,
+    EncodedRecord,
     EpisodeRow,
     Progress,
     Row,
@@ -27,6 +36,7 @@ from harness.log.schema import (
     record_of,
     spent_on,
 )
+from harness.log.sessions import SessionMeasured, session_of
 
 _COLUMNS = "position, episode, attempt, seq, kind, at, data, state"
 
@@ -54,13 +64,13 @@ class LogReader:
         """Return a row for the latest attempt at each episode, in the order in which the episodes
         first began. Steps and final states are not read."""
         rows: dict[str, EpisodeRow] = {}
-        for record in self._milestones():
+        for record in self.milestones():
             event, row = record.event, rows.get(record.episode)
             if isinstance(event, EpisodeStarted):
                 rows[record.episode] = _row_of_start(record, event)
             elif row is not None and row.attempt == record.attempt:
                 rows[record.episode] = _row_after(row, event)
-        lengths = self._lengths() if any(row.ending is None for row in rows.values()) else {}
+        lengths = self.lengths() if any(row.ending is None for row in rows.values()) else {}
         return [
             row
             if row.ending is not None
@@ -70,7 +80,7 @@ class LogReader:
 
     def progress(self) -> dict[str, Progress]:
         """Return how far the latest attempt at each episode got, by episode."""
-        lengths = self._lengths()
+        lengths = self.lengths()
         return {
             row.episode: Progress(
                 row.attempt,
@@ -81,20 +91,31 @@ class LogReader:
             for row in self.episodes()
         }
 
-    def trajectory(self, episode: str) -> Trajectory:
-        """Return the latest attempt at an episode. Raises LogError for an unknown episode."""
+    def trajectory(
+        self, episode: str, *, attempt: int | None = None, first_verdict: bool = False
+    ) -> Trajectory:
+        """Return an attempt at an episode (None: the latest), with `first_verdict` without the
+        verdicts after the first one. Raises LogError where the log does not have it."""
         rows = self._rows(
-            f"SELECT {_COLUMNS} FROM events WHERE episode = ?1 AND attempt ="
-            " (SELECT max(attempt) FROM events WHERE episode = ?1) ORDER BY seq",
+            f"SELECT {_COLUMNS} FROM events WHERE episode = ?1 AND attempt = coalesce(?2,"
+            " (SELECT max(attempt) FROM events WHERE episode = ?1)) ORDER BY seq",
             episode,
+            attempt,
         )
-        records = [self._record(row) for row in rows]
+        records = [record for _, record in self._known(rows)]
         if not records:
-            raise LogError(f"{self.path}: there is no episode {episode!r}")
+            which = "" if attempt is None else f", attempt {attempt}"
+            raise LogError(f"{self.path}: there is no episode {episode!r}{which}")
         try:
-            return assemble(records)
+            return assemble(_up_to_verdict(records) if first_verdict else records)
         except ValueError as exc:
             raise log_error(self.path, "the log is damaged", exc) from exc
+
+    def attempts(self, episode: str, last: int) -> list[EncodedRecord]:
+        """Return the records of an episode's attempts up to this one, as they are stored."""
+        columns = _COLUMNS.removeprefix("position, ")
+        sql = f"SELECT {columns} FROM events WHERE episode = ? AND attempt <= ?"
+        return list(self._rows(f"{sql} ORDER BY attempt, seq", episode, last))
 
     def trajectories(self) -> Iterator[Trajectory]:
         """Yield the latest attempt at each episode, in the order in which the episodes first began;
@@ -114,24 +135,87 @@ class LogReader:
         """Return the records that follow a position, each with its own position; empty at the end
         of the log."""
         sql = f"SELECT {_COLUMNS} FROM events WHERE position > ? ORDER BY position LIMIT ?"
-        return [(row[0], self._record(row)) for row in self._rows(sql, position, limit)]
+        while rows := self._rows(sql, position, limit):
+            if known := self._known(rows):
+                return known
+            position = rows[-1][0]
+        return []
 
-    def _milestones(self) -> Iterator[Record]:
-        """Yield starts, ends (without their states), verdicts and published weights, in order."""
+    def faults(self) -> list[tuple[int, FaultInjected]]:
+        """Return the faults that were injected on purpose, each with its position."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM events INDEXED BY milestones"
+            " WHERE kind <> 'step' AND kind = 'fault' ORDER BY position"
+        )
+        return [
+            (position, record.event)
+            for position, record in self._known(self._rows(sql))
+            if isinstance(record.event, FaultInjected)
+        ]
+
+    def last_position(self) -> int:
+        """Return the position of the last record that is not a fault; 0: there is none."""
+        sql = "SELECT position FROM events WHERE kind <> 'fault' ORDER BY position DESC LIMIT 1"
+        return next((position for (position,) in self._rows(sql)), 0)
+
+    def records(self) -> Iterator[Record]:
+        """Yield every record in the order of the log, ends without their states; a page of them is
+        in memory at a time."""
         sql = (
             "SELECT position, episode, attempt, seq, kind, at, data, NULL FROM events"
-            " INDEXED BY milestones WHERE kind <> 'step' AND kind <> 'summary' AND position > ?"
-            " ORDER BY position LIMIT 1000"
+            " WHERE position > ? ORDER BY position LIMIT 1000"
         )
         position = 0
         while rows := self._rows(sql, position):
-            yield from map(self._record, rows)
+            for _, record in self._known(rows):
+                yield record
             position = rows[-1][0]
 
-    def _lengths(self) -> dict[tuple[str, int], int]:
+    def sessions(self) -> list[SessionMeasured]:
+        """Return what the processes measured that worked on the run, in their order. A process that
+        works now or was killed is not among them, nor is one of an older version."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'sessions'"):
+            return []
+        rows = self._rows("SELECT data FROM sessions ORDER BY rowid")
+        try:
+            return [session_of(data) for (data,) in rows]
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as exc:
+            what = "the log is damaged: a session cannot be read"
+            raise log_error(self.path, what, exc) from exc
+
+    def milestones(self) -> Iterator[Record]:
+        """Yield starts, ends (without their states), verdicts and published weights, in order."""
+        position = 0
+        while rows := self.milestones_after(position):
+            for _, record in rows:
+                yield record
+            position = rows[-1][0]
+
+    def milestones_after(self, position: int, limit: int = 1000) -> list[tuple[int, Record]]:
+        """Return the next of the `milestones` after a position, each with its own position; empty
+        at the end of the log."""
+        sql = (
+            "SELECT position, episode, attempt, seq, kind, at, data, NULL FROM events"
+            " INDEXED BY milestones WHERE kind <> 'step' AND kind <> 'summary' AND kind <> 'fault'"
+            " AND position > ? ORDER BY position LIMIT ?"
+        )
+        while rows := self._rows(sql, position, limit):
+            if known := self._known(rows):
+                return known
+            position = rows[-1][0]
+        return []
+
+    def lengths(self) -> dict[tuple[str, int], int]:
         """Return the number of records of each attempt, by (episode, attempt)."""
         sql = "SELECT episode, attempt, max(seq) + 1 FROM events GROUP BY episode, attempt"
         return {(episode, attempt): length for episode, attempt, length in self._rows(sql)}
+
+    def _known(self, rows: Iterable[Row]) -> list[tuple[int, Record]]:
+        """Return the records in rows, with their positions, but for those of a kind that only a
+        later version has."""
+        return [
+            (row[0], self._record(row)) for row in rows if not is_of_unknown_kind(row[4], row[6])
+        ]
 
     def _record(self, row: Row) -> Record:
         try:
@@ -188,6 +272,14 @@ def _check(reader: LogReader) -> None:
         raise LogError(f"{reader.path}: the file is a database, but not a log of Rehearsal")
     rows = reader._rows("SELECT value FROM meta WHERE key = 'format'")
     check_format(reader.path, rows[0][0] if rows else None)
+
+
+def _up_to_verdict(records: Iterable[Record]) -> Iterator[Record]:
+    """Yield an attempt's records up to its first verdict."""
+    for record in records:
+        yield record
+        if isinstance(record.event, Judged):
+            return
 
 
 def _row_of_start(record: Record, event: EpisodeStarted) -> EpisodeRow:

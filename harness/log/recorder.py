@@ -32,11 +32,12 @@ class Recorder:
     """Stamps the facts of one run."""
 
     def __init__(
-        self, sink: Sink, *, folds: Sequence[Fold] = (), now: Callable[[], float] = time.time
+        self, sink: Sink, *, folds: Sequence[Fold] = (), now: Callable[[], float] | None = None
     ) -> None:
+        """`now` gives the time of a record, in seconds since 1970; None: the system's clock."""
         self._sink = sink
         self._folds = tuple(folds)
-        self._now = now
+        self._now = now or time.time
         self._next: dict[str, int] = {}  # episode -> its next sequence number
 
     def open(self, episode: str, *, seq: int = 0) -> None:

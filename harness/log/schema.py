@@ -4,6 +4,7 @@
       run.toml          resolved settings, versions, seeds
       episodes.sqlite   the log: every fact of every episode, append-only
       report.json       the result
+    judge/            the log of a judge in a process of its own (harness.following.verdict_log)
 
 `harness.log.writer` writes the log and `harness.log.reader` reads it; this module defines what both
 use. The tables of the log:
@@ -11,6 +12,7 @@ use. The tables of the log:
     events      one row for each record; `position` numbers the rows of the whole log from 1. The
                 final state of an episode has a column of its own, so that lists are read without it
     scenarios   the snapshot of each scenario package that the run's episodes used
+    sessions    what each process that worked on the run measured (harness.log.sessions)
     meta        the version of this format
 """
 
@@ -36,6 +38,7 @@ from harness.core.events import (
     encode,
     kind_of,
 )
+from harness.log import sessions
 from harness.log.drafts import finish_draft, open_draft, remove_abandoned_drafts
 from scenarios.api import SqlValue
 
@@ -54,11 +57,13 @@ SCHEMA = (
         data BLOB NOT NULL,
         state BLOB,
         UNIQUE (episode, attempt, seq))""",
+    sessions.MAKE_TABLE,
     "CREATE INDEX milestones ON events (position) WHERE kind <> 'step'",
     f"INSERT INTO meta VALUES ('format', '{FORMAT}')",
 )
 
 Row = tuple[int, str, int, int, str, float, bytes, bytes | None]  # of the table `events`
+EncodedRecord = tuple[str, int, int, str, float, bytes, bytes | None]  # a row without position
 _MAX_REASON = 300  # characters
 # What msgspec raises beside its own errors: for text that is not UTF-8, for values that are nested
 # too deeply, and for what is not bytes.
@@ -181,6 +186,11 @@ def row_of(position: int, record: Record) -> Row:
         data = encode(make_storable(msgspec.to_builtins(event, builtin_types=(bytes,))))
     kind = kind_of(event)
     return (position, record.episode, record.attempt, record.seq, kind, record.at, data, state)
+
+
+def encoded(record: Record) -> EncodedRecord:
+    """Return a record as its row, without the position."""
+    return row_of(0, record)[1:]
 
 
 def make_storable(value: Any) -> Any:

@@ -18,13 +18,14 @@ next to a thread that never rests: 640 rows/s with a statement for each row, 19,
 """
 
 import math
+import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import aiosqlite
 import anyio
@@ -32,17 +33,21 @@ import structlog
 
 from harness.core.errors import LogError
 from harness.core.events import Record, encode
+from harness.log import sessions
 from harness.log.drafts import remove_abandoned_drafts
 from harness.log.log_file import READ_ERRORS
 from harness.log.schema import (
     LOG_NAME,
+    EncodedRecord,
     ScenarioSnapshot,
     check_format,
     empty_log,
     log_error,
+    record_of,
     row_of,
     write_atomically,
 )
+from harness.log.sessions import SessionMeasured
 
 LOCK_NAME = "writer.lock"
 CAPACITY = 16_384  # records in memory from which on `wait_for_room` waits
@@ -51,10 +56,41 @@ _MIN_ROWS = 16  # of one statement
 _GATHER_S = 0.005  # seconds from the first call of `flush` to the commit, so that others can join
 _IDLE_COMMIT_S = 0.025  # seconds from an append to its commit when no task waits for it
 _CLOSE_TIMEOUT_S = 30.0  # seconds that closing may take
+_FULL_PATIENCE_S = 10.0  # seconds for which a full disk is waited for, before the run ends
+_DISK_ERRORS = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN)
+_FULL_RETRY_S = 0.25  # seconds between two attempts to write to it
 
 # Is called with a committed batch and its positions; an awaitable that it returns is awaited before
 # the next commit.
 CommitHandler = Callable[[list[tuple[int, Record]]], Awaitable[None] | None]
+Entry = Record | EncodedRecord  # a record, or one that another process has encoded
+EntryHandler = Callable[[Sequence[Entry]], None]  # is called with a committed batch
+
+
+class Database(Protocol):
+    """The connection of a log, as far as its writer uses it (see aiosqlite.Connection). Each method
+    raises sqlite3.Error."""
+
+    async def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
+        """Execute a statement for each set of parameters."""
+
+    async def execute(self, sql: str, /) -> Any:
+        """Execute a statement."""
+
+    async def execute_fetchall(self, sql: str, /) -> Iterable[Any]:
+        """The rows that a query gives."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+
+
+OpenDatabase = Callable[[Path], Awaitable[Database]]
+
+
+async def open_sqlite(path: Path) -> Database:
+    """The database of a log, which works in a thread of its own. Raises sqlite3.Error."""
+    return await aiosqlite.connect(path, isolation_level=None)
+
 
 _log = structlog.get_logger(__name__)
 
@@ -63,16 +99,18 @@ class LogWriter:
     """Appends records to one log. `open_log` makes it."""
 
     def __init__(
-        self, database: aiosqlite.Connection, path: Path, *, position: int, scenarios: set[str]
+        self, database: Database, path: Path, *, position: int, scenarios: set[str]
     ) -> None:
         self._database = database
         self._path = path
         self._scenarios = scenarios  # digests of the snapshots that are stored, or will be
         self._snapshots: list[ScenarioSnapshot] = []  # to be stored with the next commit
-        self._buffer: list[Record] = []
+        self._sessions: list[SessionMeasured] = []  # the same
+        self._buffer: list[Entry] = []
         self._appended = position  # of the last record appended
         self._durable = position  # of the last record committed
         self._handlers: list[CommitHandler] = []
+        self._entry_handlers: list[EntryHandler] = []
         self._open = True
         self._failure: str | None = None  # the message, once writing has failed
         self._scope = anyio.CancelScope(shield=True)
@@ -83,6 +121,8 @@ class LogWriter:
         self._num_commits = 0
         self._largest_commit = 0
         self._commit_seconds = 0.0
+        self._room_seconds = 0.0  # summed over the tasks that waited for room
+        self._listeners_seconds = 0.0
 
     def append(self, record: Record) -> None:
         """Add a record, which is written soon. Raises LogError once writing has failed."""
@@ -94,17 +134,32 @@ class LogWriter:
         if len(buffer) == 1:
             self._work.set()
 
+    def append_encoded(self, records: Sequence[EncodedRecord]) -> int:
+        """Add records that another process has encoded; return the position of the last one. Raises
+        LogError once writing has failed."""
+        if not self._open:
+            raise LogError(self._failure or f"{self._path}: the log is closed")
+        self._buffer.extend(records)
+        self._appended += len(records)
+        if records:
+            self._work.set()
+        return self._appended
+
     async def wait_for_room(self) -> None:
         """Return at once while fewer than `CAPACITY` records are in memory, the usual case; else
         wait until half of them are written, so that a thousand waiters wake once and not at each
         commit. Raises LogError when writing failed."""
         if self._appended - self._durable < CAPACITY:
             return
-        while self._appended - self._durable >= _half():
-            if self._failure is not None:
-                raise LogError(self._failure)
-            self._hurry.set()
-            await self._room.wait()
+        began = time.perf_counter()
+        try:
+            while self._appended - self._durable >= _half():
+                if self._failure is not None:
+                    raise LogError(self._failure)
+                self._hurry.set()
+                await self._room.wait()
+        finally:
+            self._room_seconds += time.perf_counter() - began
 
     async def flush(self) -> int:
         """Wait until every record appended so far is durable; return the position of the last one.
@@ -125,6 +180,12 @@ class LogWriter:
             self._snapshots.append(snapshot)
             self._work.set()
 
+    def add_session(self, session: SessionMeasured) -> None:
+        """Store what a process measured, with the last records; not once writing has failed."""
+        if self._open:
+            self._sessions.append(session)
+            self._work.set()
+
     def on_commit(self, handler: CommitHandler) -> None:
         """Call `handler`, in the event loop, with each committed batch and its positions.
 
@@ -133,14 +194,33 @@ class LogWriter:
         """
         self._handlers.append(handler)
 
+    def on_commit_entries(self, handler: EntryHandler) -> None:
+        """Call `handler`, in the event loop, with each committed batch as it was appended: encoded
+        records are not decoded for it."""
+        self._entry_handlers.append(handler)
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing can be written any more."""
+        return self._failure is not None
+
+    @property
+    def durable(self) -> int:
+        """The position of the last record that is on disk."""
+        return self._durable
+
     def statistics(self) -> dict[str, int | float]:
-        """Return counts since the log was opened, and the number of records that wait now."""
+        """Return counts and seconds since the log was opened, and the number of records that wait
+        now. `room_s` is summed over the tasks that waited for room; `listeners_s` is how long the
+        log waited for its handlers."""
         return {
             "position": self._durable,
             "waiting": self._appended - self._durable,
             "commits": self._num_commits,
             "largest_commit": self._largest_commit,
             "commit_s": self._commit_seconds,
+            "room_s": self._room_seconds,
+            "listeners_s": self._listeners_seconds,
         }
 
     def __repr__(self) -> str:
@@ -174,7 +254,7 @@ class LogWriter:
     async def _gather(self) -> bool:
         """Wait until there is something to write, and a little longer, so that more can join; False
         when the writer is closed and everything is written."""
-        while not self._buffer and not self._snapshots:
+        while not self._buffer and not self._snapshots and not self._sessions:
             if not self._open:
                 return False
             await self._work.wait()
@@ -192,30 +272,57 @@ class LogWriter:
         batch = self._buffer[:_MAX_ROWS]
         del self._buffer[:_MAX_ROWS]
         if snapshots:
-            await self._database.executemany(
-                "INSERT OR IGNORE INTO scenarios VALUES (?, ?)",
-                [(snapshot.scenario_digest, encode(snapshot)) for snapshot in snapshots],
-            )
+            rows = [(snapshot.scenario_digest, encode(snapshot)) for snapshot in snapshots]
+            await self._execute("INSERT OR IGNORE INTO scenarios VALUES (?, ?)", lambda: rows)
         first = self._durable + 1
         if batch:
             size = _statement_size(len(batch))
             # The database's thread consumes the parameters, so records are encoded there.
-            await self._database.executemany(_insert(size), _parameters(batch, first, size))
+            await self._execute(_insert(size), lambda: _parameters(batch, first, size))
+        if self._sessions:
+            await self._store_sessions()
         self._durable += len(batch)
         self._num_commits += 1
         self._largest_commit = max(self._largest_commit, len(batch))
         self._commit_seconds += time.perf_counter() - began
         self._wake()
+        committed = time.perf_counter()
+        for entry_handler in self._entry_handlers:
+            entry_handler(batch)
         if self._handlers and batch:
-            numbered = list(enumerate(batch, first))
+            numbered = [(position, _record(entry)) for position, entry in enumerate(batch, first)]
             for handler in self._handlers:
                 waiting = handler(numbered)
                 if waiting is not None:
                     await waiting
+        self._listeners_seconds += time.perf_counter() - committed
+
+    async def _store_sessions(self) -> None:
+        rows = [sessions.row_of_session(session) for session in self._sessions]
+        self._sessions = []
+        await self._database.execute(sessions.MAKE_MISSING_TABLE)
+        await self._execute(sessions.INSERT, lambda: rows)
+
+    async def _execute(self, sql: str, rows: Callable[[], Iterable[Any]]) -> None:
+        """Execute a statement. A full disk is waited for: space may be made. A statement that
+        failed has changed nothing, so it can be repeated. Raises sqlite3.Error."""
+        deadline: float | None = None  # on anyio's clock; None: the disk was not full
+        while True:
+            try:
+                await self._database.executemany(sql, rows())
+                return
+            except sqlite3.OperationalError as exc:
+                now = anyio.current_time()
+                if exc.sqlite_errorcode != sqlite3.SQLITE_FULL or now >= (deadline or math.inf):
+                    raise
+            if deadline is None:
+                deadline = now + _FULL_PATIENCE_S
+                _log.warning("disk_full", file=str(self._path), waits_s=_FULL_PATIENCE_S)
+            await anyio.sleep(_FULL_RETRY_S)
 
     def _fail(self, why: str, stop: Callable[[], None]) -> None:
         self._open, self._failure = False, why
-        _log.error("log_failed", reason=why)
+        _log.info("log_failed", reason=why)  # `open_log` raises it
         self._wake()
         stop()
 
@@ -228,13 +335,15 @@ class LogWriter:
 
 
 @asynccontextmanager
-async def open_log(folder: Path, *, resume: bool = False) -> AsyncIterator[LogWriter]:
+async def open_log(
+    folder: Path, *, resume: bool = False, open_database: OpenDatabase = open_sqlite
+) -> AsyncIterator[LogWriter]:
     """Open the writer of a folder's log, until the block is left; runs on asyncio only.
 
     With `resume` it appends to the existing log, or makes a new one where there is none. Without
-    `resume` an existing log is an error. When the log cannot be written any more, the block is
-    cancelled and LogError is raised. Raises LogError also when the folder has another writer, or
-    its file is not a log of this format.
+    `resume` an existing log is an error. `open_database` opens its database. When the log cannot be
+    written any more, the block is cancelled and LogError is raised. Raises LogError also when the
+    folder has another writer, or its file is not a log of this format.
     """
     path = folder / LOG_NAME
     with _sole_writer(folder):
@@ -242,7 +351,7 @@ async def open_log(folder: Path, *, resume: bool = False) -> AsyncIterator[LogWr
             raise LogError(f"{path}: a log already exists; resume it or choose another folder")
         remove_abandoned_drafts(folder)
         _make_log(path)
-        async with _database(path) as database:
+        async with _database(path, open_database) as database:
             writer = await _prepare_writer(database, path)
             _log.debug("log_opened", file=str(path), position=writer.statistics()["position"])
             failure: Exception | None = None
@@ -268,12 +377,15 @@ def _sole_writer(folder: Path) -> Iterator[None]:
     lock: sqlite3.Connection | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = sqlite3.connect(folder / LOCK_NAME, timeout=0, isolation_level=None)
+        if not os.access(folder, os.W_OK):  # its lock could be taken all the same
+            raise LogError(f"{folder}: the run folder cannot be written: it is read-only")
+        # The timeout is for `has_writer`, which looks at the lock for a moment.
+        lock = sqlite3.connect(folder / LOCK_NAME, timeout=0.2, isolation_level=None)
         lock.execute("BEGIN EXCLUSIVE")
     except (sqlite3.Error, OSError) as exc:
         if lock is not None:
             lock.close()
-        if "locked" in str(exc):
+        if _is_locked(exc):
             raise LogError(f"{folder}: another process is writing to this run") from exc
         raise log_error(folder, "the run folder cannot be written", exc) from exc
     try:
@@ -282,10 +394,33 @@ def _sole_writer(folder: Path) -> Iterator[None]:
         lock.close()
 
 
-@asynccontextmanager
-async def _database(path: Path) -> AsyncIterator[aiosqlite.Connection]:
+def _is_locked(exc: Exception) -> bool:
+    """Whether another connection has the lock. (The text of an error may quote any path.)"""
+    code = getattr(exc, "sqlite_errorcode", 0)
+    return code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def has_writer(folder: Path) -> bool:
+    """Whether a process writes the log of a run folder now. Raises LogError."""
+    path = folder / LOCK_NAME
     try:
-        database = await aiosqlite.connect(path, isolation_level=None)
+        if not path.exists():
+            return False
+        with closing(
+            sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=0)
+        ) as lock:
+            lock.execute("SELECT 1 FROM sqlite_master").fetchall()
+    except (sqlite3.Error, OSError) as exc:
+        if _is_locked(exc):
+            return True
+        raise log_error(folder, "the lock of the log cannot be read", exc) from exc
+    return False
+
+
+@asynccontextmanager
+async def _database(path: Path, open_database: OpenDatabase) -> AsyncIterator[Database]:
+    try:
+        database = await open_database(path)
     except sqlite3.Error as exc:
         raise log_error(path, "the log cannot be opened", exc) from exc
     try:
@@ -307,7 +442,7 @@ def _make_log(path: Path) -> None:
         raise log_error(path, "the log cannot be made", exc) from exc
 
 
-async def _prepare_writer(database: aiosqlite.Connection, path: Path) -> LogWriter:
+async def _prepare_writer(database: Database, path: Path) -> LogWriter:
     """Return a writer that appends after the last record."""
     try:
         # Checked first: a log of another format stays as it was, byte for byte.
@@ -318,13 +453,15 @@ async def _prepare_writer(database: aiosqlite.Connection, path: Path) -> LogWrit
         position = await _value(database, "SELECT max(position) FROM events")
         digests = await database.execute_fetchall("SELECT scenario_digest FROM scenarios")
     except READ_ERRORS as exc:
-        raise log_error(path, "the file is not a log that can be continued", exc) from exc
+        is_disk = getattr(exc, "sqlite_errorcode", 0) & 0xFF in _DISK_ERRORS
+        what = "cannot be opened" if is_disk else "is not one that can be continued"
+        raise log_error(path, f"the log {what}", exc) from exc
     return LogWriter(
         database, path, position=position or 0, scenarios={digest for (digest,) in digests}
     )
 
 
-async def _value(database: aiosqlite.Connection, sql: str) -> Any:
+async def _value(database: Database, sql: str) -> Any:
     for row in await database.execute_fetchall(sql):
         return row[0]
     return None
@@ -346,10 +483,14 @@ def _insert(size: int) -> str:
     return f"INSERT INTO events SELECT * FROM (VALUES {rows}) WHERE column1 IS NOT NULL"
 
 
-def _parameters(batch: list[Record], first: int, size: int) -> Iterator[list[Any]]:
+def _record(entry: Entry) -> Record:
+    return record_of((0, *entry)) if isinstance(entry, tuple) else entry
+
+
+def _parameters(batch: list[Entry], first: int, size: int) -> Iterator[list[Any]]:
     """Yield the parameters of that statement, made only when the database asks for them."""
     values: list[Any] = []
-    for position, record in enumerate(batch, first):
-        values += row_of(position, record)
+    for position, entry in enumerate(batch, first):
+        values += (position, *entry) if isinstance(entry, tuple) else row_of(position, entry)
     values += [None] * (8 * (size - len(batch)))
     yield values

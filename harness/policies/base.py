@@ -1,10 +1,12 @@
 """The interfaces of policies and their agents, as the episode loop uses them."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from harness.chat.request_metrics import RequestObserver
+from harness.core.events import HistorySummarized, StepTaken
 from harness.core.messages import Briefing, Reply, Window
 from scenarios.format import Scenario, Task
 
@@ -22,6 +24,10 @@ class Assignment(msgspec.Struct, frozen=True):
     seed: int  # of this episode's own randomness (mutations, sampling)
     briefing: Briefing
     member: int = 0  # 0 .. group_size - 1
+    # What was replied in the episode before this agent takes over: the logged turns of a fork or of
+    # an episode that is resumed. The agent goes on after them; empty: it begins the episode.
+    kept: tuple[StepTaken | HistorySummarized, ...] = ()
+    attempt: int = 1  # at the episode
 
 
 class Agent(Protocol):
@@ -54,3 +60,15 @@ class OpenPolicy(Policy, AbstractAsyncContextManager[Any], Protocol):
 
     def statistics(self) -> dict[str, float]:
         """Counts since the start, as in requests, prompt_tokens, completion_tokens."""
+
+
+@runtime_checkable
+class Observable(Protocol):
+    """A policy whose requests to a model server can be observed."""
+
+    @property
+    def base_url(self) -> str:
+        """The URL of the server's API, as in `http://127.0.0.1:8000/v1`."""
+
+    def observe(self, observer: RequestObserver) -> None:
+        """Let an observer see every attempt from now on."""

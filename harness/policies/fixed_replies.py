@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from harness.core.messages import Reply, Window
+from harness.core.events import HistorySummarized, StepTaken
+from harness.core.messages import Act, Reply, Window
 from harness.dialects.base import Dialect
 from scenarios.format import Call
 
@@ -24,14 +25,24 @@ def replies_of(dialect: Dialect, calls: Sequence[Call], answer: str) -> tuple[Re
 FIXED_SUMMARY = Reply("I did what came first, and go on with what comes next.")
 
 
+def num_calls_in(kept: Sequence[StepTaken | HistorySummarized]) -> int:
+    """How many calls were made in an episode so far."""
+    decisions = [event.decision for event in kept if isinstance(event, StepTaken)]
+    return sum(len(decision.calls) for decision in decisions if isinstance(decision, Act))
+
+
 class FixedRepliesAgent:
-    """An agent that gives its replies in order, and repeats the last one when asked for more."""
+    """An agent that gives its replies in order, and repeats the last one when asked for more.
+
+    `first` is the reply with which it begins: one call is made in each but the last, so an agent
+    that takes an episode over begins after as many replies as calls were made.
+    """
 
     __slots__ = ("_next", "_replies")
 
-    def __init__(self, replies: tuple[Reply, ...]) -> None:
+    def __init__(self, replies: tuple[Reply, ...], first: int = 0) -> None:
         self._replies = replies
-        self._next = 0
+        self._next = min(first, len(replies) - 1)
 
     async def reply(self, window: Window) -> Reply:
         """The next reply, whatever the window shows; a fixed summary where one is asked for."""

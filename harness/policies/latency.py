@@ -31,7 +31,8 @@ class LatencyPolicy:
     def agent(self, assignment: Assignment) -> Agent:
         """The inner policy's agent, with the latency."""
         key = f"think {self._seed} {assignment.seed} {assignment.episode} ".encode()
-        return _LatencyAgent(self._inner.agent(assignment), self._low, self._high, key)
+        inner, first = self._inner.agent(assignment), len(assignment.kept)
+        return _LatencyAgent(inner, self._low, self._high, key, first)
 
 
 class _LatencyAgent:
@@ -39,12 +40,12 @@ class _LatencyAgent:
 
     __slots__ = ("_high", "_inner", "_key", "_low", "_num_replies")
 
-    def __init__(self, inner: Agent, low: float, high: float, key: bytes) -> None:
+    def __init__(self, inner: Agent, low: float, high: float, key: bytes, first: int) -> None:
         self._inner = inner
         self._low = low
         self._high = high
         self._key = key
-        self._num_replies = 0
+        self._num_replies = first
 
     async def reply(self, window: Window) -> Reply:
         await anyio.sleep(self._low + (self._high - self._low) * self._draw())

@@ -22,7 +22,7 @@ from envpool.core.types import ToolSpec
 from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FixedRepliesAgent, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, num_calls_in, replies_of
 from harness.policies.mutations import changed_calls, is_id, wrong_answers
 from scenarios.format import Call, Scenario, Task
 
@@ -171,7 +171,7 @@ class MutantPolicy:
             mutant = mutants[index] if mutants else _oracle(assignment.task)
             replies = replies_of(self._dialect, mutant.calls, mutant.answer)
             self._replies[key] = replies
-        return FixedRepliesAgent(replies)
+        return FixedRepliesAgent(replies, num_calls_in(assignment.kept))
 
     def _mutants_of(self, assignment: Assignment) -> list[Mutant]:
         scenario, task = assignment.scenario, assignment.task

@@ -26,6 +26,7 @@ from anyio import AsyncContextManagerMixin
 from harness.chat.answer_limits import AnswerLimits
 from harness.chat.client import ChatClient, ClientName, transport_of
 from harness.chat.preflight import models_endpoint, require_model
+from harness.chat.request_metrics import RequestObserver
 from harness.chat.retry import Backoff, Failure
 from harness.chat.transport import Endpoint, Transport
 from harness.chat.wire import RequestWriter, is_context_overflow
@@ -107,6 +108,19 @@ class OpenAIPolicy(AsyncContextManagerMixin):
         """An agent for one episode."""
         seed = self._settings.seed
         return OpenAIAgent(self, None if seed is None else (seed + assignment.seed) % _SEEDS)
+
+    @property
+    def base_url(self) -> str:
+        """The URL of the endpoint."""
+        return self._endpoint.base_url
+
+    def observe(self, observer: RequestObserver) -> None:
+        """Let an observer see every attempt from now on."""
+        self._client.observe(observer)
+
+    def wrap_transport(self, wrap: Callable[[Transport], Transport]) -> None:
+        """Send all requests through what `wrap` makes of the transport; before it is open."""
+        self._client.wrap_transport(wrap)
 
     def statistics(self) -> dict[str, float]:
         """Counts since the start (see ChatClient.statistics)."""

@@ -3,7 +3,7 @@
 from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FixedRepliesAgent, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, num_calls_in, replies_of
 
 
 class OraclePolicy:
@@ -22,4 +22,4 @@ class OraclePolicy:
         replies = self._replies.get(key)
         if replies is None:
             replies = self._replies[key] = replies_of(self._dialect, task.oracle, task.answer)
-        return FixedRepliesAgent(replies)
+        return FixedRepliesAgent(replies, num_calls_in(assignment.kept))

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any
 
 import msgspec
 
-from harness.core.messages import Reply, Window
+from harness.core.events import StepTaken
+from harness.core.messages import Message, Reply, Window
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
 from harness.policies.fixed_replies import FIXED_SUMMARY
@@ -142,10 +144,16 @@ def _of_pattern(pattern: str, rng: Random) -> str:
     """
     drawn = ""
     for atom, count in _ATOM.findall(pattern.removeprefix("^").removesuffix("$")):
-        matching = [char for char in _CHARACTERS if re.fullmatch(atom, char)] or [atom[-1]]
+        matching = _matching(atom)
         least, most = _COUNTS.get(count) or _numbers(count)
         drawn += "".join(rng.choice(matching) for _ in range(rng.randint(least, most)))
     return drawn
+
+
+@lru_cache(256)
+def _matching(atom: str) -> str:
+    """The characters that a part of a pattern matches."""
+    return "".join(char for char in _CHARACTERS if re.fullmatch(atom, char)) or atom[-1]
 
 
 _COUNTS = {"": (1, 1), "?": (0, 1), "*": (0, 3), "+": (1, 3)}
@@ -176,7 +184,7 @@ def _fits(value: Any, kind: str, schema: Mapping[str, Any]) -> bool:
         longest = schema.get("maxLength", len(value))
         if not schema.get("minLength", 0) <= len(value) <= longest:
             return False
-        return "pattern" not in schema or re.search(schema["pattern"], value) is not None
+        return "pattern" not in schema or _matches(schema["pattern"], value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return kind == "boolean" and isinstance(value, bool)
     if kind == "integer" and not isinstance(value, int):
@@ -188,6 +196,11 @@ def _fits(value: Any, kind: str, schema: Mapping[str, Any]) -> bool:
     open_below = "minimum" not in schema and "exclusiveMinimum" not in schema
     above = value >= low or open_below
     return above and (value <= high or open_above) and value % schema.get("multipleOf", 1) == 0
+
+
+@lru_cache(8_192)
+def _matches(pattern: str, value: str) -> bool:
+    return re.search(pattern, value) is not None
 
 
 _FIELD = re.compile(r'"(\w{1,40})": ?("(?:[^"\\]|\\.){1,40}"|-?\d{1,15}(?![\d.eE]))')
@@ -237,12 +250,18 @@ class _RandomAgent:
         self._left = self._rng.randint(1, num_calls) if self._tools else 0
         self._pool: dict[str, list[Any]] = {}
         self._turn = 0
+        latest = dialect.opening_messages(assignment.briefing)
+        for event in assignment.kept:  # draw what was drawn then
+            if isinstance(event, StepTaken):
+                self._draw(latest)
+                latest = dialect.turn_messages(event)
 
     async def reply(self, window: Window) -> Reply:
         """The next call or the answer; a fixed summary where one is asked for."""
-        if window.asks_for_summary:
-            return FIXED_SUMMARY
-        for message in reversed(window.messages):
+        return FIXED_SUMMARY if window.asks_for_summary else self._draw(window.messages)
+
+    def _draw(self, messages: Sequence[Message]) -> Reply:
+        for message in reversed(messages):
             if message.role in ("assistant", "system"):
                 break
             collect_values(message.content, self._pool)

@@ -6,7 +6,7 @@ the dialect must be the one of the logged run. The command `rehearse replay` doe
 executes logged calls and compares their results.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
@@ -60,7 +60,8 @@ class ReplayPolicy(AsyncContextManagerMixin):
         assert self._reader is not None
         episodes = self._episodes[assignment.scenario.name, assignment.task.id]
         episode = episodes[assignment.member % len(episodes)]
-        return _ReplayAgent(self._reader.trajectory(episode), self._count_reply)
+        trajectory = self._reader.trajectory(episode)
+        return _ReplayAgent(trajectory, assignment.kept, self._count_reply)
 
     def statistics(self) -> dict[str, float]:
         """Counts since the start: replies."""
@@ -90,15 +91,18 @@ class ReplayPolicy(AsyncContextManagerMixin):
 class _ReplayAgent:
     __slots__ = ("_count_reply", "_episode", "_steps", "_summaries")
 
-    def __init__(self, trajectory: Trajectory, count_reply: Callable[[], None]) -> None:
-        replies = trajectory.replies()
+    def __init__(
+        self,
+        trajectory: Trajectory,
+        kept: Sequence[StepTaken | HistorySummarized],
+        count_reply: Callable[[], None],
+    ) -> None:
         self._episode = trajectory.episode
-        self._steps: Iterator[Reply] = iter(
-            [event.reply for event in replies if isinstance(event, StepTaken)]
-        )
-        self._summaries: Iterator[Reply] = iter(
-            [event.reply for event in replies if isinstance(event, HistorySummarized)]
-        )
+        num_steps = sum(isinstance(event, StepTaken) for event in kept)
+        steps = [step.reply for step in trajectory.steps]
+        summaries = [summary.reply for summary in trajectory.summaries]
+        self._steps: Iterator[Reply] = iter(steps[num_steps:])
+        self._summaries: Iterator[Reply] = iter(summaries[len(kept) - num_steps :])
         self._count_reply = count_reply
 
     async def reply(self, window: Window) -> Reply:

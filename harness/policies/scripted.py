@@ -16,7 +16,7 @@ from harness.core.errors import SettingsError
 from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FixedRepliesAgent, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, num_calls_in, replies_of
 from scenarios.decode_errors import field_sentence
 from scenarios.format import Call
 
@@ -81,7 +81,8 @@ class ScriptedPolicy:
     def agent(self, assignment: Assignment) -> Agent:
         """An agent that plays the line of its member."""
         lines = self._lines_of(assignment.scenario.name, assignment.task.id)
-        return FixedRepliesAgent(lines[assignment.member % len(lines)])
+        replies = lines[assignment.member % len(lines)]
+        return FixedRepliesAgent(replies, num_calls_in(assignment.kept))
 
     def _lines_of(self, scenario: str, task: str) -> list[tuple[Reply, ...]]:
         lines = self._replies.get((scenario, task))

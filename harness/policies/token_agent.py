@@ -11,8 +11,9 @@ from typing import Protocol
 import msgspec
 
 from harness.core.errors import ContextLengthError
+from harness.core.events import HistorySummarized, StepTaken
 from harness.core.messages import Act, AgentCall, Reply, Usage, Window
-from harness.core.token_bytes import ID_BYTES, encode_ids, encode_logprobs
+from harness.core.token_bytes import ID_BYTES, decode_ids, encode_ids, encode_logprobs
 from harness.dialects.hermes import Hermes
 from harness.tokenization.chat_tokenizer import ChatTokenizer, reply_key
 
@@ -65,11 +66,16 @@ class EpisodeTokens:
 
     __slots__ = ("_chat", "_first", "_reply_ids", "num_replies")
 
-    def __init__(self, chat: ChatTokenizer) -> None:
+    def __init__(
+        self, chat: ChatTokenizer, kept: Sequence[StepTaken | HistorySummarized] = ()
+    ) -> None:
+        """`kept` are the replies of the episode so far (see Assignment.kept)."""
         self._chat = chat
         self._reply_ids: dict[str, Sequence[int]] = {}
-        self._first = b""  # the first prompt
-        self.num_replies = 0
+        self._first: bytes | None = None  # the first prompt; None: there was no reply yet
+        for event in kept:
+            self._add(event.reply)
+        self.num_replies = len(kept)
 
     def prompt(self, window: Window) -> list[int]:
         """The token ids of a window. Raises PolicyError."""
@@ -80,8 +86,10 @@ class EpisodeTokens:
     ) -> Reply:
         """The reply with its prompt and sampled tokens; later prompts show the same ids."""
         shown = encode_ids(prompt)
-        shared = count_shared_ids(self._first, shown)
-        self._first = self._first or shown
+        if self._first is None:
+            self._first, shared = shown, 0
+        else:
+            shared = count_shared_ids(self._first, shown)
         self._reply_ids[reply_key(reply.text, reply.calls)] = sampled
         self.num_replies += 1
         return msgspec.structs.replace(
@@ -92,12 +100,20 @@ class EpisodeTokens:
             logprobs=encode_logprobs(logprobs),
         )
 
+    def _add(self, reply: Reply) -> None:
+        """Remember a logged reply. One without tokens is shown as its text."""
+        if self._first is None:
+            self._first = reply.prompt_ids
+        if reply.token_ids:
+            ids = decode_ids(reply.token_ids)
+            self._reply_ids[reply_key(reply.text, reply.calls)] = ids
+
 
 class TokenAgent:
     """A model's agent for one episode.
 
-    `episode_seed` is `Assignment.seed`; `context` is the model's maximum number of tokens, prompt
-    and reply together.
+    `episode_seed` is `Assignment.seed` and `kept` is `Assignment.kept`; `context` is the model's
+    maximum number of tokens, prompt and reply together.
     """
 
     __slots__ = ("_backend", "_chat", "_context", "_sampling", "_seed", "_tokens")
@@ -110,13 +126,14 @@ class TokenAgent:
         *,
         context: int,
         episode_seed: int,
+        kept: Sequence[StepTaken | HistorySummarized] = (),
     ) -> None:
         self._backend = backend
         self._chat = chat
         self._sampling = sampling
         self._context = context
         self._seed = episode_seed
-        self._tokens = EpisodeTokens(chat)
+        self._tokens = EpisodeTokens(chat, kept)
 
     async def reply(self, window: Window) -> Reply:
         """Ask the model. Raises PolicyError; ContextLengthError where the prompt leaves no room."""

@@ -28,16 +28,17 @@ class TokenizedPolicy:
 
     def agent(self, assignment: Assignment) -> Agent:
         """The inner policy's agent, with tokens in its replies."""
-        return _TokenizedAgent(self._inner.agent(assignment), self._chat)
+        tokens = EpisodeTokens(self._chat, assignment.kept)
+        return _TokenizedAgent(self._inner.agent(assignment), self._chat, tokens)
 
 
 class _TokenizedAgent:
     __slots__ = ("_chat", "_inner", "_tokens")
 
-    def __init__(self, inner: Agent, chat: ChatTokenizer) -> None:
+    def __init__(self, inner: Agent, chat: ChatTokenizer, tokens: EpisodeTokens) -> None:
         self._inner = inner
         self._chat = chat
-        self._tokens = EpisodeTokens(chat)
+        self._tokens = tokens
 
     async def reply(self, window: Window) -> Reply:
         prompt = self._tokens.prompt(window)

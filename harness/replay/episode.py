@@ -1,7 +1,9 @@
 """One logged episode, executed again on a fresh world: its windows, results, row changes, digests
 and final state are compared with those of the log."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -148,9 +150,11 @@ class EpisodeReplay:
         replies = self._trajectory.replies()
         windows = None if self.fold is None else windows_of(self.fold, replies)
         index = 0
-        for event in replies:
+        for number, event in enumerate(replies):
             # The fold applies an event when the next window is requested: after the comparison.
             window = None if windows is None else next(windows)
+            if number < self._trajectory.num_context:
+                window = None  # it was shown in another episode, maybe under another policy
             if isinstance(event, HistorySummarized):
                 difference = _window_difference(index, event, window)
             else:
@@ -174,6 +178,8 @@ class EpisodeReplay:
             expected, found = f"{len(step.results)} results", f"{len(calls)} calls"
             return Difference("results", index, None, None, expected, found)
         for position, (call, logged) in enumerate(zip(calls, step.results, strict=True)):
+            if logged.injected:
+                continue
             difference = await self._compare_call(index, position, call, logged)
             if difference is not None:
                 return difference
@@ -228,7 +234,7 @@ class EpisodeReplay:
         steps = []
         for index, step in enumerate(self._trajectory.steps):
             calls = _calls(step)
-            results = tuple([await self._call(call) for call in calls])
+            results = await self._results(calls, step.results)
             if first is None:
                 first = _first_difference(index, calls, step.results, results)
             steps.append(msgspec.structs.replace(step, results=results))
@@ -246,6 +252,17 @@ class EpisodeReplay:
             ended=msgspec.structs.replace(ended, state=state),
         )
         return trajectory, first
+
+    async def _results(
+        self, calls: Sequence[AgentCall], logged: Sequence[ToolResult]
+    ) -> tuple[ToolResult, ...]:
+        """What the calls return in this world; a result that a fault on purpose gave stays."""
+        return tuple(
+            [
+                one if one is not None and one.injected else await self._call(call)
+                for call, one in zip_longest(calls, logged[: len(calls)])
+            ]
+        )
 
 
 def _calls(step: StepTaken) -> tuple[AgentCall, ...]:

@@ -17,9 +17,11 @@ import msgspec
 from envpool.inprocess.dedicated_connection import DedicatedConnection
 from envpool.router import RoutingPool
 from envpool.store.states import States
+from harness.admission.adaptive import Settled
 from harness.core.events import Ending, Label
 from harness.core.messages import Act
 from harness.log.reader import LogReader, open_reader
+from harness.reports.faults import FaultCounts, faults_in
 from harness.reports.model_failures import failure_causes, lacks_model
 from harness.rollout.meters import Meters, Quantiles, quantiles_of
 from scenarios.format import Scenario
@@ -44,6 +46,14 @@ class ModelTraffic(msgspec.Struct, frozen=True):
     max_in_flight: int
     mean_in_flight: float
     lowest_limit: int = 0  # the fewest requests that overload left to be in flight at once
+
+
+class AdmissionReport(msgspec.Struct, frozen=True):
+    """How many episodes ran at once."""
+
+    settled: int  # the number given, or what adaptive admission settled at
+    reason: str  # a sentence
+    adaptive: bool = False
 
 
 class BenchReport(msgspec.Struct, frozen=True):
@@ -73,8 +83,10 @@ class BenchReport(msgspec.Struct, frozen=True):
     concurrency: int
     policy: dict[str, float] = {}  # the policy's own statistics; empty: it has none
     model: ModelTraffic | None = None  # None: no model behind HTTP played
+    admission: AdmissionReport = AdmissionReport(0, "")
     model_failures: int = 0  # episodes that ended because the model could not answer
     model_failure_causes: dict[str, int] = {}  # such episodes by cause, the most frequent first
+    faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
 
     @property
     def lacks_model(self) -> bool:
@@ -101,6 +113,7 @@ def measure(
     with open_reader(folder) as reader:
         rows = reader.episodes()
         episodes = list(_executed_calls(reader))
+        faults = faults_in(reader)
     endings: dict[str, int] = {}
     labels: dict[str, int] = {}
     for row in rows:
@@ -135,6 +148,7 @@ def measure(
         concurrency=concurrency,
         model_failures=endings.get(Ending.POLICY_ERROR, 0),
         model_failure_causes=failure_causes(rows),
+        faults=faults,
     )
 
 
@@ -142,6 +156,15 @@ def with_policy(report: BenchReport, statistics: Mapping[str, float]) -> BenchRe
     """The report with the statistics of the policy that played."""
     traffic = _traffic(statistics, report.wall_s) if "latency_p50_s" in statistics else None
     return msgspec.structs.replace(report, policy=dict(statistics), model=traffic)
+
+
+def with_admission(report: BenchReport, settled: Settled | None) -> BenchReport:
+    """The report with what admission settled at (None: the number of episodes was given)."""
+    if settled is None:
+        given = AdmissionReport(report.concurrency, "the number does not adapt")
+        return msgspec.structs.replace(report, admission=given)
+    admission = AdmissionReport(settled.limit, settled.reason, True)
+    return msgspec.structs.replace(report, admission=admission, concurrency=settled.limit)
 
 
 def _traffic(statistics: Mapping[str, float], wall_s: float) -> ModelTraffic:
@@ -221,6 +244,6 @@ def _executed_calls(reader: LogReader) -> Iterator[tuple[str, Calls]]:
             for step in trajectory.steps
             if isinstance(step.decision, Act)
             for call, result in zip(step.decision.calls, step.results, strict=False)
-            if result.digest
+            if result.digest and not result.injected
         ]
         yield trajectory.started.scenario, calls

@@ -8,6 +8,7 @@ from rich.table import Table
 from harness.core.terminal_text import plural, printable
 from harness.reports.bar_chart import bar_chart, most_first
 from harness.reports.bench import BenchReport, ModelTraffic
+from harness.reports.faults import fault_lines
 from harness.rollout.meters import Quantiles
 
 
@@ -28,6 +29,8 @@ def render_bench(report: BenchReport, console: Console) -> None:
     console.print(times)
     console.print(bar_chart("endings", most_first(report.endings)))
     console.print(bar_chart("labels", most_first(report.labels)))
+    for line in fault_lines(report.faults):
+        console.print(f"fault {line}", highlight=False, soft_wrap=True)
 
 
 def _totals(report: BenchReport) -> Iterator[tuple[str, str]]:
@@ -35,7 +38,12 @@ def _totals(report: BenchReport) -> Iterator[tuple[str, str]]:
     yield "tool calls", f"{report.tool_calls:,} ({report.tool_calls_per_s:,.1f}/s)"
     if report.model is not None:
         yield from _traffic(report.model)
-    yield "live at once", f"{report.max_live:,} of {report.concurrency:,} allowed"
+    if report.admission.adaptive:
+        reason = printable(report.admission.reason, one_line=True)
+        yield "live at once", f"{report.max_live:,} at most"
+        yield "admission", f"settled at {report.admission.settled:,} at once: {reason}"
+    else:
+        yield "live at once", f"{report.max_live:,} of {report.concurrency:,} allowed"
     yield "wall, CPU", f"{report.wall_s:.2f} s, {report.cpu_s:.2f} s"
     if report.model is None:
         yield "CPU of the bare calls", f"{report.bare_cpu_s:.3f} s"

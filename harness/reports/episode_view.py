@@ -76,6 +76,9 @@ class _EpisodeView:
             f" seed {started.seed}",
             "start": started.start_digest,
         }
+        if (source := started.forked_from) is not None:
+            turns = plural(source.turn, "turn")
+            facts["forked from"] = f"{source.run}/{source.episode}, of which it keeps {turns}"
         table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
         table.add_column(style="dim")
         table.add_column(overflow="fold")

@@ -5,6 +5,8 @@
     sft       one chat per line, in the `messages` format of OpenAI's fine-tuning and Hugging Face:
               completed episodes, with the whole history whatever the run's limit was
 
+`harness.otlp.export` writes a fourth, `otlp`.
+
 A file appears complete, under its name, or not at all.
 """
 
@@ -32,6 +34,12 @@ from scenarios.api import Row
 from scenarios.distribution import install_command
 
 Format = Literal["jsonl", "parquet", "sft"]
+EXPORT_NAMES = {
+    "jsonl": "episodes.jsonl",
+    "parquet": "episodes.parquet",
+    "sft": "chats.jsonl",
+    "otlp": "spans.otlp",
+}
 Chat = dict[str, Any]
 Render = Callable[[Trajectory, ScenarioSnapshot], Chat]
 
@@ -56,11 +64,7 @@ def export(
     """
     if to == "sft" and labels is None:
         labels = [Label.COMPLETED]
-    rows = [
-        row
-        for row in reader.episodes()
-        if (labels is None or row.label in labels) and (endings is None or row.ending in endings)
-    ]
+    rows = rows_with(reader, labels=labels, endings=endings)
     try:
         with replacing(path) as file:
             if to == "sft":
@@ -74,8 +78,25 @@ def export(
     return len(rows)
 
 
+def rows_with(
+    reader: LogReader,
+    *,
+    labels: Collection[Label] | None = None,
+    endings: Collection[Ending] | None = None,
+) -> list[EpisodeRow]:
+    """The episodes with one of these labels and endings; None selects all. Raises LogError."""
+    return [
+        row
+        for row in reader.episodes()
+        if (labels is None or row.label in labels) and (endings is None or row.ending in endings)
+    ]
+
+
 def chat_of(trajectory: Trajectory, world: ScenarioSnapshot) -> Chat:
     """An episode as a chat in its own dialect: `messages`, and `tools` where the requests had them.
+
+    The assistant's messages in the turns that a fork keeps have `"weight": 0`, as in OpenAI's
+    fine-tuning format: they are context, and not learned again.
 
     Example: {"messages": [{"role": "system", "content": "You act ..."}, ...]}
     """
@@ -90,6 +111,9 @@ def chat_of(trajectory: Trajectory, world: ScenarioSnapshot) -> Chat:
     for step in trajectory.steps:
         fold.apply(step)
     chat: Chat = msgspec.json.decode(RequestWriter({}).body(fold.window()))
+    replies = [message for message in chat["messages"] if message["role"] == "assistant"]
+    for message in replies[: trajectory.first_own_turn]:
+        message["weight"] = 0
     return chat
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from envpool.store.changes import net_changes
-from harness.core.events import Ending, Judged, Label, StepTaken
+from harness.core.events import Ending, ForkedFrom, Judged, Label, StepTaken
 from harness.core.messages import Act, FormatError
 from harness.core.trajectory import Trajectory
 from harness.log.schema import EpisodeRow
@@ -70,6 +70,7 @@ class EpisodeLine(msgspec.Struct, frozen=True, omit_defaults=True):
     start_digest: str
     end_digest: str | None
     summaries: list[SummaryLine]  # requested by the history policy
+    forked_from: ForkedFrom | None  # a fork's first turns are another episode's; None: it is none
     final: dict[str, list[Row]] | msgspec.UnsetType | None = msgspec.UNSET  # with `dumps`
 
 
@@ -103,6 +104,7 @@ def episode_line(row: EpisodeRow, trajectory: Trajectory) -> EpisodeLine:
         start_digest=started.start_digest,
         end_digest=ended.state.digest if ended and ended.state else None,
         summaries=[SummaryLine(one.turn, one.reply.text) for one in trajectory.summaries],
+        forked_from=started.forked_from,
     )
 
 

@@ -21,6 +21,7 @@ from harness.core.events import (
     EpisodeEnded,
     EpisodeStarted,
     Event,
+    FaultInjected,
     HistorySummarized,
     Judged,
     Label,
@@ -37,8 +38,8 @@ _LONGEST = 60  # characters of a text in an event's line
 class Tally:
     """Counts over a run's records; `add` is a handler for a LocalBus.
 
-    An episode that is repeated after a crash counts once; each of its steps counts as often as it
-    was taken.
+    An episode that is repeated after a crash counts once. Each step counts as often as it was
+    taken, so the copies with which a resumed episode or a fork begins do not count.
     """
 
     def __init__(self, *, planned: int = 0) -> None:
@@ -50,6 +51,7 @@ class Tally:
         self.labels: dict[str, Counter[str]] = {}  # judge -> label, or `unjudged`
         self.num_started = 0  # episodes
         self._live: set[str] = set()
+        self._copies: dict[str, int] = {}  # kept replies that still follow, of those that have some
         self._buckets: deque[tuple[int, int]] = deque()  # (second, calls), the last SPAN of them
 
     @property
@@ -88,18 +90,31 @@ class Tally:
     def add(self, record: Record) -> None:
         """Count one record."""
         event = record.event
-        if isinstance(event, StepTaken):
+        if isinstance(event, StepTaken | HistorySummarized):
+            if self._is_copy(record.episode) or isinstance(event, HistorySummarized):
+                return
             self.num_steps += 1
             self._add_calls(record.at, event)
         elif isinstance(event, EpisodeStarted):
             self.num_started += record.episode not in self._live  # it may begin again
             self._live.add(record.episode)
+            if event.kept:
+                self._copies[record.episode] = event.kept
+            else:
+                self._copies.pop(record.episode, None)
         elif isinstance(event, EpisodeEnded):
             self._live.discard(record.episode)
+            self._copies.pop(record.episode, None)
             self.endings[event.ending] += 1
         elif isinstance(event, Judged):
             labels = self.labels.setdefault(event.judge, Counter())
             labels[event.label or "unjudged"] += 1
+
+    def _is_copy(self, episode: str) -> bool:
+        left = self._copies.get(episode, 0)
+        if left:
+            self._copies[episode] = left - 1
+        return left > 0
 
     def _add_calls(self, at: float, event: StepTaken) -> None:
         calls = len(event.results)
@@ -168,7 +183,10 @@ def _event_text(event: Event) -> str:
     if isinstance(event, StepTaken):
         return f"step {_step(event)}"
     if isinstance(event, EpisodeStarted):
-        return f"started {event.scenario}/{event.task} with {event.policy}"
+        text = f"started {event.scenario}/{event.task} with {event.policy}"
+        if (source := event.forked_from) is None:
+            return text
+        return f"{text} after turn {source.turn} of {source.run}/{source.episode}"
     if isinstance(event, EpisodeEnded):
         why = f": {_short(event.error)}" if event.error else ""
         return f"ended {event.ending} after {event.num_steps} steps{why}"
@@ -178,7 +196,26 @@ def _event_text(event: Event) -> str:
         return f"judged {event.label} by {event.judge}, reward {event.reward}"
     if isinstance(event, HistorySummarized):
         return f"summary: {_short(event.reply.text)}"
+    if isinstance(event, FaultInjected):
+        return f"fault {fault_text(event)}"
     return f"weights {event.version}"
+
+
+def fault_text(event: FaultInjected) -> str:
+    """A fault on purpose in a few words.
+
+    Example: "tools.lost_reply in e000003, turn 2, call c2-0 (retried)"
+    """
+    text = event.fault
+    if event.episode:
+        text += f" in {event.episode}, turn {event.turn}"
+    if event.call:
+        text += f", call {event.call}"
+    if event.target:
+        text += f" at {event.target}"
+    if not event.landed:
+        return f"{text} (did not land)"
+    return f"{text} (retried)" if event.retried else text
 
 
 def _step(event: StepTaken) -> str:

@@ -23,6 +23,7 @@ _STEP = pa.struct(
     ]
 )
 _SUMMARY = pa.struct([("step", pa.int64()), ("text", pa.string())])
+_FORKED_FROM = pa.struct([("run", pa.string()), ("episode", pa.string()), ("turn", pa.int64())])
 _CHANGE = pa.struct([("table", pa.string()), ("key", _JSON), ("before", _JSON), ("after", _JSON)])
 SCHEMA = pa.schema(
     [
@@ -50,6 +51,7 @@ SCHEMA = pa.schema(
         ("start_digest", pa.string()),
         ("end_digest", pa.string()),
         ("summaries", pa.list_(_SUMMARY)),
+        ("forked_from", _FORKED_FROM),
         ("final", _JSON),
     ]
 )

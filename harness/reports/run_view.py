@@ -26,7 +26,7 @@ SORTS: tuple[str, ...] = get_args(Sort)
 LABELS = (*map(str, Label), "unjudged")  # the values of `label`
 ENDINGS = (*map(str, Ending), "cut_off")  # the values of `ending`
 
-_MAX_TASKS = 40  # shown of one scenario
+_MAX_TASKS = 50  # shown of one scenario
 _MAX_EPISODES = 15
 _OUTCOMES = {
     Label.COMPLETED: "completed",

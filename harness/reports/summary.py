@@ -1,7 +1,7 @@
 """The result of a run, computed from its log, and its summary on a terminal."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ from harness.core.events import Ending, Label
 from harness.core.terminal_text import plural, printable
 from harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
 from harness.reports.bar_chart import bar_chart, most_first
+from harness.reports.faults import FaultCounts, fault_lines
 from harness.reports.model_failures import failure_causes, lacks_model
 
 REPORT_NAME = "report.json"
@@ -46,6 +47,7 @@ class RunReport(msgspec.Struct, frozen=True):
     usd_per_1024_episodes: float | None = None
     model_failures: int = 0  # episodes that ended because the model could not answer
     model_failure_causes: dict[str, int] = {}  # such episodes by cause, the most frequent first
+    faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
 
     @property
     def lacks_model(self) -> bool:
@@ -53,8 +55,11 @@ class RunReport(msgspec.Struct, frozen=True):
         return lacks_model(self.model_failures, self.episodes)
 
 
-def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
-    """The report on a run's episodes; episodes without an end are left out."""
+def report_of(
+    rows: Sequence[EpisodeRow], faults: Mapping[str, FaultCounts] | None = None
+) -> RunReport:
+    """The report on a run's episodes; episodes without an end are left out. `faults` were injected
+    on purpose (None: none were)."""
     ended = [row for row in rows if row.ending is not None]
     judged = [row for row in ended if row.label is not None]
     completed = sum(row.label is Label.COMPLETED for row in judged)
@@ -89,6 +94,7 @@ def report_of(rows: Sequence[EpisodeRow]) -> RunReport:
         else judging.cost_usd / len(judged) * 1024,
         model_failures=sum(row.ending is Ending.POLICY_ERROR for row in ended),
         model_failure_causes=failure_causes(ended),
+        faults=dict(faults or {}),
     )
 
 
@@ -107,6 +113,8 @@ def render_run_report(report: RunReport, console: Console) -> None:
     console.print(Text(printable(headline(report), one_line=True)), soft_wrap=True)
     console.print(bar_chart("endings", most_first(report.endings)))
     console.print(bar_chart("labels", most_first(report.labels)))
+    for line in fault_lines(report.faults):
+        console.print(f"fault {line}", highlight=False, soft_wrap=True)
     if (spent := report.judging).requests:
         cost = "the cost is not known (see --judge-prices)"
         if spent.cost_usd is not None:

@@ -19,7 +19,7 @@ _NEVER = float("inf")
 class Watch:
     """One episode's deadlines; the block of `Watchdog.watch` is cancelled when one has passed."""
 
-    __slots__ = ("_watchdog", "episode_by", "expired", "reply_by", "scope")
+    __slots__ = ("_paused_at", "_watchdog", "episode_by", "expired", "reply_by", "scope")
 
     def __init__(self, watchdog: "Watchdog", seconds: float | None) -> None:
         self._watchdog = watchdog
@@ -27,6 +27,7 @@ class Watch:
         self.expired: DeadlineKind | None = None  # the deadline that cancelled the block, if any
         self.reply_by = _NEVER
         self.episode_by = _NEVER if seconds is None else watchdog.now + seconds
+        self._paused_at = (0.0, _NEVER, _NEVER)  # when, and the deadlines then
 
     def expect_reply(self, seconds: float | None) -> None:
         """The next reply must arrive within `seconds` (None: no limit)."""
@@ -35,6 +36,17 @@ class Watch:
     def got_reply(self) -> None:
         """The reply has arrived; its deadline no longer counts."""
         self.reply_by = _NEVER
+
+    def pause(self) -> None:
+        """Let the deadlines stand still until `go_on`."""
+        self._paused_at = self._watchdog.now, self.reply_by, self.episode_by
+        self.reply_by = self.episode_by = _NEVER
+
+    def go_on(self) -> None:
+        """Let the deadlines come later by the time of the pause."""
+        at, reply_by, episode_by = self._paused_at
+        paused = self._watchdog.now - at
+        self.reply_by, self.episode_by = reply_by + paused, episode_by + paused
 
     def check(self, now: float) -> None:
         """Cancel the block when a deadline has passed."""

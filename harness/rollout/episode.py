@@ -8,18 +8,28 @@ Promises:
 """
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from math import inf
 from typing import Any, Protocol
 
 import anyio
 import anyio.lowlevel
 import msgspec
+import structlog
 
 from envpool.core.errors import WorldError
 from envpool.core.types import WORLD_FAULTS, Env, ToolResult, ToolSpec
 from envpool.store.pool_protocol import Pool
-from harness.core.errors import ContextLengthError, PolicyError
+from harness.continuation.beginning import Beginning, KeptReplies, KeptTurnsDiffer, rebuild
+from harness.continuation.outcomes import (
+    Outcome,
+    cut_message,
+    fault_of,
+    outcome_of,
+    world_failure_in,
+)
+from harness.core.errors import ContextLengthError, LogError, PolicyError
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, HistorySummarized, StepTaken
 from harness.core.messages import Act, Answer, Briefing, Decision, FormatError, Reply, Window
 from harness.core.terminal_text import plural
@@ -31,6 +41,7 @@ from harness.log.recorder import Recorder
 from harness.policies.base import Agent, Assignment, Policy
 from harness.rollout.deadlines import Watch, Watchdog
 from harness.rollout.plan import EpisodePlan
+from harness.rollout.slots import Slots
 from harness.settings.limits import Limits
 from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
@@ -44,6 +55,9 @@ class MeterSink(Protocol):
 
     def called(self, seconds: float) -> None:
         """A call was executed."""
+
+    def held_back(self, seconds: float) -> None:
+        """A live episode waited to be admitted to the model server again."""
 
     def stepped(self, seconds: float) -> None:
         """A step was taken; the time spent waiting for the reply is not included."""
@@ -62,6 +76,7 @@ class RunContext(msgspec.Struct, frozen=True):
     windows: HistoryManager
     watchdog: Watchdog
     meters: MeterSink
+    slots: Slots = msgspec.field(default_factory=Slots)
 
 
 def user_of(scenario: Scenario) -> str:
@@ -81,50 +96,36 @@ def briefing_of(scenario: Scenario, task: Task, tools: Sequence[ToolSpec]) -> Br
     )
 
 
-Outcome = tuple[Ending, str | None]  # how an episode ended, and why where that needs a sentence
-_MAX_ERROR_TEXT = 1_000  # characters of a broken tool's text; a server's page of HTML is longer
-
-
-def failure_message(tool: str, result: ToolResult) -> str:
-    """The error of an episode that ended because the world failed in a call.
-
-    Example: ToolResult("ship took too long and was stopped.", "timeout") ->
-    "the world failed in a call of ship: ship took too long and was stopped."
-    """
-    text = result.text
-    if len(text) > _MAX_ERROR_TEXT:
-        text = f"{text[:_MAX_ERROR_TEXT]}… ({len(text):,} characters)"
-    return f"the world failed in a call of {tool}: {text}"
-
-
-def cut_message(reply: Reply) -> str:
-    """The reason why an episode ended with a reply that was cut off.
-
-    Example: 512 sampled tokens -> "the reply was cut off at its limit of tokens, after 512 tokens"
-    """
-    sampled = reply.usage.completion_tokens
-    after = f", after {sampled:,} tokens" if sampled else ""
-    return f"the reply was cut off at its limit of tokens{after}"
+_log = structlog.get_logger(__name__)
 
 
 async def run_episode(
-    plan: EpisodePlan, context: RunContext, driver: "EpisodeDriver | None" = None
+    plan: EpisodePlan,
+    context: RunContext,
+    driver: "EpisodeDriver | None" = None,
+    beginning: Beginning | None = None,
 ) -> Ending:
     """Run one episode, record its events, and return how it ended.
 
-    `driver` takes the episode's steps; None: the run's policy takes them turn by turn.
-    Raises PoolError when no world can be leased. A cancellation is recorded and then passed on.
+    `driver` takes the episode's steps; None: the run's policy takes them turn by turn, after those
+    of `beginning` (None: from the first). Where turns of an earlier attempt cannot be repeated, the
+    episode begins at its start. Raises PoolError when no world can be leased, and LogError when the
+    turns of a fork cannot be repeated. A cancellation is recorded and then passed on.
     """
     began = time.perf_counter()
     async with context.pool.lease(plan.scenario, plan.task) as env:
         context.meters.leased(time.perf_counter() - began)
         run = Episode(plan, context, env)
+        broken = None if beginning is None else await run.begin_after(beginning)
+        began -= run.seconds_before
         run.start()
         cancelled = anyio.get_cancelled_exc_class()
         ending, error = Ending.CANCELLED, None
         lost = False  # whether the world can no longer be asked for its state
         try:
-            with context.watchdog.watch(context.limits.time_limit) as watch:
+            if broken is not None:
+                raise broken
+            with context.watchdog.watch(run.time_left()) as watch:
                 ending, error = await (driver or Episode.run_turns)(run, watch)
                 if ending is not Ending.WORLD_ERROR:
                     watch.got_reply()
@@ -165,11 +166,13 @@ class Episode:
     __slots__ = (
         "_call",
         "answer",
+        "beginning",
         "briefing",
         "checked",
         "context",
         "env",
         "num_tokens",
+        "parked_s",
         "plan",
         "steps",
     )
@@ -183,14 +186,50 @@ class Episode:
         self.answer = ""
         self.checked: tuple[Finding, ...] = ()
         self.num_tokens = 0
+        self.parked_s = 0.0  # seconds
+        self.beginning: Beginning | None = None  # None: the episode begins at its start
         self._call = env.call
         # A call in this process never awaits, so a timeout could not interrupt it.
         if env.awaits and context.limits.call_timeout is not None:
             self._call = self._call_with_timeout
 
+    async def begin_after(self, beginning: Beginning) -> WorldError | None:
+        """Bring the world into the state after the kept turns. Returns how the world broke; None:
+        it did not. Raises LogError where the turns of a fork cannot be repeated."""
+        self.beginning = beginning
+        try:
+            await rebuild(
+                *(beginning, self.env.start_digest, self._call),
+                dialect=self.context.dialect,
+                briefing=self.briefing,
+            )
+        except WorldError as exc:
+            return exc
+        except KeptTurnsDiffer as exc:
+            if (source := beginning.forked_from) is not None:
+                raise LogError(
+                    f"{source.run}/{source.episode}: its first {plural(source.turn, 'turn')} cannot"
+                    f" be repeated: {exc}"
+                ) from exc
+            _log.warning("kept_turns_differ", episode=self.plan.episode, why=str(exc))
+            self.beginning = None
+            self.env.reset()
+        return None
+
+    @property
+    def seconds_before(self) -> float:
+        """How long the episode ran before it was interrupted, in seconds."""
+        return 0.0 if self.beginning is None else self.beginning.seconds
+
+    def time_left(self) -> float | None:
+        """The time limit, less the time before an interruption; None: there is no limit."""
+        limit = self.context.limits.time_limit
+        return None if limit is None else limit - self.seconds_before
+
     def start(self) -> None:
-        """Record that the episode began."""
+        """Record that the episode began, and the replies that it keeps."""
         plan, context = self.plan, self.context
+        beginning = self.beginning
         context.recorder.open(plan.episode)
         started = EpisodeStarted(
             scenario=plan.scenario.name,
@@ -207,51 +246,100 @@ class Episode:
             scenario_digest=plan.scenario.digest,
             start_digest=self.env.start_digest,
             seeding="" if plan.scenario.awm is None else plan.scenario.awm.seeding,
+            kept=0 if beginning is None else len(beginning.kept),
+            forked_from=None if beginning is None else beginning.forked_from,
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
+        if beginning is not None:
+            self.num_tokens = beginning.num_tokens
+            self.steps += beginning.steps
+            for event in beginning.kept:
+                context.recorder.stamp(plan.episode, plan.attempt, event)
+
+    @asynccontextmanager
+    async def parked(self, watch: Watch) -> AsyncIterator[None]:
+        """A block in which the episode has no slot, for a long wait. Its deadlines stand still, and
+        the time does not count; at the end of the block it waits for a slot."""
+        began = time.perf_counter()
+        watch.pause()
+        try:
+            async with self.context.slots.parked():
+                yield
+        finally:
+            watch.go_on()
+            self.parked_s += time.perf_counter() - began
 
     async def run_turns(self, watch: Watch) -> Outcome:
         """Let the policy take steps until something ends the episode; return how it ended."""
         plan, context, limits = self.plan, self.context, self.context.limits
-        context.windows.open(
-            plan.episode, HistoryFold(context.history, context.dialect, self.briefing)
-        )
+        fold = HistoryFold(context.history, context.dialect, self.briefing)
+        context.windows.open(plan.episode, fold)
+        rules = make_rules(context.format, context.dialect)
+        known: KeptReplies = ()
+        unfinished: StepTaken | None = None
+        if (beginning := self.beginning) is not None:
+            known, unfinished = beginning.known_to_agent(), beginning.unfinished
+            for event in beginning.kept:
+                fold.apply(event)
+            if (over := self._outcome_after_kept(rules)) is not None:
+                return over
         agent: Agent = context.policy.agent(
             Assignment(
-                plan.episode, plan.scenario, plan.task, plan.seed, self.briefing, plan.member
+                *(plan.episode, plan.scenario, plan.task, plan.seed, self.briefing, plan.member),
+                known,
+                plan.attempt,
             )
         )
-        rules = make_rules(context.format, context.dialect)
-        for turn in range(limits.max_steps):
+        for turn in range(len(self.steps), limits.max_steps):
             await anyio.lowlevel.checkpoint()  # an instant policy must not block the event loop
+            if context.slots.is_over:
+                await self._wait_for_admission(watch)
             window = context.windows.window(plan.episode)
             if window.asks_for_summary:
                 if (failed := await self._summarise(agent, window, turn, watch)) is not None:
                     return failed
-                if (spent := self._token_limit_reached()) is not None:
-                    return spent
                 window = context.windows.window(plan.episode)
             asked = time.perf_counter()
-            watch.expect_reply(limits.reply_timeout)
-            reply = await agent.reply(window)
-            watch.got_reply()
+            if unfinished is None:
+                watch.expect_reply(limits.reply_timeout)
+                reply = await agent.reply(window)
+                watch.got_reply()
+            else:
+                reply, asked, unfinished = unfinished.reply, asked - unfinished.policy_s, None
             answered = time.perf_counter()
             step, fault = await self._step(rules, reply, turn, window, answered - asked)
             await self.record_step(step)
             context.meters.stepped(time.perf_counter() - answered)
-            if reply.was_cut:
-                return Ending.TOKEN_LIMIT, cut_message(reply)
-            if fault is not None and context.format.stop:
-                return Ending.FORMAT_ERROR, fault
-            if fault is None and isinstance(step.decision, Answer):
-                self.answer = step.decision.text
-                return Ending.ANSWERED, None
-            if (failure := self.world_failure()) is not None:
-                return Ending.WORLD_ERROR, failure
             self.num_tokens += reply.usage.completion_tokens
-            if (spent := self._token_limit_reached()) is not None:
-                return spent
+            if (over := self._outcome_after(step, fault)) is not None:
+                return over
         return Ending.STEP_LIMIT, None
+
+    async def _wait_for_admission(self, watch: Watch) -> None:
+        """Park before the model is asked: more episodes run than the server has room for."""
+        before = self.parked_s
+        try:
+            async with self.parked(watch):
+                pass
+        finally:
+            self.context.meters.held_back(self.parked_s - before)
+
+    def _outcome_after(self, step: StepTaken, fault: str | None) -> Outcome | None:
+        """How the episode ends with its latest step, which breaks this format rule (None: none);
+        None: it goes on."""
+        over = outcome_of(step, fault, self.context.format, self.context.limits)
+        if over is not None and over[0] is Ending.ANSWERED:
+            assert isinstance(step.decision, Answer)
+            self.answer = step.decision.text
+        return over or self._token_limit_reached()
+
+    def _outcome_after_kept(self, rules: FormatRules) -> Outcome | None:
+        """How the episode ends with the last reply that it keeps: the interruption may have come
+        between that reply and the end. None: it goes on."""
+        last = self.beginning.kept[-1] if self.beginning and self.beginning.kept else None
+        if isinstance(last, HistorySummarized):
+            return self._outcome_after_summary(last)
+        return None if last is None else self._outcome_after(last, fault_of(last, rules))
 
     async def _summarise(
         self, agent: Agent, window: Window, turn: int, watch: Watch
@@ -271,11 +359,15 @@ class Episode:
         context.recorder.stamp(plan.episode, plan.attempt, summary)
         await context.recorder.wait_for_room()
         self.num_tokens += reply.usage.completion_tokens
-        if reply.was_cut:
-            return Ending.TOKEN_LIMIT, cut_message(reply)
-        if summary_of(context.dialect, summary):
-            return None
-        return Ending.FORMAT_ERROR, f"asked for a summary before step {turn}, the agent gave none"
+        return self._outcome_after_summary(summary)
+
+    def _outcome_after_summary(self, summary: HistorySummarized) -> Outcome | None:
+        if summary.reply.was_cut:
+            return Ending.TOKEN_LIMIT, cut_message(summary.reply)
+        if not summary_of(self.context.dialect, summary):
+            why = f"asked for a summary before step {summary.turn}, the agent gave none"
+            return Ending.FORMAT_ERROR, why
+        return self._token_limit_reached()
 
     def _token_limit_reached(self) -> Outcome | None:
         """How the episode ends when all tokens are used; None: some are left."""
@@ -303,18 +395,12 @@ class Episode:
                 result = await self._call(call.name, call.arguments, call.id)
                 self.context.meters.called(time.perf_counter() - began)
             results.append(result)
-            if self._ends_episode(result):
+            if result.error in WORLD_FAULTS and self.context.limits.stops_with_world:
                 return
-
-    def _ends_episode(self, result: ToolResult) -> bool:
-        return result.error in WORLD_FAULTS and self.context.limits.stops_with_world
 
     def world_failure(self) -> str | None:
         """How the world failed in the last step, as a sentence; None: the episode continues."""
-        step = self.steps[-1]
-        if not isinstance(step.decision, Act) or not self._ends_episode(step.results[-1]):
-            return None
-        return failure_message(step.decision.calls[-1].name, step.results[-1])
+        return world_failure_in(self.steps[-1], self.context.limits)
 
     async def _call_with_timeout(self, name: str, arguments: Any, call_id: str) -> ToolResult:
         seconds = self.context.limits.call_timeout
@@ -375,7 +461,8 @@ class Episode:
     def end(
         self, ending: Ending, error: str | None, seconds: float, *, lost: bool = False
     ) -> Ending:
-        """Record that the episode is over. Return its ending: the world may break at this moment.
+        """Record that the episode is over, `seconds` after it began. Return its ending: the world
+        may break at this moment.
 
         A world that is lost is not asked for its state; one in which only a call failed is asked.
         """
@@ -388,7 +475,8 @@ class Episode:
                 if ending is not Ending.WORLD_ERROR:
                     ending, error = Ending.WORLD_ERROR, str(exc)
         ended = EpisodeEnded(
-            ending, self.answer, len(self.steps), state, error, seconds, self.checked
+            *(ending, self.answer, len(self.steps), state, error),
+            *(seconds - self.parked_s, self.checked),
         )
         context.recorder.stamp(plan.episode, plan.attempt, ended)
         context.windows.close(plan.episode)

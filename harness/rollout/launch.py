@@ -5,10 +5,14 @@ of a run.
 """
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from functools import partial
-from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
@@ -20,21 +24,29 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from envpool.router import RoutingPool
+from envpool.router import ReportTrusted, RoutingPool
 from envpool.store.pool_protocol import Pool
-from envpool.workers.pool import WorkerSettings
-from harness.bus.mqtt_settings import broker_of
+from envpool.workers.pool import WorkerSettings, open_fork_server
+from harness.admission.adaptive import AdaptiveAdmission, Settled
+from harness.admission.control import AdmissionControl
+from harness.admission.poller import MetricsPoller
+from harness.bus.mqtt_settings import MqttSettings, broker_of
+from harness.chaos.chaos import Chaos
+from harness.chaos.settings import read_chaos
 from harness.chat.preflight import Preflight
+from harness.continuation.forks import beginning_of, seed_of
 from harness.core.errors import LogError, SettingsError
+from harness.core.loop_lag import LagMonitor
 from harness.core.policy_card import card_mismatches, read_card
 from harness.core.terminal import Terminal
 from harness.core.terminal_text import printable
 from harness.dialects.registry import dialect_of
+from harness.following.published import published_run
 from harness.history.base import HistoryPolicy
 from harness.history.windows import parse_history
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME, write_atomically
-from harness.policies.base import OpenPolicy
+from harness.policies.base import Observable, OpenPolicy
 from harness.rollout.allow_list import read_allow_list
 from harness.rollout.gc_tuning import tune_garbage_collector
 from harness.rollout.meters import Meters
@@ -51,7 +63,7 @@ from harness.rollout.session import (
 )
 from harness.rollout.trust_notice import name_trusted
 from harness.settings.limits import Limits
-from harness.settings.run import Settings, log_id_of, save, stops_with_world
+from harness.settings.run import Settings, save, stops_with_world
 from harness.settings.worlds import WorldSettings
 from scenarios.awm.folder import AwmFolder
 from scenarios.catalogue import find
@@ -78,6 +90,7 @@ class Launched(msgspec.Struct, frozen=True):
     meters: Meters
     policy: dict[str, float]  # the policy's own statistics; empty where it has none
     after: Any = None  # the result of `after`
+    settled: Settled | None = None  # of adaptive admission; None: a number was given
 
 
 def launch(
@@ -99,27 +112,41 @@ def launch(
     checks each model server that will be asked (setting `preflight`). Raises HarnessError,
     ScenarioError and PoolError; ModelOutageError where the model server goes away in the run.
     """
-    if (folder / LOG_NAME).exists() and not resume:
-        raise LogError(
-            f"{folder}: a run already exists there; pass --resume or choose another folder"
-        )
+    require_new(folder, resume=resume)
     tasks, plans = planned(settings)
     client = policy or open_policy(settings, plans, local_policy)
     if settings.bus.url:
         broker_of(settings.bus)  # before any file is written
-    is_new = not folder.exists()
-    raise_file_limit(settings.concurrency + 256)
+    file = read_chaos(settings)
+    chaos = None if file is None else Chaos(file, settings)
+    raise_file_limit(settings.max_concurrency + 256)
     tune_garbage_collector()
     launching = _Launching(
-        settings, folder, tasks, plans, client, open_judge, after, resume, progress
+        settings, folder, tasks, plans, client, open_judge, after, resume, progress, chaos
     )
-    try:
+    with removed_if_nothing_happened(folder):
         launched: Launched = run(launching.launch)
+    return launched
+
+
+def require_new(folder: Path, *, resume: bool) -> None:
+    """Raise LogError where a run exists that is not resumed."""
+    if (folder / LOG_NAME).exists() and not resume:
+        raise LogError(
+            f"{folder}: a run already exists there; pass --resume or choose another folder"
+        )
+
+
+@contextmanager
+def removed_if_nothing_happened(folder: Path) -> Iterator[None]:
+    """A block whose exception removes the folder that it made, unless an episode began."""
+    is_new = not folder.exists()
+    try:
+        yield
     except Exception:
         if is_new and folder.exists() and not has_episodes(folder):
             rmtree(folder)
         raise
-    return launched
 
 
 class _Launching(msgspec.Struct, frozen=True):
@@ -134,14 +161,15 @@ class _Launching(msgspec.Struct, frozen=True):
     after: After | None
     resume: bool
     progress: bool
+    chaos: Chaos | None
 
     async def launch(self) -> Launched:
         settings, client = self.settings, self.client
         left = await self._work_left()
         if left.episodes:
-            await self._preflight(client)
+            await preflight(settings, client)
         async with AsyncExitStack() as stack:
-            pool = await stack.enter_async_context(pool_of(settings))
+            pool = await stack.enter_async_context(pool_of(settings, chaos=self.chaos))
             opened = open_run_parts(
                 settings,
                 self.folder,
@@ -151,6 +179,7 @@ class _Launching(msgspec.Struct, frozen=True):
                 open_judge=self.open_judge,
                 episodes=len(self.plans),
                 resume=self.resume,
+                chaos=self.chaos,
             )
             parts = await stack.enter_async_context(opened)
             console = Terminal(stderr=True)
@@ -160,31 +189,46 @@ class _Launching(msgspec.Struct, frozen=True):
                 console.print(note, highlight=False, soft_wrap=True)
             warn_of_mismatches(settings, parts.history, console)
             if left.episodes or left.verdicts:
-                await self._preflight(parts.judge)
+                await preflight(settings, parts.judge)
             if client is not None and left.episodes:
                 await stack.enter_async_context(client)
-            meters = Meters(pool)
+            meters = Meters(pool, lag=LagMonitor())
+            admission = admission_of(settings, client)
+            if admission is not None and isinstance(client, Observable):
+                client.observe(admission)
             await run_session(
                 self.folder,
                 self.plans,
-                parts,
-                concurrency=settings.concurrency,
+                msgspec.structs.replace(parts, admission=admission),
+                concurrency=settings.number_at_once,
                 meters=meters,
                 resume=self.resume,
                 console=console if self.progress else None,
             )
             result = None if self.after is None else await self.after(pool, meters)
-            return Launched(meters, {} if client is None else client.statistics(), result)
+            statistics = {} if client is None else client.statistics()
+            settled = None if admission is None else admission.settled
+            return Launched(meters, statistics, result, settled)
 
     async def _work_left(self) -> WorkLeft:
         judged = self.open_judge is not None
         read = partial(work_left, self.folder, self.plans, resume=self.resume, judged=judged)
         return await anyio.to_thread.run_sync(read)
 
-    async def _preflight(self, asked: object) -> None:
-        """Check the models of a policy or judge, if it has some. Raises ModelServerError."""
-        if self.settings.model.preflight and isinstance(asked, Preflight):
-            await asked.preflight()
+
+def admission_of(settings: Settings, policy: OpenPolicy | None) -> AdaptiveAdmission | None:
+    """The admission to the policy's model server; None: the number of episodes at once is given.
+    The caller lets it see the policy's requests."""
+    if not settings.is_adaptive or not isinstance(policy, Observable):
+        return None
+    control = AdmissionControl(most=settings.max_concurrency)
+    return AdaptiveAdmission(control, MetricsPoller(policy.base_url))
+
+
+async def preflight(settings: Settings, asked: object) -> None:
+    """Check the models of a policy or judge, if it has some. Raises ModelServerError."""
+    if settings.model.preflight and isinstance(asked, Preflight):
+        await asked.preflight()
 
 
 @asynccontextmanager
@@ -198,31 +242,40 @@ async def open_run_parts(
     open_judge: OpenJudge | None,
     episodes: int,
     resume: bool,
+    chaos: Chaos | None = None,
 ) -> AsyncIterator[RunParts]:
     """The parts of a run of so many episodes. Its worlds are hosted and its folder has run.toml.
 
     `policy` None: the settings name a policy that needs no opening. The caller opens and closes
     pool and policy. Raises SettingsError, LogError, ScenarioError and PoolError.
     """
+    beginning = await anyio.to_thread.run_sync(beginning_of, settings, folder, tasks)
     await pool.host_all(scenario for scenario, _ in tasks)
-    _begin(folder, settings, tasks, level=pool.level)
+    begin_folder(folder, settings, tasks, level=pool.level)
     async with AsyncExitStack() as stack:
         judge = None
         if open_judge is not None:
             scenarios = [scenario for scenario, _ in tasks]
-            spent = _spent(folder) if resume else 0.0
+            spent = spent_on_verdicts(folder) if resume else 0.0
             opened = open_judge(pool=pool, scenarios=scenarios, folder=folder, spent=spent)
             judge = await stack.enter_async_context(opened)
-        parts = await _parts(settings, pool, tasks, policy, judge)
+        parts = await make_parts(settings, pool, tasks, policy, judge, chaos)
+        parts = msgspec.structs.replace(parts, beginning=beginning)
         if settings.bus.url:
-            parts = msgspec.structs.replace(parts, link=_link(settings, folder, episodes))
+            link = link_of(settings, folder, episodes, chaos)
+            parts = msgspec.structs.replace(parts, link=link)
         yield parts
 
 
 @asynccontextmanager
-async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
-    """The pool of the settings; it names the packages that run in this process on standard error.
-    Raises PoolError and SettingsError."""
+async def pool_of(
+    settings: Settings,
+    *,
+    report_trusted: ReportTrusted = name_trusted,
+    chaos: Chaos | None = None,
+) -> AsyncIterator[RoutingPool]:
+    """The pool of the settings. `report_trusted` gets the packages that run in this process; it
+    names them on standard error. Raises PoolError and SettingsError."""
     worlds, call_timeout = settings.worlds, settings.limits.call_timeout
     workers = WorkerSettings(
         workers=worlds.workers or 0,
@@ -240,7 +293,11 @@ async def pool_of(settings: Settings) -> AsyncIterator[RoutingPool]:
         elif worlds.mcp:
             remote = _mcp_pool(worlds)
         pool = RoutingPool(
-            workers, isolate=worlds.isolate, elsewhere=remote, report_trusted=name_trusted
+            workers,
+            isolate=worlds.isolate,
+            elsewhere=remote,
+            report_trusted=report_trusted,
+            open_spawner=open_fork_server if chaos is None else chaos.open_spawner,
         )
         yield await stack.enter_async_context(pool)
 
@@ -283,7 +340,7 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
         tasks,
         episodes=settings.episodes,
         group_size=settings.group_size,
-        seed=settings.seed,
+        seed=seed_of(settings),
     )
     return tasks, list(plans)
 
@@ -306,7 +363,7 @@ def fresh_folder(settings: Settings) -> Path:
     return folder
 
 
-def _begin(
+def begin_folder(
     folder: Path, settings: Settings, tasks: Sequence[tuple[Scenario, Task]], *, level: str
 ) -> None:
     try:
@@ -317,16 +374,19 @@ def _begin(
         raise LogError(f"{folder}: the run folder cannot be written: {exc}") from exc
 
 
-async def _parts(
+async def make_parts(
     settings: Settings,
     pool: RoutingPool,
     tasks: Sequence[tuple[Scenario, Task]],
     client: OpenPolicy | None,
     judge: Judge | None,
+    chaos: Chaos | None = None,
 ) -> RunParts:
+    """The parts that play and judge episodes; with `chaos`, those that its faults hit are wrapped,
+    and `client`, which is not open yet, too."""
     dialect = dialect_of(settings.dialect, lenient=settings.format.rules != "awm")
     policy = await policy_of(settings, client, dialect, pool, tasks)
-    return RunParts(
+    parts = RunParts(
         pool=pool,
         policy=policy,
         dialect=dialect,
@@ -334,6 +394,16 @@ async def _parts(
         format=settings.format,
         limits=_limits_of(settings),
         judge=judge,
+    )
+    if chaos is None:
+        return parts
+    chaos.hit_requests(client)
+    return msgspec.structs.replace(
+        parts,
+        pool=chaos.pool(pool),
+        policy=chaos.policy(policy),
+        open_database=chaos.database(parts.open_database),
+        faults=chaos,
     )
 
 
@@ -365,7 +435,7 @@ def warn_of_mismatches(settings: Settings, history: HistoryPolicy, console: Cons
         )
 
 
-def _spent(folder: Path) -> float:
+def spent_on_verdicts(folder: Path) -> float:
     """What the judge of a run that is resumed has cost so far, in USD."""
     if not (folder / LOG_NAME).exists():
         return 0.0
@@ -389,31 +459,10 @@ def has_episodes(folder: Path) -> bool:
         return True
 
 
-def _link(settings: Settings, folder: Path, episodes: int) -> Link:
+def link_of(settings: Settings, folder: Path, episodes: int, chaos: Chaos | None = None) -> Link:
     """A function that makes the link which publishes the run's log on its broker."""
-    mqtt = import_module("harness.bus.mqtt_link")  # its library takes long to import
 
-    async def read_log(after: int) -> Any:
-        def read() -> Any:
-            with open_reader(folder) as reader:
-                return reader.records_after(after)
+    def link_to(bus: MqttSettings) -> Link:
+        return published_run(bus, folder, episodes=episodes, judge=settings.judge.mode)
 
-        return await anyio.to_thread.run_sync(read)
-
-    log_id = log_id_of(folder / "run.toml")
-
-    def link(position: int) -> Any:
-        with open_reader(folder) as reader:
-            counts = reader.counts()
-        return mqtt.MqttLink(
-            settings.bus,
-            folder.name,
-            log=log_id,
-            read_log=read_log,
-            position=position,
-            counts=counts,
-            episodes=episodes,
-            digest=blake2b((folder / "run.toml").read_bytes(), digest_size=8).hexdigest(),
-        )
-
-    return link
+    return link_to(settings.bus) if chaos is None else chaos.link(settings.bus, link_to)

@@ -83,7 +83,7 @@ def _openai(settings: Settings) -> OpenAIPolicy:
             seed=settings.seed,
             timeout_s=model.request_timeout,
             max_attempts=model.max_attempts,
-            concurrency=settings.concurrency,
+            concurrency=settings.max_concurrency,
             client=model.client,
             max_connection_failures=model.max_connection_failures,
             answers=model.answers,

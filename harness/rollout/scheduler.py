@@ -1,10 +1,12 @@
 """Running many episodes with bounded concurrency.
 
-N workers take plans from one iterator, so at most N episodes are live and the next begins when one
-ends. Workers start in batches, one turn of the event loop apart: ten thousand at once would block
-the loop for a second. Where an `admit` function is given, a worker waits with its plan until the
-plan is admitted, and ends when it is refused. An exception in one episode is a bug or a broken
-world; it cancels the other episodes, which record their endings, and is raised unchanged.
+N workers take plans from one iterator, so at most N episodes run and the next begins when one ends.
+An episode that parks (see harness.rollout.slots) gives its slot to one more worker. Workers start
+in batches, one turn of the event loop apart: ten thousand at once would block the loop for a
+second. Where an `admit` function is given, a worker waits with its plan until the plan is admitted,
+and ends when it is refused; parked episodes may have its slot meanwhile. An exception in one
+episode is a bug or a broken world; it cancels the other episodes, which record their endings, and
+is raised unchanged.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,6 +16,7 @@ import anyio
 import anyio.lowlevel
 
 from harness.rollout.plan import EpisodePlan
+from harness.rollout.slots import Slots
 
 # Waits until the episode may begin; False: neither this episode nor a later one shall begin.
 Admit = Callable[[EpisodePlan], Awaitable[bool]]
@@ -26,23 +29,47 @@ async def run_all(
     *,
     concurrency: int,
     admit: Admit | None = None,
+    slots: Slots | None = None,
 ) -> None:
-    """Do the work of every plan (`admit` None: none waits). Raises the first exception."""
+    """Do the work of every plan (`admit` None: none waits). `slots` are those from which the work
+    parks (None: it never does). Raises the first exception."""
     queue = iter(plans)
     failure: list[BaseException] = []
+    refused: list[EpisodePlan] = []
+    slots = slots or Slots()
     async with anyio.create_task_group() as tasks:
 
         async def worker(first: EpisodePlan) -> None:
             plan: EpisodePlan | None = first
             try:
-                while plan is not None and (admit is None or await admit(plan)):
+                while plan is not None and (admit is None or await admitted(plan)):
                     await work(plan)
+                    if slots.hand_over():
+                        return
                     plan = next(queue, None)
+                slots.release()
             except Exception as exc:
                 failure.append(exc)
                 tasks.cancel_scope.cancel()
 
+        async def admitted(plan: EpisodePlan) -> bool:
+            assert admit is not None
+            slots.lend()
+            is_admitted = await admit(plan)
+            if not is_admitted:
+                refused.append(plan)
+            await slots.acquire()
+            return is_admitted
+
+        def begin_another() -> bool:
+            plan = None if refused else next(queue, None)
+            if plan is not None:
+                tasks.start_soon(worker, plan)
+            return plan is not None
+
+        slots.open(concurrency, begin_another)
         for number, plan in enumerate(islice(queue, concurrency), 1):
+            slots.take()
             tasks.start_soon(worker, plan)
             if number % _BATCH == 0:
                 await anyio.lowlevel.checkpoint()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
+    ExitStack,
     asynccontextmanager,
     suppress,
 )
@@ -24,7 +25,10 @@ import structlog
 from rich.console import Console
 
 from envpool.store.pool_protocol import Pool
+from harness.admission.adaptive import AdaptiveAdmission
 from harness.bus.local import LocalBus, Subscription
+from harness.continuation.beginning import Beginning
+from harness.continuation.kept_turns import KeptTurns, open_kept_turns
 from harness.core.events import (
     WEIGHTS_EPISODE,
     Ending,
@@ -42,11 +46,11 @@ from harness.history.windows import HistoryManager
 from harness.log.reader import LogReader, open_reader
 from harness.log.recorder import Recorder
 from harness.log.schema import LOG_NAME, EpisodeRow, ScenarioSnapshot
-from harness.log.writer import LogWriter, open_log
+from harness.log.writer import LogWriter, OpenDatabase, open_log, open_sqlite
 from harness.policies.base import Policy
 from harness.rollout.deadlines import Watchdog
 from harness.rollout.episode import EpisodeDriver, RunContext, run_episode, user_of
-from harness.rollout.meters import Meters
+from harness.rollout.meters import Meters, measuring
 from harness.rollout.monitor import Monitor, show_progress
 from harness.rollout.plan import EpisodePlan
 from harness.rollout.scheduler import Admit, run_all
@@ -57,14 +61,14 @@ EndedEpisode = tuple[EpisodeRow, int]  # its row, and the sequence number of its
 RecordVerdict = Callable[[str, int, Event], Awaitable[None]]  # episode, attempt, verdict
 RecordRunEvent = Callable[[WeightsPublished], None]  # records an event of the run itself in its log
 _MAX_CONCURRENT_VERDICTS = 64  # on episodes that ended before the run was resumed
-_INTERRUPTED = frozenset({Ending.CANCELLED})
+INTERRUPTED = frozenset({Ending.CANCELLED})
 # Endings of episodes that a resumed run plays again: nothing is known about the agent.
-REPEATED = _INTERRUPTED | {Ending.POLICY_ERROR}
+REPEATED = INTERRUPTED | {Ending.POLICY_ERROR}
 _LAST_FLUSH = 10.0  # seconds for the last events to reach the log and the link
 _log = structlog.get_logger(__name__)
 
 
-class _Remaining(NamedTuple):
+class Remaining(NamedTuple):
     """The plan's episodes by what is left to do for them when a run starts or resumes."""
 
     plans: list[EpisodePlan]  # all of them
@@ -108,6 +112,13 @@ class Publisher(Protocol):
         """Return when more may be queued."""
 
 
+class Faults(Protocol):
+    """What injects faults on purpose, and records them in the log."""
+
+    async def run(self, recorder: Recorder) -> None:
+        """Inject and record until cancelled; nothing is injected before and after."""
+
+
 Link = Callable[[int], AbstractAsyncContextManager[Publisher]]  # opened at this log position
 
 
@@ -124,7 +135,11 @@ class RunParts(msgspec.Struct, frozen=True):
     link: Link | None = None  # None: no other process follows the run
     driver: EpisodeDriver | None = None  # takes an episode's steps; None: the policy, turn by turn
     admit: Admit | None = None  # when an episode may begin; None: when a slot is free
+    admission: AdaptiveAdmission | None = None  # how many run at once; None: `concurrency`
     listeners: tuple[Listener, ...] = ()
+    open_database: OpenDatabase = open_sqlite  # of the log
+    beginning: Beginning | None = None  # the turns that each episode keeps; None: it keeps none
+    faults: Faults | None = None  # None: none are injected
 
 
 async def run_session(
@@ -139,16 +154,18 @@ async def run_session(
     console: Console | None = None,
 ) -> Monitor:
     """Run, log and judge the episodes of a plan; with `resume` only those that are missing, and
-    with `repeat_failures` those again whose model could not answer. When `parts.admit` refuses
-    further episodes, the live ones still run to their end.
+    with `repeat_failures` those again whose model could not answer. An episode that was interrupted
+    goes on after its last logged turn, unless `parts.driver` takes its steps or the state of its
+    world is not known. When `parts.admit` refuses further episodes, the live ones still run to
+    their end.
 
     Raises LogError, PoolError, BusError and ModelOutageError; a bug in an episode is raised
     unchanged.
     """
-    repeated = REPEATED if repeat_failures else _INTERRUPTED
+    repeated = REPEATED if repeat_failures else INTERRUPTED
     try:
         left = await anyio.to_thread.run_sync(
-            _read_remaining, folder, list(plans), resume, parts.judge is not None, repeated
+            read_remaining, folder, list(plans), resume, parts.judge is not None, repeated
         )
         return await _run(folder, left, parts, concurrency, meters, resume, console)
     except BaseExceptionGroup as group:
@@ -160,7 +177,7 @@ async def run_session(
 
 async def _run(
     folder: Path,
-    left: _Remaining,
+    left: Remaining,
     parts: RunParts,
     concurrency: int,
     meters: Meters,
@@ -170,24 +187,34 @@ async def _run(
     monitor = Monitor(total=len(left.plans), judged=parts.judge is not None)
     monitor.restore(left.done, judged=True)
     monitor.restore([row for row, _ in left.unjudged], judged=False)
-    worlds = [await _snapshot_of(parts.pool, scenario) for scenario in _scenarios(left.plans)]
+    worlds = [await snapshot_of(parts.pool, scenario) for scenario in scenarios_of(left.plans)]
     meters.start()
-    async with _open_log_and_bus(folder, worlds, parts.link, resume=resume) as (log, bus):
+    opened = open_log_and_bus(
+        folder, worlds, parts.link, resume=resume, open_database=parts.open_database
+    )
+    parts = msgspec.structs.replace(parts, admit=meters.timed(parts.admit))
+    async with opened as (log, bus), measuring(log, meters):
         windows = HistoryManager()
         recorder = Recorder(log, folds=(windows.handle,))
         recorder.open(WEIGHTS_EPISODE, seq=left.num_weights)
-        context = _make_context(parts, recorder, windows, meters)
+        context = make_context(parts, recorder, windows, meters)
         async with anyio.create_task_group() as subscribers:
-            await _start_subscribers(subscribers, bus, monitor, parts, recorder)
+            await start_subscribers(
+                subscribers, bus, monitor, recorder, parts.judge, parts.listeners
+            )
             async with anyio.create_task_group() as helpers:
                 helpers.start_soon(context.watchdog.run)
                 helpers.start_soon(meters.watch, parts.pool)
+                if parts.admission is not None:
+                    helpers.start_soon(parts.admission.run)
                 if console is not None:
-                    helpers.start_soon(show_progress, monitor, console)
+                    helpers.start_soon(show_progress, monitor, console, limit_of(parts.admission))
+                if parts.faults is not None:
+                    helpers.start_soon(parts.faults.run, recorder)
                 if left.unjudged and parts.judge is not None:
                     judging = (folder, left.unjudged, parts.judge, recorder)
-                    helpers.start_soon(_judge_unjudged, *judging)
-                num_run = await _run_episodes(left.missing, context, parts, concurrency)
+                    helpers.start_soon(judge_unjudged, *judging)
+                num_run = await _run_episodes(folder, left.missing, context, parts, concurrency)
                 monitor.set_total(len(left.done) + len(left.unjudged) + num_run)
                 await log.flush()
                 await monitor.wait_until_finished()
@@ -201,17 +228,23 @@ async def _run(
 
 
 @asynccontextmanager
-async def _open_log_and_bus(
-    folder: Path, worlds: Sequence[ScenarioSnapshot], link: Link | None, *, resume: bool
+async def open_log_and_bus(
+    folder: Path,
+    worlds: Sequence[ScenarioSnapshot],
+    link: Link | None,
+    *,
+    resume: bool,
+    open_database: OpenDatabase = open_sqlite,
 ) -> AsyncIterator[tuple[LogWriter, LocalBus]]:
     """The log, and the bus that carries what the log has committed. The link comes before the bus:
     it gets every event, and gets it first."""
     async with AsyncExitStack() as stack:
-        log = await stack.enter_async_context(open_log(folder, resume=resume))
+        opened = open_log(folder, resume=resume, open_database=open_database)
+        log = await stack.enter_async_context(opened)
         for world in worlds:
             log.add_scenario(world)
         if link is not None:
-            publisher = await stack.enter_async_context(link(int(log.statistics()["position"])))
+            publisher = await stack.enter_async_context(link(log.durable))
             log.on_commit(_send_to_link(publisher))
             stack.push_async_callback(_flush, log)  # so that the link has everything when it closes
         bus = LocalBus()
@@ -219,7 +252,7 @@ async def _open_log_and_bus(
         yield log, bus
 
 
-def _make_context(
+def make_context(
     parts: RunParts, recorder: Recorder, windows: HistoryManager, meters: Meters
 ) -> RunContext:
     return RunContext(
@@ -237,20 +270,50 @@ def _make_context(
 
 
 async def _run_episodes(
-    missing: Sequence[EpisodePlan], context: RunContext, parts: RunParts, concurrency: int
+    folder: Path,
+    missing: Sequence[EpisodePlan],
+    context: RunContext,
+    parts: RunParts,
+    concurrency: int,
 ) -> int:
     """Run the missing episodes; return how many began."""
     num_run = 0
+    kept_turns: KeptTurns | None = None  # None: no episode goes on
 
     async def work(plan: EpisodePlan) -> None:
         nonlocal num_run
         num_run += 1
-        await run_episode(plan, context, parts.driver)
-        if parts.judge is None:
-            context.recorder.close(plan.episode)
+        await play(plan, context, parts, kept_turns)
 
-    await run_all(missing, work, concurrency=concurrency, admit=parts.admit)
+    with ExitStack() as stack:
+        if parts.driver is None and any(plan.attempt > 1 for plan in missing):
+            opened = open_kept_turns(folder, context.dialect, context.history)
+            kept_turns = stack.enter_context(opened)
+        if parts.admission is not None:
+            concurrency = parts.admission.attach(context.slots)
+        await run_all(
+            missing, work, concurrency=concurrency, admit=parts.admit, slots=context.slots
+        )
     return num_run
+
+
+async def play(
+    plan: EpisodePlan, context: RunContext, parts: RunParts, kept_turns: KeptTurns | None
+) -> None:
+    """Run one episode, after the turns that it keeps (`kept_turns` None: of no earlier attempt)."""
+    beginning = parts.beginning
+    if kept_turns is not None:
+        digest = plan.scenario.digest
+        kept = await kept_turns.of(plan.episode, digest, attempt=plan.attempt)
+        beginning = kept or beginning
+    await run_episode(plan, context, parts.driver, beginning)
+    if parts.judge is None:
+        context.recorder.close(plan.episode)
+
+
+def limit_of(admission: AdaptiveAdmission | None) -> Callable[[], int] | None:
+    """A function that returns how many episodes may run at once; None: it does not change."""
+    return None if admission is None else lambda: admission.limit
 
 
 async def _flush(log: LogWriter) -> None:
@@ -258,12 +321,13 @@ async def _flush(log: LogWriter) -> None:
         await log.flush()
 
 
-async def _start_subscribers(
+async def start_subscribers(
     tasks: anyio.abc.TaskGroup,
     bus: LocalBus,
     monitor: Monitor,
-    parts: RunParts,
     recorder: Recorder,
+    judge: Judge | None,
+    listeners: Sequence[Listener],
 ) -> None:
     """Start the subscribers; they get everything that is published after this returns."""
 
@@ -280,11 +344,11 @@ async def _start_subscribers(
             task_status.started()
             await monitor.serve(subscription)
 
-    async def judge(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-        assert parts.judge is not None
+    async def judge_ended(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        assert judge is not None
         async with bus.subscribe(kinds=("started", "step", "ended")) as subscription:
             task_status.started()
-            await parts.judge.serve(subscription, record_verdict)
+            await judge.serve(subscription, record_verdict)
 
     async def serve_listener(
         listener: Listener, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
@@ -294,10 +358,10 @@ async def _start_subscribers(
             await listener.serve(subscription, record_run_event)
 
     await tasks.start(count)
-    for listener in parts.listeners:
+    for listener in listeners:
         await tasks.start(serve_listener, listener)
-    if parts.judge is not None:
-        await tasks.start(judge)
+    if judge is not None:
+        await tasks.start(judge_ended)
 
 
 def sole_exception(exc: BaseException) -> BaseException:
@@ -330,7 +394,7 @@ def _send_to_link(publisher: Publisher) -> Callable[[list[tuple[int, Record]]], 
     return publish
 
 
-async def _judge_unjudged(
+async def judge_unjudged(
     folder: Path, unjudged: Sequence[EndedEpisode], judge: Judge, recorder: Recorder
 ) -> None:
     """Judge from the log the episodes that ended before a crash and were not judged."""
@@ -362,28 +426,28 @@ def work_left(
     folder: Path, plans: Sequence[EpisodePlan], *, resume: bool, judged: bool
 ) -> WorkLeft:
     """What is left to do of a plan, before the run begins. Raises LogError."""
-    left = _read_remaining(folder, list(plans), resume, judged, REPEATED)
+    left = read_remaining(folder, list(plans), resume, judged, REPEATED)
     return WorkLeft(len(left.missing), len(left.unjudged))
 
 
-def _read_remaining(
+def read_remaining(
     folder: Path,
     plans: list[EpisodePlan],
     resume: bool,
     judged: bool,
     repeated: Collection[Ending],
-) -> _Remaining:
-    """What is left of the plan. An episode that was cut off is run again, and so is one with an
-    ending that is `repeated`."""
+) -> Remaining:
+    """What is left of the plan. An episode that was cut off gets another attempt, and so does one
+    with an ending that is `repeated`."""
     if not resume or not (folder / LOG_NAME).exists():
-        return _Remaining(plans, [], list(plans), [], 0)
+        return Remaining(plans, [], list(plans), [], 0)
     with open_reader(folder) as reader:
         return _remaining_of(reader, plans, judged, repeated)
 
 
 def _remaining_of(
     reader: LogReader, plans: list[EpisodePlan], judged: bool, repeated: Collection[Ending]
-) -> _Remaining:
+) -> Remaining:
     progress_by_episode = reader.progress()
     rows = {row.episode: row for row in reader.episodes()}
     done: list[EpisodeRow] = []
@@ -399,14 +463,14 @@ def _remaining_of(
             unjudged.append((rows[plan.episode], progress.next_seq))
         else:
             done.append(rows[plan.episode])
-    return _Remaining(plans, done, missing, unjudged, reader.counts().get("weights", 0))
+    return Remaining(plans, done, missing, unjudged, reader.counts().get("weights", 0))
 
 
-def _scenarios(plans: Iterable[EpisodePlan]) -> list[Scenario]:
+def scenarios_of(plans: Iterable[EpisodePlan]) -> list[Scenario]:
     return list({plan.scenario.digest: plan.scenario for plan in plans}.values())
 
 
-async def _snapshot_of(pool: Pool, scenario: Scenario) -> ScenarioSnapshot:
+async def snapshot_of(pool: Pool, scenario: Scenario) -> ScenarioSnapshot:
     world = await pool.host(scenario)
     return ScenarioSnapshot(
         scenario_digest=scenario.digest,

@@ -33,7 +33,7 @@ def vllm(settings: Settings, *, switch: Literal["episode", "step"] = "step") -> 
         settings.model.base_url or VLLM_URL,
         timeout_s=settings.model.request_timeout,
         max_attempts=settings.model.max_attempts,
-        concurrency=settings.concurrency,
+        concurrency=settings.max_concurrency,
         max_connection_failures=settings.model.max_connection_failures,
         answers=settings.model.answers,
     )

@@ -18,7 +18,7 @@ from scenarios.files import load_toml
 from scenarios.validation import MAX_FLOAT, explain
 
 FILE_NAME = "judge.toml"
-JudgeMode = Literal["code", "llm", "hybrid", "none"]
+JudgeMode = Literal["code", "llm", "hybrid", "elsewhere", "none"]
 Vote = Literal["majority", "unanimous"]
 Rewards = Literal["awm", "sparse", "graded"]
 _MODEL_HINT = "name a model with --judge-model"
@@ -32,7 +32,8 @@ class JudgeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         JudgeMode,
         Meta(
             description="Judge of the episodes: the scenarios' code (code), models (llm), code "
-            "with models for what it leaves open (hybrid), or no judge (none).",
+            "with models for what it leaves open (hybrid), a process of its own, which is started "
+            "with `rehearse judge --follow` (elsewhere), or no judge (none).",
             extra={"hint": _MODEL_HINT},
         ),
     ] = "code"
@@ -169,6 +170,12 @@ FOR_EVERY_MODE = frozenset({"mode", "rewards", "seed"})
 def asks_models(mode: JudgeMode) -> bool:
     """Whether a judge of this mode asks models."""
     return mode in ("llm", "hybrid")
+
+
+def judges_in_workers(mode: JudgeMode) -> bool:
+    """Whether each process that plays episodes judges them, too: no model is asked, and no verdict
+    comes from elsewhere."""
+    return mode == "code"
 
 
 def require_models(settings: JudgeSettings, prefix: str = "") -> JudgeSettings:

@@ -15,9 +15,11 @@ import tomli_w
 from msgspec import Meta
 
 from envpool.client.url import url_fault
+from harness.admission.limits import MOST_AT_ONCE
 from harness.bus.mqtt_settings import MqttSettings
 from harness.core.errors import SettingsError
 from harness.dialects.format_rules import FormatSettings
+from harness.settings.cluster import ClusterSettings
 from harness.settings.fields import Field, field_at, fields_of, value_of
 from harness.settings.judge import FOR_EVERY_MODE, JudgeSettings, asks_models, require_models
 from harness.settings.limits import Limits
@@ -30,6 +32,8 @@ from scenarios.files import read_toml
 from scenarios.validation import explain
 
 _DEFAULT_JUDGE = JudgeSettings()
+NUMBER_AT_ONCE = 64  # episodes, where a number is not given and not found
+ADAPTIVE_POLICIES = ("openai", "vllm")  # behind HTTP: the server has a load to adapt to
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,14 +70,62 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = 1
     concurrency: Annotated[
+        Annotated[int, Meta(ge=1)] | Literal["auto"] | None,
+        Meta(
+            description="Maximum number of episodes that run at the same time; `auto` finds it "
+            "from how the model server answers. With a policy that asks no server, and in "
+            f"training, auto is {NUMBER_AT_ONCE}.",
+            extra={
+                "short": "-c",
+                "metavar": "N|auto",
+                "default": f"auto with policies openai and vllm, else {NUMBER_AT_ONCE}",
+                "may_change": True,
+            },
+        ),
+    ] = None
+    processes: Annotated[
         int,
         Meta(
             ge=1,
-            description="Maximum number of episodes that run at the same time.",
-            extra={"short": "-c", "may_change": True},
+            le=256,
+            description="Number of processes that play the episodes; each plays its share of "
+            "--concurrency.",
+            extra={"may_change": True},
         ),
-    ] = 64
+    ] = 1
+    process_timeout: Annotated[
+        float,
+        Meta(
+            ge=1,
+            description="Seconds without a heartbeat after which one of several processes is "
+            "killed and replaced.",
+            extra={"may_change": True},
+        ),
+    ] = 30.0
+    cluster: Annotated[
+        ClusterSettings, Meta(description="What runs the processes that play the episodes.")
+    ] = ClusterSettings()
     seed: Annotated[int, Meta(description="Seed of all random choices.")] = 0
+    forked_from: Annotated[
+        str,
+        Meta(
+            description="Begin every episode after the first TURN turns of a logged episode, in "
+            "its task and with the settings of its run unless other ones are given.",
+            extra={
+                "flag": "from",
+                "metavar": "RUN/EPISODE@TURN",
+                "default": "episodes begin at the start",
+            },
+        ),
+    ] = ""
+    chaos: Annotated[
+        str,
+        Meta(
+            description="File of faults to inject on purpose: into the model server, tools, "
+            "workers, processes, bus and disk.",
+            extra={"metavar": "FILE", "default": "no faults", "may_change": True},
+        ),
+    ] = ""
     history: Annotated[
         str,
         Meta(
@@ -123,6 +175,21 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = MqttSettings(url="")
 
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the number of episodes at once follows from how the model server answers."""
+        return self.concurrency == "auto" and self.policy.name in ADAPTIVE_POLICIES
+
+    @property
+    def number_at_once(self) -> int:
+        """The number of episodes at once where it stays the same: the one given, or the usual."""
+        return self.concurrency if isinstance(self.concurrency, int) else NUMBER_AT_ONCE
+
+    @property
+    def max_concurrency(self) -> int:
+        """The most episodes that ever run at once."""
+        return MOST_AT_ONCE if self.is_adaptive else self.number_at_once
+
 
 def resolve(config: Path | None, flags: Mapping[str, Any]) -> Settings:
     """The settings from a file and flags, by their keys at the top (None: not given). Raises
@@ -151,8 +218,12 @@ def resolve_table(
         convert(nested, Settings, written=table, source=source)
     merged = merge(nested, nest(given, Settings))
     source = "" if given else source
-    settings = convert(merged, Settings, written={**table, **given}, source=source)
+    settings = convert(
+        merged, Settings, written={**table, **given}, flags=frozenset(given), source=source
+    )
     _check(settings)
+    if settings.concurrency is None and settings.policy.name in ADAPTIVE_POLICIES:
+        return msgspec.structs.replace(settings, concurrency="auto")
     return settings
 
 
@@ -237,8 +308,8 @@ def judge_settings(settings: Settings) -> JudgeSettings:
     Raises SettingsError where the run has no judge, or no model to ask.
     """
     judge = settings.judge
-    if judge.mode == "none":
-        raise SettingsError("judge: the run has no judge")
+    if judge.mode in ("none", "elsewhere"):
+        raise SettingsError("judge: the run has no judge of its own")
     if judge.seed is None:
         judge = msgspec.structs.replace(judge, seed=settings.seed)
     return require_models(judge, prefix="judge_")
@@ -251,6 +322,11 @@ def _check(settings: Settings) -> None:
         raise SettingsError("mcp: both mcp and pool are set; worlds come from one of them")
     if worlds.pool and (fault := url_fault(worlds.pool)):
         raise SettingsError(f"pool: {fault}")
+    if worlds.mcp and settings.forked_from:
+        raise SettingsError(
+            "from: the worlds of an MCP server do not reveal their state, so no episode can begin "
+            "in the middle of another one; leave --from out"
+        )
     if worlds.mcp.startswith(("http://", "https://")) and "@" in worlds.mcp:
         raise SettingsError(
             "mcp: the URL contains a user name or a password; put the server's token into the "

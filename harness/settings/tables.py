@@ -6,7 +6,7 @@
 Where a table and a key at the top have the same name (`model`), the value's type decides.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -60,15 +60,20 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
 
 
 def convert(
-    table: Mapping[str, Any], kind: type[S], *, written: Mapping[str, Any], source: str = ""
+    table: Mapping[str, Any],
+    kind: type[S],
+    *,
+    written: Mapping[str, Any],
+    flags: Collection[str] = (),
+    source: str = "",
 ) -> S:
     """A nested table as settings. Messages name a field as it was `written`, in the table before it
-    was nested. Raises SettingsError.
+    was nested, and by its flag where its key is among the `flags`. Raises SettingsError.
     """
     try:
         return msgspec.convert(dict(table), kind)
     except msgspec.ValidationError as exc:
-        sentence = _as_written(explain(exc, table, kind), kind, written)
+        sentence = _as_written(explain(exc, table, kind), kind, written, flags)
         raise SettingsError(f"{source}{sentence}") from exc
 
 
@@ -83,12 +88,17 @@ def _keys(kind: type[msgspec.Struct]) -> list[str]:
     return list(dict.fromkeys([*kind.__struct_fields__, *(one.key for one in fields_of(kind))]))
 
 
-def _as_written(sentence: str, kind: type[msgspec.Struct], written: Mapping[str, Any]) -> str:
-    """A sentence about a nested field with its key at the top, where it was written there."""
+def _as_written(
+    sentence: str, kind: type[msgspec.Struct], written: Mapping[str, Any], flags: Collection[str]
+) -> str:
+    """A sentence about a nested field with its flag or its key at the top, where it was written
+    there."""
     for field in fields_of(kind):
         path = ".".join(field.path)
         rest = sentence[len(path) :]
         if sentence.startswith(path) and rest[:1] in (":", "["):
             at_top = field.key in written and not isinstance(written[field.key], Mapping)
+            if field.key in flags and field.flag:
+                return f"--{field.flag}{rest}"
             return f"{field.key}{rest}" if at_top else sentence
     return sentence

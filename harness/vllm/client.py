@@ -17,6 +17,7 @@ import msgspec
 
 from harness.chat.answer_limits import AnswerLimits
 from harness.chat.client import ChatClient, transport_of
+from harness.chat.request_metrics import RequestObserver
 from harness.chat.retry import Backoff, Failure
 from harness.chat.transport import Endpoint, Transport
 from harness.chat.wire import is_context_overflow
@@ -86,6 +87,19 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         """The limit of tokens in prompt and reply together; known once the client is open."""
         return self._model.max_tokens
 
+    @property
+    def base_url(self) -> str:
+        """The URL of the server's API."""
+        return self._settings.base_url
+
+    def observe(self, observer: RequestObserver) -> None:
+        """Let an observer see every attempt from now on."""
+        self._client.observe(observer)
+
+    def wrap_transport(self, wrap: Callable[[Transport], Transport]) -> None:
+        """Send all requests through what `wrap` makes of the transport; before it is open."""
+        self._client.wrap_transport(wrap)
+
     def statistics(self) -> dict[str, float]:
         """Return counts since the start, the same as those of policy `openai`."""
         return self._client.statistics()
@@ -136,7 +150,7 @@ class VllmClient(anyio.AsyncContextManagerMixin):
         self, request: CompletionRequest, body: bytes, attempt: int
     ) -> Generated | Failure:
         weights = self._weights()
-        content = await self._client.post(body)
+        content = await self._client.post(body, attempt)
         if isinstance(content, Failure):
             return content
         return read_tokens(content, len(request.prompt), attempts=attempt, weights=weights)

@@ -9,13 +9,14 @@ Promises:
 """
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, Self
 
 import anyio
 
+from harness.chat.request_metrics import RequestObserver
 from harness.chat.transport import Transport
 from harness.core.errors import SettingsError
 from harness.core.policy_card import read_card
@@ -85,11 +86,25 @@ class VllmPolicy(anyio.AsyncContextManagerMixin):
             self._sampling,
             context=self._client.context,
             episode_seed=assignment.seed,
+            kept=assignment.kept,
         )
 
     def backend(self) -> TokenBackend:
         """Return the server as a backend; its requests do not wait for new weights."""
         return self._client
+
+    @property
+    def base_url(self) -> str:
+        """The URL of the server's API."""
+        return self._client.base_url
+
+    def observe(self, observer: RequestObserver) -> None:
+        """Let an observer see every attempt from now on."""
+        self._client.observe(observer)
+
+    def wrap_transport(self, wrap: Callable[[Transport], Transport]) -> None:
+        """Send all requests through what `wrap` makes of the transport; before it is open."""
+        self._client.wrap_transport(wrap)
 
     def statistics(self) -> dict[str, float]:
         """Return counts since the start, the same as those of policy `openai`."""

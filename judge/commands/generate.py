@@ -15,9 +15,11 @@ from rich.table import Table
 from harness.commands.flags import help_of
 from harness.commands.interruption import continued_by, same_command
 from harness.commands.options import JOBS, JSON, console_of, write_json
+from harness.rollout.process import run
 from harness.rollout.progress_display import ProgressDisplay
 from harness.settings.fields import fields_of
 from judge.worlds.generate import Fault, Generated, generate_worlds
+from judge.worlds.paraphrase import ParaphraseOptions, paraphrase_worlds
 from scenarios.generate.core.errors import GenerateError
 from scenarios.generate.output_folder import GenerationOrder
 from scenarios.generate.plan.knobs import Knobs, knobs_of
@@ -39,6 +41,7 @@ class Report(msgspec.Struct, frozen=True):
     difficulties: dict[str, int]
     trades: dict[str, int]
     dropped: int  # drafts of tasks that could not be used
+    paraphrased: int  # tasks in a model's wording
     faults: tuple[Fault, ...]
 
 
@@ -99,6 +102,26 @@ class _GenerateCommand(click.Command):
     type=click.Choice(SPLITS),
     help="Split of the trades, for measuring how well training transfers (default: all trades).",
 )
+@click.option(
+    "--paraphrase",
+    is_flag=True,
+    help="Let a model reword each instruction; what it says is checked and stays the same.",
+)
+@click.option("-m", "--model", default="", help="Name of the model that rewords.")
+@click.option(
+    "--base-url",
+    default="",
+    metavar="URL",
+    help="URL of its server (default: OPENAI_BASE_URL of the environment, else OpenAI).",
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Number of requests to the model at the same time.",
+)
 @JSON
 def generate_command(
     count: int,
@@ -109,6 +132,10 @@ def generate_command(
     trades: Sequence[str],
     modules: Sequence[str],
     split: Split | None,
+    paraphrase: bool,
+    model: str,
+    base_url: str,
+    concurrency: int,
     json_file: str | None,
 ) -> None:
     """Generate worlds from business modules and the vocabulary of a trade.
@@ -117,20 +144,37 @@ def generate_command(
     the same command is given again. The exit status is 1 when a world could not be made.
     """
     began = time.monotonic()
+    if paraphrase != bool(model):
+        missing = "-m" if paraphrase else "--paraphrase"
+        raise GenerateError(f"{missing} is missing: a model rewords where both are given")
     order = GenerationOrder(
         seed=seed,
         knobs=knobs_of(_pairs(knobs)),
         trades=tuple(trades),
         modules=tuple(modules),
         split=split,
+        paraphrase=model,
     )
-    with continued_by(same_command), ProgressDisplay("worlds", total=count) as display:
-        made = generate_worlds(order, count, output, jobs=jobs, report_progress=display.show)
+    with continued_by(same_command):
+        with ProgressDisplay("worlds", total=count) as display:
+            made = generate_worlds(order, count, output, jobs=jobs, report_progress=display.show)
+        if paraphrase:
+            options = ParaphraseOptions(model, base_url, concurrency)
+            made = _paraphrased(made, output, order, options)
     report = report_of(made, time.monotonic() - began)
     _render(report, output, console_of(json_file))
     write_json(report, json_file)
     if report.faults:
         sys.exit(1)
+
+
+def _paraphrased(
+    made: Generated, output: Path, order: GenerationOrder, options: ParaphraseOptions
+) -> Generated:
+    records = list(made.manifest.worlds.values())
+    with ProgressDisplay("paraphrased worlds", total=len(records)) as display:
+        found = run(paraphrase_worlds, output, order, records, options, display.show)
+    return msgspec.structs.replace(made, manifest=found.manifest)
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:
@@ -163,6 +207,7 @@ def report_of(made: Generated, wall_s: float) -> Report:
         kinds=_counts(str(task.kind) for task in tasks),
         difficulties=_counts(str(task.difficulty) for task in tasks),
         trades=_counts(world.plan.trade for world in worlds),
+        paraphrased=sum(task.paraphrased is True for task in tasks),
         dropped=sum(sum(world.dropped.values()) for world in worlds),
         faults=made.faults,
     )
@@ -184,5 +229,8 @@ def _render(report: Report, output: Path, console: Console) -> None:
     for name, counts in (("tasks", report.kinds), ("difficulty", report.difficulties)):
         text = ", ".join(f"{count:,} {word}" for word, count in counts.items())
         console.print(f"{name}: {text}", highlight=False)
+    if report.paraphrased:
+        line = f"paraphrased: {report.paraphrased:,}; the others keep their own words"
+        console.print(line, highlight=False)
     for fault in report.faults:
         console.print(f"not made: {fault.name}: {fault.why}", highlight=False, markup=False)

@@ -1,7 +1,8 @@
 """The command `judge`: judge a run again, or show what its judges disagree on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,17 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.commands.flags import SectionedCommand, flags_of
-from harness.commands.interruption import command_line, continued_by
+from harness.commands.interruption import command_line, continued_by, same_command
 from harness.commands.options import JSON, console_of, write_json
+from harness.core.errors import SettingsError
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
+from harness.reports.faults import faults_in
 from harness.reports.summary import RunReport, report_of, write_report
 from harness.rollout.process import run
 from harness.rollout.progress_display import ProgressDisplay
 from harness.settings.judge import JudgeSettings, save_judge
+from judge.commands.follow import follow_published, follow_run
 from judge.commands.options import RUN, judge_flags, open_run_judge, settings_of
 from judge.core.rewards import PROFILES
 from judge.verdicts import summary as verdict_summary
@@ -50,6 +54,25 @@ from judge.verdicts.summary import Summary, Tally
     show_default=True,
     help="Maximum number of disagreements to show; 0: all.",
 )
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Judge a run while it is played (run --judge elsewhere, or none): each episode when it "
+    "ends, until the run has ended and all are judged.",
+)
+@click.option(
+    "--bus",
+    metavar="URL",
+    help="With --follow: URL of the MQTT broker on which RUN is published; the run must "
+    "be played with --judge elsewhere.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="With --bus: folder of the copy of the run and of the verdicts (default: runs/RUN-copy).",
+)
 @JSON
 def judge_command(
     folder: Path,
@@ -57,6 +80,9 @@ def judge_command(
     only: Only | None,
     show_queue: bool,
     limit: int,
+    follow: bool,
+    bus: str | None,
+    output: Path | None,
     json_file: str | None,
     **flags: Any,
 ) -> None:
@@ -66,12 +92,25 @@ def judge_command(
     verdicts stay, and only their rewards are computed again.
     """
     console = console_of(json_file)
+    _check_follow(follow, bus=bus, output=output, only=only, disagreements=show_queue)
+    if follow:
+        given = given_of(flags) | {"rewards": rewards}
+        copy = output or Path("runs") / f"{folder.name}-copy"
+        with continued_by(partial(same_command, bus)):
+            if bus is None:
+                summary = run(follow_run, folder, given)
+                _renew_report(folder)
+            else:
+                summary = run(follow_published, str(folder), bus, copy, given)
+        verdict_summary.render(summary, console)
+        write_json(summary, json_file)
+        return
     if show_queue:
         _show_queue(folder, console, json_file, limit)
         return
     with open_reader(folder) as reader:  # a folder without a log is refused, and none is made
         has_verdicts = "judged" in reader.counts()
-    given = {name: value for name, value in flags.items() if value not in (None, ())}
+    given = given_of(flags)
     settings = settings_of(folder, given | {"rewards": rewards})
     if rewards is not None and not given and only is None and has_verdicts:
         summary = run(_reward_again, folder, settings)
@@ -83,6 +122,24 @@ def judge_command(
     write_json(summary, json_file)
 
 
+def _check_follow(
+    follow: bool, *, bus: str | None, output: Path | None, only: Only | None, disagreements: bool
+) -> None:
+    """Refuse flags that do not go together. Raises SettingsError."""
+    if follow and (only is not None or disagreements):
+        unused = "--only" if only is not None else "--disagreements"
+        raise SettingsError(f"{unused}: is for a run that has ended; leave it or --follow out")
+    if bus is not None and not follow:
+        raise SettingsError("--bus: is for --follow; a run that has ended is judged in its folder")
+    if output is not None and bus is None:
+        raise SettingsError("--output: is for --bus; verdicts on RUN are written into its folder")
+
+
+def given_of(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that were given."""
+    return {name: value for name, value in flags.items() if value not in (None, ())}
+
+
 def _renew_report(folder: Path) -> None:
     """Write report.json again from the verdicts that count now; the report of a benchmark stays as
     it was measured."""
@@ -90,7 +147,7 @@ def _renew_report(folder: Path) -> None:
     with suppress(OSError, msgspec.DecodeError):
         msgspec.json.decode(path.read_bytes(), type=RunReport)
         with open_reader(folder) as reader:
-            write_report(folder, report_of(reader.episodes()))
+            write_report(folder, report_of(reader.episodes(), faults_in(reader)))
 
 
 async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Summary:

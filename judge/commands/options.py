@@ -69,9 +69,9 @@ def settings_of(folder: Path, flags: dict[str, Any]) -> JudgeSettings:
 
 
 def _of_run(folder: Path) -> JudgeSettings:
-    """The judge of the run itself; code where it had none."""
+    """The judge of the run itself; code where it had none of its own."""
     settings = run_settings(folder)
-    if settings.judge.mode == "none":
+    if settings.judge.mode in ("none", "elsewhere"):
         judge = msgspec.structs.replace(settings.judge, mode="code")
         settings = msgspec.structs.replace(settings, judge=judge)
     return judge_settings(settings)
@@ -88,9 +88,10 @@ def _about_models(flags: Mapping[str, Any]) -> list[str]:
 
 @asynccontextmanager
 async def open_run_judge(
-    folder: Path, reader: LogReader, settings: JudgeSettings
+    folder: Path, reader: LogReader, settings: JudgeSettings, *, spent: float = 0.0
 ) -> AsyncIterator[ScenarioJudges | LLMJudge]:
-    """The judge of a logged run. Raises what `open_judge`, the pool and the finder raise."""
+    """The judge of a logged run; `spent` is what its budget has paid already, in USD. Raises what
+    `open_judge`, the pool and the finder raise."""
     worlds = reader.scenarios().values()
     async with AsyncExitStack() as stack:
         pool, scenarios = None, []
@@ -105,6 +106,7 @@ async def open_run_judge(
             pool=pool,
             scenarios=scenarios,
             folder=folder,
+            spent=spent,
             infos={world.scenario_digest: scenario_info(world) for world in worlds},
         )
         yield await stack.enter_async_context(judge)

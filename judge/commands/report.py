@@ -1,5 +1,6 @@
 """The command `scenarios report`: a folder of worlds as figures, a page and a picture."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -52,13 +54,15 @@ def report_command(
         if path is not None and not path.absolute().parent.is_dir():
             raise SettingsError(f"{flag}: {path}: its folder does not exist")
     drawing = _drawing() if output or png else None
-    figures = _figures(worlds_in(paths))
+    read, unread = _read(worlds_in(paths))
+    figures = catalogue_figures(read, unread)
     if drawing is not None:
         charts, page = drawing
         drawn, title = charts.charts_of(figures), title_of(figures)
         if output is not None:
             with ProgressDisplay("charts", total=len(drawn)) as display:
-                html = page.page_of(figures, drawn, title=title, done=display.advance)
+                listed = _beside(read, output.absolute().parent)
+                html = page.page_of(figures, drawn, listed, title=title, done=display.advance)
                 _write(output, html.encode())
         if png is not None:
             _write(png, charts.png_of(drawn, title))
@@ -75,7 +79,17 @@ def _drawing() -> tuple[Any, Any]:
         raise SettingsError(missing_package("report", exc, "report")) from exc
 
 
-def _figures(names: Sequence[str]) -> CatalogueFigures:
+def _beside(worlds: Sequence[WorldFigures], folder: Path) -> list[WorldFigures]:
+    """The worlds with addresses that are relative to the page's folder."""
+    return [
+        msgspec.structs.replace(
+            world, folder=Path(os.path.relpath(Path(world.folder).absolute(), folder)).as_posix()
+        )
+        for world in worlds
+    ]
+
+
+def _read(names: Sequence[str]) -> tuple[list[WorldFigures], list[Unread]]:
     worlds: list[WorldFigures] = []
     unread = []
     with ProgressDisplay("worlds", total=len(names)) as display:
@@ -87,7 +101,7 @@ def _figures(names: Sequence[str]) -> CatalogueFigures:
             display.advance()
     if not worlds:
         raise PackageError(f"no world could be read: {unread[0].why}")
-    return catalogue_figures(worlds, unread)
+    return worlds, unread
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -95,6 +109,18 @@ def _write(path: Path, data: bytes) -> None:
         write_atomically(path, data)
     except OSError as exc:
         raise SettingsError(f"{path} cannot be written: {exc}") from exc
+
+
+def _render_texts(figures: CatalogueFigures, console: Console) -> None:
+    """What the tasks of procedural worlds have in common."""
+    name, share = figures.most_frequent_situation
+    line = f"{figures.situations} situations, at most {share:.2%} of the tasks each ({name})"
+    console.print(line, highlight=False)
+    for sentence, part in figures.texts.common_sentences[:1]:
+        line = f"most frequent sentence: {part:.2%}: {sentence}"
+        console.print(line, highlight=False, markup=False)
+    line = f"two sentences or more that begin with Then, Also …: {figures.texts.joined:.2%}"
+    console.print(line, highlight=False)
 
 
 def _render(figures: CatalogueFigures, console: Console) -> None:
@@ -106,5 +132,7 @@ def _render(figures: CatalogueFigures, console: Console) -> None:
     head = f"{title_of(figures)}; near-duplicates: {plural(alike.pairs, 'pair')}, {alike.share:.2%}"
     console.print(head, highlight=False)
     console.print(table)
+    if figures.situations:
+        _render_texts(figures, console)
     for world in figures.unread:
         console.print(f"not read: {world.name}: {world.why}", highlight=False, markup=False)

@@ -11,13 +11,18 @@ from harness.commands.interruption import continued_by, same_command
 from harness.commands.options import JSON, console_of, write_json
 from harness.rollout.process import run
 from harness.rollout.progress_display import ProgressDisplay
-from judge.worlds.synthesize import SynthesisOptions, require_consistent, run_synthesis
+from judge.worlds.synthesize import (
+    SynthesisOptions,
+    dry_prompts,
+    require_consistent,
+    run_synthesis,
+)
 from scenarios.synth.report import Report, render
 
 
 @click.command("synthesise")
 @click.argument("seeds", metavar="SEEDS.jsonl")
-@flags_of(SynthesisOptions, words={"sandbox": ("best", "required")}, required=("model", "output"))
+@flags_of(SynthesisOptions, words={"sandbox": ("best", "required")})
 @click.option(
     "--format",
     "format_name",
@@ -25,14 +30,33 @@ from scenarios.synth.report import Report, render
     default="ours",
     help="Write packages in our format (ours, the default), or AWM's files as well (awm).",
 )
+@click.option(
+    "--dry-prompts",
+    "only_prompts",
+    is_flag=True,
+    help="Print every stage's prompt for the first scenario of the file and stop; no model is "
+    "asked. Results in the folder of --output stand in later prompts.",
+)
 @JSON
-def synthesise_command(json_file: str | None, format_name: str, **flags: Any) -> None:
+@click.pass_context
+def synthesise_command(
+    context: click.Context,
+    /,
+    json_file: str | None,
+    format_name: str,
+    only_prompts: bool,
+    **flags: Any,
+) -> None:
     """Write worlds with a language model, from descriptions of scenarios.
 
     SEEDS.jsonl has one {"name", "description"} a line. A synthesis that was interrupted continues
     when the same command is given again. The exit status is 1 when a scenario did not become a
     world, or when the budget is exhausted.
     """
+    if only_prompts:
+        _print_prompts(flags)
+        return
+    _require(context, flags, "model", "output")
     options = require_consistent(
         settings_from(SynthesisOptions, flags | {"awm": format_name == "awm"})
     )
@@ -46,3 +70,17 @@ def synthesise_command(json_file: str | None, format_name: str, **flags: Any) ->
     write_json(report, json_file)
     if not report.ok:
         sys.exit(1)
+
+
+def _print_prompts(flags: dict[str, Any]) -> None:
+    unneeded = {name: flags[name] or "" for name in ("model", "output")}
+    options = settings_from(SynthesisOptions, flags | unneeded)
+    for prompt in dry_prompts(options):
+        click.echo(prompt.render())
+
+
+def _require(context: click.Context, flags: dict[str, Any], *names: str) -> None:
+    """Raise click's own error for a flag that is missing."""
+    for parameter in context.command.params:
+        if parameter.name in names and flags[parameter.name] is None:
+            raise click.MissingParameter(ctx=context, param=parameter)

@@ -146,11 +146,9 @@ class LLMJudge:
         return self._judged(case, code, judgements, decision)
 
     def _prompt(self, case: Case) -> Prompt:
-        assert self._settings.mode != "code"
-        assert self._settings.mode != "none"
-        return prompt_of(
-            case, self._rubric, mode=self._settings.mode, max_tokens=self._settings.evidence_tokens
-        )
+        mode = self._settings.mode
+        assert mode == "llm" or mode == "hybrid"  # narrows the type
+        return prompt_of(case, self._rubric, mode=mode, max_tokens=self._settings.evidence_tokens)
 
     async def _ask_all(
         self, case: Case, seed: int, cache: JudgementCache | None

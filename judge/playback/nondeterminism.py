@@ -5,6 +5,7 @@ Names are read, nothing is executed: `datetime.now()` is found, a call under ano
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 _MODULES = {"random", "secrets", "time", "uuid"}  # a world may use nothing in them
@@ -20,11 +21,23 @@ _PROCESS = {
 _IN_ORDER = {"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "join"}
 
 
+@lru_cache(8)
+def parsed(text: str) -> ast.Module:
+    """The syntax tree of a source text; several checks in a row read the same one."""
+    return ast.parse(text)
+
+
+@lru_cache(2_048)
+def nodes_of(node: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes below a node, and the node itself."""
+    return tuple(ast.walk(node))
+
+
 def uses_of_chance(path: Path, text: str | None = None) -> Iterator[str]:
     """A sentence for each use of the wall clock, of randomness, of the process's environment, or of
     the order of a set. `text` is the file's; None: the file is read."""
-    tree = ast.parse(path.read_text(encoding="utf-8") if text is None else text)
-    for node in ast.walk(tree):
+    tree = parsed(path.read_text(encoding="utf-8") if text is None else text)
+    for node in nodes_of(tree):
         if name := _chance(node):
             line = getattr(node, "lineno", 0)
             yield f"{path.name} line {line}: {name} differs from one episode to the next"
@@ -52,7 +65,7 @@ def _chance(node: ast.AST) -> str | None:
 
 
 def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -61,13 +74,13 @@ def _set_orders(scope: ast.AST) -> Iterator[ast.AST]:
     """Where a function iterates over a set. Inner functions are scopes of their own."""
     names = {
         target.id
-        for node in ast.walk(scope)
+        for node in nodes_of(scope)
         if isinstance(node, ast.Assign) and _is_set(node.value, frozenset())
         for target in node.targets
         if isinstance(target, ast.Name)
     }
     known = frozenset(names - _assigned_otherwise(scope))
-    for node in ast.walk(scope):
+    for node in nodes_of(scope):
         if isinstance(node, ast.For) and _is_set(node.iter, known):
             yield node
         elif isinstance(node, ast.ListComp | ast.DictComp):
@@ -85,7 +98,7 @@ def _assigned_otherwise(scope: ast.AST) -> set[str]:
     """Names that have another value than a set somewhere in the function."""
     return {
         target.id
-        for node in ast.walk(scope)
+        for node in nodes_of(scope)
         if isinstance(node, ast.Assign) and not _is_set(node.value, frozenset())
         for target in node.targets
         if isinstance(target, ast.Name)

@@ -1,13 +1,14 @@
 """Calls that fit a tool's schema, that barely fit it, and that do not, to find out if it breaks."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from envpool.core.types import ToolSpec
 from envpool.store.states import States
 from harness.policies.random_calls import random_arguments
+from scenarios.api import Row
 from scenarios.format import Call
 
 _ODD_TEXTS = ("", " ", "'", '"', "%", "_", "-1", "null", "ä😀", "x" * 300)
@@ -46,8 +47,13 @@ def plausible(world: States) -> dict[str, list[Any]]:
     A key `id` of the table `orders` also counts as `order_id`, one of `lenses` as `lens_id` and as
     `lense_id`. Blobs and NULL are left out.
     """
+    return values_of(world.dump(world.template.overlay()))
+
+
+def values_of(tables: Mapping[str, Sequence[Row]]) -> dict[str, list[Any]]:
+    """The values of rows, by table, by column name; see `plausible`."""
     values: dict[str, dict[Any, None]] = {}
-    for table, rows in world.dump(world.template.overlay()).items():
+    for table, rows in tables.items():
         for row in rows:
             for column, value in row.items():
                 if value is None or isinstance(value, bytes):

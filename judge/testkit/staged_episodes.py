@@ -6,10 +6,10 @@ from random import Random
 from envpool.inprocess.fault_injection import FAULTS, Fault, FaultInjector
 from envpool.inprocess.toolset import load
 from envpool.inprocess.world import HostedScenario
+from harness.continuation.outcomes import failure_message
 from harness.core.events import Ending
 from harness.core.trajectory import Trajectory
 from harness.policies.mutations import DONE
-from harness.rollout.episode import failure_message
 from judge.playback.attempts import Writes, is_equivalent, mutants_on, unwanted_on, writes_of
 from judge.playback.playback import Played, format_call, play
 from judge.testkit.endings import (

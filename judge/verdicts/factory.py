@@ -40,7 +40,7 @@ async def open_judge(
     Raises JudgeError and SettingsError for a rubric, prices or models that cannot be used, before
     any model is asked, and PackageError for a broken verify.py.
     """
-    assert settings.mode != "none", "there is no judge to open"
+    assert settings.mode != "none" and settings.mode != "elsewhere", "there is no judge to open"
     profile = PROFILES[settings.rewards]
     cases: Cases
     if settings.mode == "llm":

@@ -62,7 +62,11 @@ def form_of(
     causal = rest.pop("is_causal", None)
     if causal is False or (causal is None and not getattr(module, "is_causal", True)):
         raise ModelError(f"{_name(module)} is not causal")
-    unknown = sorted(k for k, v in rest.items() if k not in _HARMLESS and v not in (None, False))
+    unknown = sorted(
+        name
+        for name, value in rest.items()
+        if name not in _HARMLESS and value is not None and value is not False
+    )
     if unknown:
         raise ModelError(
             f"{_name(module)} computes its attention with {', '.join(map(repr, unknown))}, which"

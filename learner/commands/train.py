@@ -1,5 +1,6 @@
 """The command `train`."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from harness.bus.mqtt_settings import MqttSettings, broker_of
 from harness.commands.context import CommandContext
 from harness.commands.interruption import command_line, continued_by
 from harness.commands.options import DRY_RUN, JSON, OUTPUT, RESUME, console_of, write_json
@@ -29,6 +31,18 @@ from scenarios.distribution import missing_package
     is_flag=True,
     help="Also train on logs that were made under another history policy or dialect.",
 )
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Learn from a run that is still played and judged by other processes: data.logs names its "
+    "folder (data.follow).",
+)
+@click.option(
+    "--bus",
+    metavar="URL",
+    help="With --follow: URL of the MQTT broker on which the run of this name in data.logs is "
+    "published.",
+)
 @JSON
 @click.pass_obj
 def train_command(
@@ -39,14 +53,16 @@ def train_command(
     resume: bool,
     dry_run: bool,
     misaligned: bool,
+    follow: bool,
+    bus: str | None,
     json_file: str | None,
 ) -> None:
-    """Train a model on its own rollouts, or on the logs of finished runs.
+    """Train a model on its own rollouts, or on the logs of other runs.
 
     CONFIG is a TOML file (`rehearse schema train` prints its JSON Schema). Use --dry-run first: it
     prints the settings and the number of episodes, and trains nothing.
     """
-    settings = read_settings(config)
+    settings = _with_follow(read_settings(config), follow=follow, bus=bus)
     if resume and output is None:
         raise ConfigError("--resume: name the run's folder with --output")
     if misaligned:
@@ -62,8 +78,15 @@ def train_command(
     folder = output or _fresh_folder(settings)
     policy_of = _module("learner.loop.trainable_policies").policy_of(settings)
     training = _module("learner.loop.run")
-    dependencies = training.TrainDependencies(context.judge_opener, policy_of, console_of("-"))
-    with continued_by(lambda: _resumed(config, folder, misaligned=misaligned)):
+    dependencies = training.TrainDependencies(
+        context.judge_opener,
+        policy_of,
+        console_of("-"),
+        None if bus is None else MqttSettings(url=bus),
+    )
+    public = None if bus is None else MqttSettings(url=bus).public().url  # without its password
+    flags = {"--misaligned": misaligned, "--follow": follow, "--bus": public}
+    with continued_by(lambda: _resumed(config, folder, flags)):
         report = training.train(settings, runs, folder, dependencies, resume=resume)
     if report is None:
         return
@@ -73,12 +96,33 @@ def train_command(
     write_json(report, json_file)
 
 
-def _resumed(config: Path, folder: Path, *, misaligned: bool) -> str:
+def _with_follow(settings: TrainSettings, *, follow: bool, bus: str | None) -> TrainSettings:
+    """The settings with the flags about a run that is followed. Raises ConfigError."""
+    data = settings.data
+    if follow and not data.follow:
+        data = msgspec.structs.replace(data, follow=True)
+    if data.follow and not data.logs:
+        raise ConfigError("--follow: there is no run to follow; name it in data.logs")
+    if bus is not None and not (data.follow and len(data.logs) == 1):
+        raise ConfigError(
+            "--bus: needs --follow, and the name of one run in data.logs, as it is on the broker"
+        )
+    if bus is not None:
+        broker_of(MqttSettings(url=bus))
+    return msgspec.structs.replace(settings, data=data)
+
+
+def _resumed(config: Path, folder: Path, flags: Mapping[str, str | bool | None]) -> str:
     """The command that continues a training run; empty where the run has not begun."""
     if not (folder / "train.toml").exists():
         return ""
-    flags = ("--misaligned",) if misaligned else ()
-    return command_line("train", config, "-o", folder, "--resume", *flags)
+    words = [
+        word
+        for name, value in flags.items()
+        if value
+        for word in ([name] if value is True else [name, value])
+    ]
+    return command_line("train", config, "-o", folder, "--resume", *words)
 
 
 def _describe(settings: TrainSettings, runs: Runs) -> None:

@@ -64,6 +64,17 @@ def check(settings: TrainSettings) -> None:
             f"optimizer.minibatches: a batch of {settings.data.groups} groups (data.groups) "
             f"cannot be split into {settings.optimizer.minibatches}"
         )
+    for name in RUNS:
+        if (getattr(settings, name) or {}).get("processes", 1) != 1:
+            raise ConfigError(
+                f"{name}.processes: training plays its episodes in its own process, where the "
+                "policy gets each version of the weights; leave it out"
+            )
+        if (getattr(settings, name) or {}).get("chaos"):
+            raise ConfigError(
+                f"{name}.chaos: faults on purpose are for `rehearse run` and `rehearse bench`; "
+                "leave it out"
+            )
     _check_loss(settings.loss)
     _check_groups(settings)
 
@@ -98,6 +109,8 @@ def _check_groups(settings: TrainSettings) -> None:
     loss, data = settings.loss, settings.data
     if not settings.rollouts and not data.logs:
         raise ConfigError("rollouts: there is nothing to learn from; add this table or data.logs")
+    if data.follow and not data.logs:
+        raise ConfigError("data.follow: there is no run to follow; name it in data.logs")
     if loss.policy == "likelihood" and loss.advantage != "reward":
         raise ConfigError(
             "loss.advantage: loss 'likelihood' imitates good episodes and does not compare them: "

@@ -2,7 +2,7 @@
 
 What they leave open follows from the training file: the model, and how many episodes there are.
 [evaluation] has the settings of [rollouts] except for those that it states itself; unless it states
-them, its groups have one episode and there is one of each task.
+them, its groups have one episode, there is one of each task, and it begins at the task's start.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ TRAINABLE = ("local", "vllm")  # policies that report token ids and take new wei
 # With data.fill: how many times the groups of a batch may be run until enough can be used
 # (DAPO's max_num_gen_batches, arXiv:2503.14476).
 FILL_MOST = 10
-_OWN = ("episodes", "group_size")  # fields that an evaluation does not take over
+_OWN = ("episodes", "group_size", "forked_from")  # fields that an evaluation does not take over
 
 
 class Runs(msgspec.Struct, frozen=True):
@@ -93,6 +93,11 @@ def _check_learnable(rollouts: Settings) -> None:
         raise ConfigError("[rollouts] scenarios: name at least one scenario")
     if rollouts.judge.mode == "none":
         raise ConfigError("[rollouts] judge: without a judge there are no rewards to learn from")
+    if rollouts.judge.mode == "elsewhere":
+        raise ConfigError(
+            "[rollouts] judge: 'elsewhere' is for `rehearse run`; train on a run that is judged by"
+            " a process of its own with --follow"
+        )
     if rollouts.episodes is not None:
         raise ConfigError(
             "[rollouts] episodes: leave it out; steps, data.groups and group_size determine it"

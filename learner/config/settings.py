@@ -36,8 +36,18 @@ class DataSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     logs: Annotated[
         tuple[str, ...],
-        Meta(description="Folders of finished runs to learn from; empty: rollouts are run now."),
+        Meta(
+            description="Folders of runs to learn from; empty: rollouts are run now. Over a "
+            "broker: the name of one run on it."
+        ),
     ] = ()
+    follow: Annotated[
+        bool,
+        Meta(
+            description="Whether the runs of `logs` may still be played and judged: a batch then "
+            "waits for its episodes."
+        ),
+    ] = False
     groups: Annotated[_Count, Meta(description="Groups in one optimiser batch.")] = 8
     epochs: Annotated[_Count, Meta(description="Number of passes over the logs.")] = 1
     # Waiting is DAPO's dynamic sampling (arXiv:2503.14476).

@@ -3,6 +3,7 @@
 train.toml        the settings, resolved
 metrics.jsonl     the metrics of every batch
 rollouts/         the run that is learned from, as `rehearse run` writes it
+copy/             a copy of the run that is learned from, where it is played on another machine
 evaluations/      runs that are only measured: b000010 after ten batches
 versions/         published weights
 checkpoints/      for --resume
@@ -12,6 +13,7 @@ report.json       the result
 SETTINGS_NAME = "train.toml"
 METRICS_NAME = "metrics.jsonl"
 ROLLOUTS = "rollouts"
+COPY = "copy"
 EVALUATIONS = "evaluations"
 VERSIONS = "versions"
 CHECKPOINTS = "checkpoints"

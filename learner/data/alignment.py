@@ -83,7 +83,7 @@ class Alignment:
                 None if ids is None else np.array(ids, np.int32)
                 for ids in self._prompts(trajectory, source)
             ]
-        has_tokens = all(one.token_ids for one in replies)
+        has_tokens = all(one.token_ids for one in replies[trajectory.num_context :])
         if has_tokens and self._is_checked(trajectory.episode):
             self._num_checked += 1
             self._compare(trajectory, source)
@@ -117,6 +117,8 @@ class Alignment:
     def _compare(self, trajectory: Trajectory, source: str) -> None:
         logged = trajectory.prompts()
         for index, ids in enumerate(self._prompts(trajectory, source)):
+            if index < trajectory.num_context:  # shown to another agent, maybe under other windows
+                continue
             if ids is None or encode_ids(ids) != logged[index]:
                 raise AlignmentError(
                     f"{source}, reply {index}: prompt_ids: the logged prompt differs from the one"
@@ -130,19 +132,22 @@ class Alignment:
         fold = HistoryFold(self._history, self._dialect, self._briefing(trajectory, source))
         replies = trajectory.replies()
         own: dict[str, Sequence[int]] = {}
-        for event, window in zip(replies, windows_of(fold, replies), strict=True):
+        windows = zip(replies, windows_of(fold, replies), strict=True)
+        for index, (event, window) in enumerate(windows):
             is_summary = isinstance(event, HistorySummarized)
-            if window.asks_for_summary and not is_summary:
+            if index < trajectory.num_context:
+                yield None
+            elif window.asks_for_summary and not is_summary:
                 raise AlignmentError(
                     f"{source}: under {self._history.spec} the agent would have been asked for a"
                     " summary, but the log has none: the prompts after it cannot be computed"
                 )
-            if is_summary and not window.asks_for_summary:
+            elif is_summary and not window.asks_for_summary:
                 yield None
             else:
                 yield self._renderer.prompt(window, own)
-            reply = event.reply
-            own[reply_key(reply.text, reply.calls)] = decode_ids(reply.token_ids)
+            if (reply := event.reply).token_ids:  # a fork keeps those of its own policy only
+                own[reply_key(reply.text, reply.calls)] = decode_ids(reply.token_ids)
 
     def _briefing(self, trajectory: Trajectory, source: str) -> Briefing:
         scenario = self._scenarios.get(trajectory.started.scenario_digest)

@@ -30,13 +30,18 @@ from typing import Literal, Protocol, get_args
 
 import msgspec
 
-from harness.core.events import Ending, EpisodeStarted, Label
+from harness.core.events import Ending, EpisodeStarted, ForkedFrom, Label
 from harness.core.trajectory import Trajectory
 from harness.log.schema import ScenarioSnapshot
 from learner.config.settings import DataSettings, LossSettings
 from learner.core.errors import SampleError
 from learner.core.samples import Group, GroupSize, Rollout, Sample
-from learner.data.trajectory_samples import Prompts, latest_verdict, rollout_of
+from learner.data.trajectory_samples import (
+    Prompts,
+    has_own_replies,
+    latest_verdict,
+    rollout_of,
+)
 
 Reason = Literal["incomplete", "unjudged", "few", "equal", "stale"]
 # Reasons that the agent does not cause: the model or the judge failed.
@@ -169,9 +174,8 @@ class Grouping:
         first = group.started
         if _start_of(first) != _start_of(started):
             raise SampleError(
-                f"{where}: group {started.group!r}: its episodes start differently: task"
-                f" {first.scenario}:{first.task} from state {first.start_digest}, and"
-                f" {started.scenario}:{started.task} from state {started.start_digest}"
+                f"{where}: group {started.group!r}: its episodes start differently:"
+                f" {_describe_start(first)}, and {_describe_start(started)}"
             )
         return group
 
@@ -206,7 +210,7 @@ class Grouping:
             return "unjudged"
         if judged.label is Label.ENVIRONMENT_ERROR:
             return "world"
-        if not trajectory.steps and not trajectory.summaries:
+        if not has_own_replies(trajectory):
             return "silent"
         return "truncated" if self._settings.drop_truncated and ending.is_truncation else None
 
@@ -250,8 +254,18 @@ class _OpenGroup(msgspec.Struct):
     members: "dict[int, Rollout | _Unusable]"
 
 
-def _start_of(started: EpisodeStarted) -> tuple[str, str, str, int]:
-    return started.scenario, started.task, started.start_digest, started.group_size
+def _start_of(started: EpisodeStarted) -> tuple[str, str, str, int, ForkedFrom | None]:
+    return (
+        *(started.scenario, started.task, started.start_digest, started.group_size),
+        started.forked_from,
+    )
+
+
+def _describe_start(started: EpisodeStarted) -> str:
+    text = f"task {started.scenario}:{started.task} from state {started.start_digest}"
+    if (source := started.forked_from) is None:
+        return text
+    return f"{text} after turn {source.turn} of {source.run}/{source.episode}"
 
 
 def versions_of(samples: Sequence[Sample]) -> tuple[str, ...]:

@@ -31,8 +31,7 @@ class LogSource:
         self._next = first
         self._has_begun = False
         self._next_group: Group | None = None
-        self._reported: Mapping[Reason, int] = {}  # drops that earlier batches reported
-        self._counted = GroupSize()  # of dropped groups that count, in earlier batches
+        self._counting = Counting(grouping)
 
     async def take(self, version: int) -> TakenBatch | None:
         """The next batch; None: the logs have no more groups.
@@ -51,7 +50,8 @@ class LogSource:
         if not groups:
             return None
         self._next += len(groups)
-        return _taken_batch(groups, self._next, self._newly_dropped(), self._newly_counted())
+        dropped, equal_size = self._counting.dropped(), self._counting.equal_size()
+        return taken_batch(groups, self._next, dropped, equal_size)
 
     def _begin(self) -> None:
         """Skip the groups that earlier batches took."""
@@ -60,33 +60,50 @@ class LogSource:
         self._next_group = next(self._groups, None)
         self._has_begun = True
         if self._next:
-            self._newly_dropped()  # earlier batches reported these
-            self._newly_counted()
+            self._counting.start_again()  # earlier batches reported these
         elif self._next_group is None:
-            dropped = self._newly_dropped()
-            if not dropped:
-                raise LearnerError("data.logs: these logs have no groups of episodes")
-            raise LearnerError(
-                "data.logs: none of the groups in these logs can be used"
-                f" ({format_counts(dropped)}): {remedy(dropped)}"
-            )
+            raise no_groups(self._counting.dropped())
 
-    def _newly_dropped(self) -> dict[str, int]:
-        """The number of groups dropped since the last call, by reason."""
+
+class Counting:
+    """Counts what a grouping has dropped since the last call."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self._grouping = grouping
+        self._reported: Mapping[Reason, int] = {}  # drops that earlier batches reported
+        self._counted = GroupSize()  # of dropped groups that count, in earlier batches
+
+    def start_again(self) -> None:
+        """Count only what is dropped from now on."""
+        self.dropped()
+        self.equal_size()
+
+    def dropped(self) -> dict[str, int]:
+        """The number of groups, by reason."""
         before, self._reported = self._reported, self._grouping.statistics().dropped
         found = {reason: count - before.get(reason, 0) for reason, count in self._reported.items()}
         return {reason: count for reason, count in found.items() if count}
 
-    def _newly_counted(self) -> GroupSize:
-        """The size of the groups that were dropped since the last call and count in the loss's
-        denominators."""
+    def equal_size(self) -> GroupSize:
+        """The size of the groups that count in the loss's denominators."""
         before, self._counted = self._counted, self._grouping.statistics().equal_size
         return self._counted - before
 
 
-def _taken_batch(
+def no_groups(dropped: Mapping[str, int]) -> LearnerError:
+    """The error for logs without a usable group; `dropped` has the reasons."""
+    if not dropped:
+        return LearnerError("data.logs: these logs have no groups of episodes")
+    return LearnerError(
+        "data.logs: none of the groups in these logs can be used"
+        f" ({format_counts(dropped)}): {remedy(dropped)}"
+    )
+
+
+def taken_batch(
     groups: Sequence[Group], end: int, dropped: dict[str, int], equal_size: GroupSize
 ) -> TakenBatch:
+    """The batch of these groups; `end` is the number of groups taken so far."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     return TakenBatch(
         tuple(groups),

@@ -10,6 +10,8 @@ The sampler's own data is used unchanged: its ids, its log-probabilities, its we
 
 from collections.abc import Sequence
 
+import msgspec
+
 from harness.core.events import (
     Ending,
     EpisodeEnded,
@@ -18,6 +20,8 @@ from harness.core.events import (
     Label,
     StepTaken,
 )
+from harness.core.messages import Reply
+from harness.core.token_bytes import ID_BYTES
 from harness.core.trajectory import Trajectory
 from learner.core.errors import SampleError
 from learner.core.samples import NO_IDS, Ids, Rollout, Sample
@@ -43,7 +47,9 @@ def rollout_of(
 ) -> Rollout:
     """The samples of an episode that has ended and has a label.
 
-    `where` names the log for messages. Ids of `vocab` (None: unknown) and above are refused.
+    The turns that a fork keeps are context: they are trained in the run in which they were sampled,
+    and never here. `where` names the log for messages. Ids of `vocab` (None: unknown) and above are
+    refused.
     `prompts` replaces the logged prompts; if it has None for every reply, there are no samples.
     Raises SampleError naming log, episode, turn and field.
 
@@ -53,9 +59,11 @@ def rollout_of(
     ended, judged, label = _require_verdict(trajectory, where)
     events = trajectory.replies()
     turns = _turns(events)
-    replies = [event.reply for event in events]
+    first = trajectory.num_context
+    events, turns = events[first:], turns[first:]
+    replies = _own_replies(trajectory)
     arrays = arrays_of(replies, vocab, _error_maker(trajectory, events, turns, where))
-    head, tails = (arrays.head, arrays.tails) if prompts is None else (NO_IDS, prompts)
+    head, tails = (arrays.head, arrays.tails) if prompts is None else (NO_IDS, prompts[first:])
     reward = _episode_reward(ended.ending, judged)
     rewards = _step_rewards(trajectory, judged, reward, where)
     samples = [
@@ -85,6 +93,37 @@ def rollout_of(
     )
 
 
+def has_own_replies(trajectory: Trajectory) -> bool:
+    """Whether the agent replied in this episode itself."""
+    return len(trajectory.steps) + len(trajectory.summaries) > trajectory.num_context
+
+
+def _own_replies(trajectory: Trajectory) -> list[Reply]:
+    """The replies that may be trained. Their prompts are logged against the episode's first prompt;
+    in a fork that is in the context, so they are stated here against the first of their own.
+
+    Example: first prompt 1 2 3 4 in the context; own prompts 1 2 (shared) 7 and 1 2 3 (shared) 8
+        -> prompt_ids 1 2 7, and prompt_shared 2 with prompt_ids 3 8
+    """
+    replies = [event.reply for event in trajectory.replies()]
+    own = replies[trajectory.num_context :]
+    if len(own) == len(replies) or not own:
+        return own
+    shown = replies[0].prompt_ids
+    most = own[0].prompt_shared
+    return [_restated(reply, shown, most if number else 0) for number, reply in enumerate(own)]
+
+
+def _restated(reply: Reply, shown: bytes, most: int) -> Reply:
+    """A reply whose prompt shares at most `most` tokens with another prompt; `shown` is the one
+    against which it was logged."""
+    shared = min(most, reply.prompt_shared)
+    missing = shown[shared * ID_BYTES : reply.prompt_shared * ID_BYTES]
+    return msgspec.structs.replace(
+        reply, prompt_shared=shared, prompt_ids=missing + reply.prompt_ids
+    )
+
+
 def _require_verdict(trajectory: Trajectory, where: str) -> tuple[EpisodeEnded, Judged, Label]:
     """The end, the latest verdict and its label, of an episode with replies. Raises SampleError."""
     ended, judged = trajectory.ended, latest_verdict(trajectory)
@@ -92,7 +131,7 @@ def _require_verdict(trajectory: Trajectory, where: str) -> tuple[EpisodeEnded, 
         raise SampleError(
             f"{where}: episode {trajectory.episode!r} has not ended or has no verdict with a label"
         )
-    if not trajectory.steps and not trajectory.summaries:
+    if not has_own_replies(trajectory):
         raise SampleError(f"{where}: episode {trajectory.episode!r} has no reply")
     return ended, judged, judged.label
 

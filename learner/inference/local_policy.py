@@ -87,6 +87,7 @@ class LocalPolicy(anyio.AsyncContextManagerMixin):
             self._settings.sampling,
             context=self.context,
             episode_seed=assignment.seed,
+            kept=assignment.kept,
         )
 
     def backend(self) -> TokenBackend:

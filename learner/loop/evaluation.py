@@ -58,7 +58,7 @@ class Evaluator(msgspec.Struct, frozen=True):
                 folder,
                 self.plans,
                 parts,
-                concurrency=self.settings.concurrency,
+                concurrency=self.settings.number_at_once,
                 meters=Meters(self.pool),
                 resume=True,
             )

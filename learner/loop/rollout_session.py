@@ -45,7 +45,7 @@ class Rollouts(msgspec.Struct, frozen=True):
             self.folder,
             self.plans,
             self.parts,
-            concurrency=self.settings.concurrency,
+            concurrency=self.settings.number_at_once,
             meters=Meters(self.pool),
             resume=True,
             repeat_failures=False,
@@ -89,7 +89,7 @@ async def open_rollouts(
         publisher=publisher,
         staleness=loop.staleness,
     )
-    raise_file_limit(settings.concurrency + 256)
+    raise_file_limit(settings.number_at_once + 256)
     tune_garbage_collector()
     async with pool_of(settings) as pool:
         opened = open_run_parts(

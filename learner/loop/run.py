@@ -2,8 +2,9 @@
 closed in reverse order."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import anyio
@@ -11,6 +12,8 @@ import anyio.to_thread
 import msgspec
 from rich.console import Console
 
+from harness.bus.mqtt_settings import MqttSettings
+from harness.commands.logged_run import is_complete
 from harness.core.policy_card import PolicyCard
 from harness.dialects.base import Dialect
 from harness.dialects.registry import dialect_of
@@ -24,8 +27,9 @@ from harness.tokenization.template_check import check_template
 from harness.vllm.policy import VllmPolicy
 from learner.config.runs import Runs, rhythm_of
 from learner.config.settings import TrainSettings
-from learner.core.training_folder import CHECKPOINTS, EVALUATIONS, ROLLOUTS, VERSIONS
+from learner.core.training_folder import CHECKPOINTS, COPY, EVALUATIONS, ROLLOUTS, VERSIONS
 from learner.data.alignment import Alignment
+from learner.data.followed_logs import FollowedSource
 from learner.data.group_feed import groups_of_logs
 from learner.data.grouping import Grouping
 from learner.data.log_source import LogSource
@@ -55,6 +59,8 @@ class TrainDependencies(msgspec.Struct, frozen=True):
     judge_opener: Callable[[Settings], OpenJudge | None]  # None: no judge is configured
     policy_of: Callable[[Settings], TrainablePolicy]
     console: Console  # for progress
+    # Of the broker that the run to learn from is on; None: its log is a file of this machine.
+    bus: MqttSettings | None = None
 
 
 def train(
@@ -128,7 +134,8 @@ class _Training(msgspec.Struct, frozen=True):
             if self.settings.data.logs:
                 publisher = self._publisher(policies)
                 check = partial(self._check_servers, policies, publisher)
-                loop = self._loop(self._log_source(progress), publisher, callbacks, progress)
+                source = await self._log_source(stack, progress)
+                loop = self._loop(source, publisher, callbacks, progress)
                 await run_with_rollouts(loop, begun=check)
             else:
                 rollouts = self.runs.rollouts
@@ -218,10 +225,34 @@ class _Training(msgspec.Struct, frozen=True):
                 folder = publisher.path_of(publisher.version)
                 await check_server(policy, folder, self.settings.compute)
 
-    def _log_source(self, progress: TrainProgress) -> LogSource:
+    async def _log_source(self, stack: AsyncExitStack, progress: TrainProgress) -> Source:
+        """The source of batches from logs; what it needs is open until the stack is closed."""
         data, grouping = self.settings.data, self._grouping()
-        groups = groups_of_logs(map(Path, data.logs), grouping, epochs=data.epochs)
-        return LogSource(groups, grouping, size=data.groups, first=progress.next_group)
+        size, first = data.groups, progress.next_group
+        folders = await self._log_folders(stack)
+        if not data.follow:
+            groups = groups_of_logs(folders, grouping, epochs=data.epochs)
+            return LogSource(groups, grouping, size=size, first=first)
+        source = FollowedSource(
+            folders,
+            grouping,
+            size=size,
+            first=first,
+            epochs=data.epochs,
+            is_complete=is_complete,
+        )
+        return stack.enter_context(closing(source))
+
+    async def _log_folders(self, stack: AsyncExitStack) -> list[Path]:
+        """The folders of the logs. With a broker it is that of a copy, which is made until the
+        stack is closed; a run that is resumed without one learns from the copy that it has."""
+        copy, bus, logs = self.folder / COPY, self.dependencies.bus, self.settings.data.logs
+        if bus is not None:
+            runs = import_module("harness.bus.mqtt_runs")  # its library takes long to import
+            copies = import_module("harness.following.run_copy")
+            status = await runs.status_of(bus, logs[0])
+            await stack.enter_async_context(copies.open_copy(bus, status, copy))
+        return [copy] if copy.exists() else [Path(log) for log in logs]
 
     async def _open_rollouts(
         self,

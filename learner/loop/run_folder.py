@@ -18,6 +18,7 @@ from learner.config.settings import TrainSettings
 from learner.core.errors import CheckpointError, ConfigError
 from learner.core.training_folder import (
     CHECKPOINTS,
+    COPY,
     EVALUATIONS,
     METRICS_NAME,
     ROLLOUTS,
@@ -74,7 +75,8 @@ def remove_leftovers(folder: Path, *, is_new: bool) -> None:
         return
     for name in (SETTINGS_NAME, METRICS_NAME):
         (folder / name).unlink(missing_ok=True)
-    rmtree(folder / ROLLOUTS, ignore_errors=True)
+    for name in (ROLLOUTS, COPY):
+        rmtree(folder / name, ignore_errors=True)
 
 
 def remove_later_evaluations(folder: Path, batches: int) -> None:

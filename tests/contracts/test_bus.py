@@ -134,7 +134,7 @@ async def test_every_subscriber_gets_everything(buses: Opener) -> None:
     assert [by_episode(got) for got in received] == [EXPECTED] * 3
 
 
-@pytest.mark.parametrize("kinds", [("ended",), ("started", "judged"), ("weights",)])
+@pytest.mark.parametrize("kinds", [("ended",), ("started", "judged"), ("fault",)])
 async def test_a_subscriber_gets_the_kinds_it_asked_for(
     buses: Opener, kinds: tuple[Kind, ...]
 ) -> None:

@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import anyio
+import msgspec
 import pytest
 
 from envpool.core.types import ToolResult
+from harness.chaos.course import CURRENT, Course
+from harness.chaos.injector import Injector
+from harness.chaos.policy import FaultyPolicy
 from harness.core.errors import PolicyError
 from harness.core.events import Record, StepTaken, decode_record, encode
 from harness.core.messages import Act, Answer, FormatError, Message, Reply, Window
@@ -34,12 +38,14 @@ from harness.policies.replay import ReplayPolicy
 from harness.policies.scripted import ScriptedPolicy
 from harness.policies.token_agent import Sampling
 from harness.policies.tokenized import TokenizedPolicy
+from harness.settings.model import ModelSettings
 from harness.tokenization.chat_template import ChatTemplate
 from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.vllm.client import VllmSettings
 from harness.vllm.policy import VllmPolicy
 from scenarios.format import Call, Scenario, Task
 from tests.support.assignments import VOID, assignment
+from tests.support.chaos import chaos_of, injecting
 from tests.support.episode_logs import whole
 from tests.support.fake_vllm import fake_vllm
 from tests.support.model_server import Completes, ModelServer, ReceivedRequest, Stall
@@ -137,6 +143,24 @@ async def vllm(dialect: str, folder: Path) -> AsyncIterator[Policy]:
             yield policy
 
 
+class _InEpisodes(FaultyPolicy):
+    """A policy with faults whose agents each have a world, as in a run."""
+
+    def agent(self, assignment: Assignment) -> Agent:
+        CURRENT.set(Course())
+        return super().agent(assignment)
+
+
+@asynccontextmanager
+async def disturbed(dialect: str, folder: Path) -> AsyncIterator[Policy]:
+    """Half of the attempts are refused, and repeated at once."""
+    storm = {"share": 0.5, "retry_after": 0.0}
+    injector = Injector(chaos_of({"policy": {"rate_limit": storm}}))
+    oracle, model = OraclePolicy(dialect_of(dialect)), ModelSettings(max_attempts=99)
+    async with injecting(injector):
+        yield _InEpisodes(oracle, injector, model, is_over_http=False)
+
+
 POLICIES: dict[str, Making] = {
     "oracle": known(lambda dialect, _: OraclePolicy(dialect)),
     "noop": known(lambda dialect, _: NoopPolicy(dialect)),
@@ -146,10 +170,15 @@ POLICIES: dict[str, Making] = {
     "latency": known(lambda dialect, _: LatencyPolicy(OraclePolicy(dialect), 0.0, 0.001)),
     "tokenized": known(tokenized),
     "replay": replay,
+    "disturbed": disturbed,
     "openai": openai,
     "vllm": vllm,
 }
-NAMES = {"latency": "oracle", "tokenized": "oracle", "openai": "openai:m", "vllm": "vllm:model"}
+NAMES = {
+    **dict.fromkeys(("latency", "disturbed", "tokenized"), "oracle"),
+    "openai": "openai:m",
+    "vllm": "vllm:model",
+}
 IN_DIALECTS = [
     *((name, "native") for name in POLICIES),
     *(
@@ -173,6 +202,10 @@ class Player:
         self.dialect = dialect_of(dialect)
         self.fold = HistoryFold(Full(), self.dialect, given.briefing)
         self.steps: list[StepTaken] = []
+        for event in given.kept:
+            self.fold.apply(event)
+            if isinstance(event, StepTaken):
+                self.steps.append(event)
 
     @property
     def replies(self) -> list[Reply]:
@@ -232,6 +265,19 @@ async def test_agents_share_no_state(name: str, dialect: str, tmp_path: Path) ->
             for player in live:
                 await player.take_turn()
     assert [player.replies for player in players] == alone
+
+
+@each_in_dialects
+async def test_an_agent_takes_an_episode_over(name: str, dialect: str, tmp_path: Path) -> None:
+    """An agent that gets the turns so far goes on as the agent that took them would have, whichever
+    turn it is: with the same replies, prompts and tokens included."""
+    given = assignment(seed=2)
+    async with POLICIES[name](dialect, tmp_path) as policy:
+        whole = (await Player(policy, dialect, given).play()).steps
+        for turn in range(len(whole)):
+            taken_over = msgspec.structs.replace(given, kept=tuple(whole[:turn]))
+            player = await Player(policy, dialect, taken_over).play()
+            assert player.steps[turn:] == whole[turn:], turn
 
 
 @each_in_dialects

@@ -13,13 +13,18 @@ import msgspec
 import pytest
 
 from envpool.core.errors import PoolError, StateError
-from envpool.core.types import Env, StoredState, ToolSpec
+from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from envpool.inprocess.pool import LocalPool
 from envpool.router import RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.fork_client import ForkServerClient
 from envpool.workers.pool import WorkerPool, WorkerSettings
-from scenarios.format import Scenario
+from harness.chaos.course import CURRENT
+from harness.chaos.injector import Injector
+from harness.chaos.tools import FaultyPool
+from harness.chaos.workers import FaultyWorkers
+from scenarios.format import Scenario, Task
+from tests.support.chaos import chaos_of, injecting
 from tests.support.fake_worker import fake_pool
 from tests.support.ledger_world import ledger
 from tests.support.remote_pool import remote
@@ -48,6 +53,26 @@ async def routed() -> AsyncIterator[Pool]:
         yield pool
 
 
+class _LossyPool(FaultyPool):
+    """A pool whose worlds are in an episode, so that faults hit their calls."""
+
+    @asynccontextmanager
+    async def lease(self, scenario: Scenario, task: Task | None = None) -> AsyncIterator[Env]:
+        async with super().lease(scenario, task) as env:
+            course = CURRENT.get()
+            assert course is not None
+            course.episode = "e0"
+            yield env
+
+
+@asynccontextmanager
+async def lossy() -> AsyncIterator[Pool]:
+    """The reply to every call is lost, and the call made again."""
+    injector = Injector(chaos_of({"tools": {"lost_reply": {"share": 1.0}}}))
+    async with local() as pool, injecting(injector):
+        yield _LossyPool(pool, injector, FaultyWorkers(injector))
+
+
 POOLS: dict[str, OpenPool | None] = {
     "local-asyncio": local,
     "local-trio": local,
@@ -55,6 +80,7 @@ POOLS: dict[str, OpenPool | None] = {
     "fake_workers-asyncio": fake_workers,
     "workers-asyncio": None,  # see `open_pool`
     "remote-asyncio": remote,
+    "lossy-asyncio": lossy,
 }
 _BOOK = {"account_id": 1, "amount": 5}
 
@@ -189,6 +215,85 @@ async def test_a_fork_is_independent(open_pool: OpenPool, scenario: Scenario) ->
         assert env.state() == middle
         await env.call("wipe", {}, "c1-0")
         assert len({env.digest, fork.digest, middle.digest}) == 3
+
+
+async def test_a_fork_has_a_life_of_its_own(open_pool: OpenPool, scenario: Scenario) -> None:
+    """A fork has its own memory of call ids, survives failures and a reset of its parent, can be
+    forked, and returns to the scenario's start, not to the point of the fork."""
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
+        await env.call("book", _BOOK, "c0-0")
+        fork = env.fork()
+        assert (await fork.call("book", _BOOK, "c0-0")).text == '{"entry":3}'
+        second, booked = fork.fork(), fork.state()
+        env.reset()
+        assert (await second.call("broken", {}, "c1-0")).error == "internal"
+        assert (second.state(), fork.state()) == (booked, booked)
+        assert (await second.call("book", _BOOK, "c2-0")).text == '{"entry":4}'
+        assert (fork.state(), env.digest) == (booked, env.start_digest)
+        second.reset()
+        assert second.state() == env.state()
+        assert (await fork.call("book", _BOOK, "c1-0")).text == '{"entry":4}'
+
+
+async def test_forks_are_used_at_the_same_time(open_pool: OpenPool, scenario: Scenario) -> None:
+    """Forks of one world and the world itself may be called at once: each ends as it does alone."""
+    digests: dict[int, str] = {}
+
+    async def play(env: Env, amount: int) -> None:
+        for turn in range(1, 4):
+            await env.call("book", {"account_id": 1, "amount": amount}, f"c{turn}-0")
+            await anyio.lowlevel.checkpoint()
+        digests[amount] = env.digest
+
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
+        await env.call("book", _BOOK, "c0-0")
+        alone = [env.fork() for _ in range(8)]
+        for amount, fork in enumerate(alone, 1):
+            await play(fork, amount)
+        expected, digests = dict(digests), {}
+        async with anyio.create_task_group() as group:
+            for amount in range(1, 8):
+                group.start_soon(play, env.fork(), amount)
+            group.start_soon(play, env, 8)
+    assert digests == expected
+    assert len(set(digests.values())) == 8
+
+
+async def test_a_fork_is_judged(open_pool: OpenPool, scenario: Scenario) -> None:
+    """The verifier takes the state of a fork as it takes that of the leased world."""
+    task = scenario.task("open")
+    async with open_pool() as pool, pool.lease(scenario, task) as env:
+        fork = env.fork()
+        await fork.call("open_account", {"name": "petty"}, "c0-0")
+        done = await pool.verify(scenario, task, fork.state(), "Opened.")
+        idle = await pool.verify(scenario, task, env.state(), "Opened.")
+    assert [finding for finding in done.findings if not finding.passed] == []
+    assert not all(finding.passed for finding in idle.findings)
+
+
+async def test_a_course_can_be_made_again(open_pool: OpenPool, scenario: Scenario) -> None:
+    """The same calls in a fresh world, or in one that was reset, have equal results and leave equal
+    states, failed calls included: so a logged episode can be continued from its calls alone."""
+    course = [
+        *(("book", _BOOK), ("open_account", {"name": "petty"}), ("broken", {}), ("nothing", {})),
+        *(("close_account", {"account_id": 1}), ("grow", {"num": 10, "size": 2000})),
+        *(("book", {"account_id": 1, "amount": 7}), ("wipe", {}), ("book", _BOOK)),
+    ]
+
+    async def play(env: Env) -> tuple[list[ToolResult], StoredState]:
+        calls = enumerate(course)
+        results = [await env.call(name, given, f"c{turn}-0") for turn, (name, given) in calls]
+        return results, env.state()
+
+    async with open_pool() as pool, pool.lease(scenario, None) as env:
+        first = await play(env)
+        async with pool.lease(scenario, None) as other:
+            await other.call("book", _BOOK, "c0-0")
+            other.reset()
+            assert await play(other) == first
+        async with pool.lease(scenario, None) as fresh:
+            assert await play(fresh) == first
+        assert len({result.digest for result in first[0]}) > 4
 
 
 async def test_a_reset_is_the_start(open_pool: OpenPool, scenario: Scenario) -> None:

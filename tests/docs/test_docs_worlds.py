@@ -55,7 +55,7 @@ def test_what_generating_draws_from_is_counted() -> None:
     text = text_of("generating.md")
 
     assert f"there are {len(module_names())}) is one part of a business" in text
-    assert f"there are {len(trade_names())}) gives the words" in text
+    assert f"there are {len(trade_names())}) says which modules" in text
     assert len(trades_of("trades")) == 5
     assert f"Five of the {len(trade_names())} trades are held out" in text
     assert [row[0].strip("`") for row in rows_of(text, "| split |")] == list(SPLITS)

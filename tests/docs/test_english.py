@@ -36,6 +36,7 @@ STUMBLES = {
     r"\bof which it took nothing\b": "reused, so the cost is zero",
 }
 CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
+SPOKEN = re.compile(r"^\d+\. \*[^*\n]+\*: .*$", re.MULTILINE)  # tasks, as colleagues put them
 QUOTED = re.compile(r"^\|.*\| (?:now|write) \|.*?$|^> .*$", re.MULTILINE)
 
 
@@ -65,7 +66,8 @@ COMMANDS = dict(commands(cli))
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_is_in_plain_english(page: Path) -> None:
     """No page has a phrase over which readers stumbled."""
-    assert stumbles(CODE.sub(" ", page.read_text(encoding="utf-8"))) == []
+    text = SPOKEN.sub(" ", CODE.sub(" ", page.read_text(encoding="utf-8")))
+    assert stumbles(text) == []
 
 
 @pytest.mark.parametrize("path", COMMANDS)

@@ -12,6 +12,7 @@ import pytest
 from harness.core.events import EpisodeEnded
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME
+from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.budgets import repeats
 from tests.support.warm_process import WarmProcess
 
@@ -48,8 +49,9 @@ def _plain(path: Path) -> str:
 def test_a_run_killed_many_times_loses_nothing_and_repeats_nothing(
     warm_cli: WarmProcess, tmp_path: Path
 ) -> None:
-    """Every episode that was reported finished is in the log, none is there twice, and the final
-    report equals that of a run that was left alone."""
+    """Every episode that was reported finished is in the log, none is there twice, no logged reply
+    is asked for again, and the final report, results and digests equal those of a run that was left
+    alone."""
     folder, output, rng = tmp_path / "killed", tmp_path / "output.txt", random.Random(5)
     reported: set[str] = set()
     for _ in range(KILLS):
@@ -76,3 +78,5 @@ def test_a_run_killed_many_times_loses_nothing_and_repeats_nothing(
     assert len(ended) == EPISODES
     assert set(ended.values()) == {1}
     assert (folder / "report.json").read_bytes() == (tmp_path / "quiet/report.json").read_bytes()
+    assert check_attempts(records_of(folder))
+    assert outcomes_of(folder) == outcomes_of(tmp_path / "quiet")

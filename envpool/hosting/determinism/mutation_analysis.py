@@ -36,6 +36,7 @@ _READING_CALLS = {"dumps", "join", "in_", "notin_", "not_in", "isEnabledFor"}  #
 _EXPOSING_CALLS = {"choice", "choices", "sample"}
 _NAMESPACE = {"globals", "exec", "eval", "__import__", "import_module"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_NOTED = {ast.Global, ast.Nonlocal, ast.Name, ast.Attribute, ast.Call}  # `_Reader._note`
 
 NO_EFFECT, EXPOSES, MUTATES = 0, 1, 2
 
@@ -59,10 +60,10 @@ class Uses(msgspec.Struct):
     uses_state: bool = False  # of an application: `app.state.name`
 
 
-def uses_of(source: str) -> Uses:
-    """The effects that the functions of a module's source text have on names."""
+def uses_of(tree: ast.Module) -> Uses:
+    """The effects that the functions of a module have on names; `tree` is its parsed text."""
     reader = _Reader()
-    reader.read(ast.parse(source))
+    reader.read(tree)
     return reader.uses
 
 
@@ -72,11 +73,16 @@ class _Reader:
         self._parents: dict[ast.AST, ast.AST] = {}
 
     def read(self, tree: ast.Module) -> None:
-        for parent in ast.walk(tree):
-            for child in ast.iter_child_nodes(parent):
+        """Note each node that runs when a function is called. A node's parents are known when it
+        is reached, and the order of other nodes does not matter."""
+        pending: list[tuple[ast.AST, bool]] = [(tree, False)]  # a node, and whether it runs
+        while pending:
+            parent, runs = pending.pop()
+            for child, child_runs in _children(parent, runs):
                 self._parents[child] = parent
-        for node in _in_functions(tree):
-            self._note(node)
+                if child_runs and type(child) in _NOTED:
+                    self._note(child)
+                pending.append((child, child_runs))
 
     def _note(self, node: ast.AST) -> None:
         uses = self.uses
@@ -207,19 +213,18 @@ def _index(values: list[ast.expr], node: ast.AST) -> int:
     return next((n for n, value in enumerate(values) if value is node), 0)
 
 
-def _in_functions(tree: ast.AST, inside: bool = False) -> Iterator[ast.AST]:
-    """Yield the nodes that run when a function is called.
+def _children(node: ast.AST, runs: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """The nodes directly in a node, each with whether it runs when a function is called; `runs`:
+    the node does.
 
-    Decorators, defaults and annotations of the module's own functions do not belong to them.
+    Of the module's own functions that is the body. Decorators and annotations do not belong to
+    them, and defaults only as far as they have functions in them (lambdas).
     """
-    for child in ast.iter_child_nodes(tree):
-        if inside:
-            yield child
-            yield from _in_functions(child, True)
-        elif isinstance(child, _FUNCTIONS):
-            for part in child.body if isinstance(child.body, list) else [child.body]:
-                yield part
-                yield from _in_functions(part, True)
-            yield from _in_functions(child.args, False)
-        else:
-            yield from _in_functions(child, False)
+    is_outer = not runs and isinstance(node, _FUNCTIONS)
+    for name in node._fields:
+        if is_outer and name not in ("body", "args"):
+            continue
+        found = getattr(node, name, None)
+        for child in found if isinstance(found, list) else (found,):
+            if isinstance(child, ast.AST) and child._fields:  # without: Load, Add and the like
+                yield child, runs or (is_outer and name == "body")

@@ -7,7 +7,6 @@ change. Objects that only the garbage collector knows (an instance that a librar
 
 import functools
 import gc
-import linecache
 from collections.abc import Callable, Iterable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -21,7 +20,7 @@ from sqlalchemy.orm import Session, scoped_session
 from envpool.core.errors import ToolsetError
 from envpool.hosting.determinism.lru_caches import Cached
 from envpool.hosting.determinism.mutability import Mutability
-from envpool.hosting.determinism.mutation_analysis import uses_of
+from envpool.hosting.determinism.mutation_analysis import Uses
 from envpool.hosting.determinism.state_slots import (
     CellSlot,
     ContainerSlot,
@@ -52,19 +51,20 @@ class Discovery(msgspec.Struct):
     resets: list[Callable[[], Any]] = []  # to be called after each call
 
 
-def discover_state(module: ModuleType) -> Discovery:
-    """Find the slots of a module's state. Raises ToolsetError for state that cannot be isolated."""
-    discoverer = _Discoverer(module)
+def discover_state(module: ModuleType, uses: Uses) -> Discovery:
+    """Find the slots of a module's state; `uses` is what its functions do to names. Raises
+    ToolsetError for state that cannot be isolated."""
+    discoverer = _Discoverer(module, uses)
     discoverer.run()
     return discoverer.found
 
 
 class _Discoverer:
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, uses: Uses) -> None:
         self.found = Discovery()
         self._module = module
         self._file = str(module.__file__)
-        self._uses = uses_of("".join(linecache.getlines(self._file)))
+        self._uses = uses
         self._mutability = Mutability(self._uses, module.__name__)
         self._visited: set[int] = set()  # ids of the values in slots, and of stateless values
         self._explored: set[int] = set()  # ids of functions, classes and other code

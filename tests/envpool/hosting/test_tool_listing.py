@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from fastapi.openapi.utils import get_openapi
 
 from envpool.core.errors import ToolsetError
 from envpool.core.types import ToolSpec
 from envpool.hosting.app_loading import execute
 from envpool.hosting.determinism.loop import VirtualAsyncio
-from envpool.hosting.fastapi_compat import compat
+from envpool.hosting.fastapi_compat import compat, ignore_warnings, plain_model_search
 from envpool.hosting.tool_listing import list_tools
 from tests.support.paths import FIXTURES
 
@@ -50,6 +51,24 @@ def test_order_within_a_schema_is_the_genuine_one() -> None:
     assert [json.dumps(tool.schema) for tool in specs] == [
         json.dumps(tool["inputSchema"]) for tool in record["tools"]
     ]
+
+
+@pytest.mark.parametrize("name", ["shapes", "answers", "library"])
+def test_the_plain_search_finds_the_same_models(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The document is FastAPI's own, though no validator was made for each field of a model."""
+    monkeypatch.chdir(tmp_path)  # where the library's code makes its database
+    with VirtualAsyncio(), compat(), ignore_warnings():
+        hosted = execute((FOLDER / f"{name}.py").read_text(encoding="utf-8"), name, PATH)
+        try:
+            own = get_openapi(title="a", version="1", routes=hosted.app.routes)
+            with plain_model_search():
+                plain = get_openapi(title="a", version="1", routes=hosted.app.routes)
+        finally:
+            hosted.close()
+    assert json.dumps(plain) == json.dumps(own)
+    assert len(own["components"]["schemas"]) > 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """One hosted scenario: calls that change all or nothing, ids, forks, states."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import apsw
@@ -12,7 +14,9 @@ from envpool.core.errors import SeedError, StateError
 from envpool.core.types import StoredState, ToolError, ToolResult
 from envpool.inprocess.world import HostedScenario, Lease
 from scenarios.api import RowChange
+from scenarios.format import read
 from tests.support.ledger_world import ledger
+from tests.support.paths import LIBRARY
 
 _AT = "2026-03-14T09:30:00Z"
 
@@ -323,3 +327,27 @@ def test_repr_and_statistics(world: HostedScenario) -> None:
     assert repr(world).endswith("2 leases, 2 calls]>")
     pages = len(lease.overlay.pages)
     assert repr(lease) == f"<Lease of 'ledger' [{pages} changed pages, digest {lease.digest[:8]}]>"
+
+
+def test_what_holds_frames_does_not_mix_worlds() -> None:
+    """A profiler, a debugger or a monitor may hold the frames of a tool for long, and with them its
+    cursors. No statement stays open through that: each world reads its own rows."""
+    hosted = HostedScenario(read(LIBRARY))
+    held: list[FrameType] = []
+
+    def hold(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.endswith("database.py"):
+            held.append(frame)
+
+    fine = {"member_id": 2, "amount_cents": 350, "method": "card"}
+    leases = [hosted.lease() for _ in range(4)]
+    expected = hosted.lease().call("pay_fine", fine)
+    sys.setprofile(hold)
+    try:
+        results = [lease.call("pay_fine", fine) for lease in leases]
+    finally:
+        sys.setprofile(None)
+    assert held != []
+    assert results == [expected] * 4
+    assert [hosted.verify_digest(lease.overlay) for lease in leases] == [expected.digest] * 4
+    hosted.close()

@@ -29,6 +29,7 @@ from envpool.workers.sandbox import Limits
 from scenarios.format import Scenario, Task
 from tests.hostile.gather import Attack, attacks, package, record
 from tests.support import ledger_world
+from tests.support.made_once import made_once
 
 pytestmark = pytest.mark.timeout(300)  # the runs take half a minute alone, more on a busy machine
 
@@ -201,7 +202,12 @@ def is_running(pid: int) -> bool:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return asyncio.run(run_all(tmp_path_factory.mktemp("hostile")))
+    def make(folder: Path) -> None:
+        found = asyncio.run(run_all(folder))
+        (folder / "runs.json").write_bytes(msgspec.json.encode(found))
+
+    folder = made_once(tmp_path_factory, "hostile-runs", make)
+    return msgspec.json.decode((folder / "runs.json").read_bytes(), type=Runs)
 
 
 @pytest.fixture(params=["package", "awm"])

@@ -745,6 +745,8 @@ async def test_few_workers_execute_at_a_time(tmp_path: Path) -> None:
     """However many scenarios have calls and verdicts, no more workers execute than `workers`; every
     scenario has its turn, also one with few worlds beside one with many."""
     executing = most = 0
+    leased: list[Env] = []
+    everyone = anyio.Event()
     finished: list[str] = []
 
     async def script(worker: FakeWorker, request: Request) -> None:
@@ -761,6 +763,10 @@ async def test_few_workers_execute_at_a_time(tmp_path: Path) -> None:
 
         async def play(scenario: Scenario) -> None:
             async with pool.lease(scenario) as env:
+                leased.append(env)
+                if len(leased) == 61:
+                    everyone.set()
+                await everyone.wait()  # so that hosting a scenario slowly changes no order
                 await book(env)
                 await pool.verify(scenario, scenario.tasks[0], env.state(), "")
             finished.append(scenario.rules)
@@ -956,6 +962,7 @@ async def test_repr_and_statistics(scenario: Scenario) -> None:
             "workers_replaced": 0,
             "workers_evicted": 0,
             "requests_moved": 0,
+            "requests_repeated": 0,
             "replies_dropped": 0,
         }
         assert len(workers.used) == 1

@@ -92,10 +92,10 @@ async def test_a_malformed_message_does_not_end_a_follower(broker: Mosquitto) ->
             inbox = topic("r", "catchup", follower.name, "answer")
             requests = topic("r", "catchup", "x", "request")
             marks = (
-                "a 0 1 0 0 0 0 0 0",
+                "a 0 1 0 0 0 0 0 0 0",
                 "a 0 1",
-                f"a {'9' * 5000} 1 0 0 0 0 0 0",
-                "a -1 1 0 0 0 0 0 0",
+                f"a {'9' * 5000} 1 0 0 0 0 0 0 0",
+                "a -1 1 0 0 0 0 0 0 0",
             )
             for payload in MALFORMED:
                 for name in (topic("r", "status", "a"), topic("r", "status"), inbox, requests):

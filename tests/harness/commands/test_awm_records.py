@@ -5,9 +5,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from harness.log.reader import open_reader
+from tests.support.attempts import check_attempts, cut_off, outcomes_of, records_of
 from tests.support.cli import Rehearse, json_of
 from tests.support.paths import AWM
 
@@ -93,6 +95,22 @@ def test_a_record_runs_without_an_import(rehearse: Rehearse, tmp_path: Path) -> 
     assert report["labels"] == {"completed": 1}
     again = json_of(rehearse, "replay", run)
     assert (again["episodes"], again["divergences"]) == (1, [])
+
+
+def test_a_record_is_continued_in_the_middle(rehearse: Rehearse, tmp_path: Path) -> None:
+    """An episode of a record, whose code runs in a worker, is forked after two turns, and resumed
+    after a crash at that place: both end as the whole one did."""
+    script = _script(tmp_path / "oracle.jsonl", "oracle")
+    whole, fork, cut = tmp_path / "whole", tmp_path / "fork", tmp_path / "cut"
+    flags = ("--awm", AWM, f"{NAME}:0", "-p", "scripted", "--script", script)
+    json_of(rehearse, "run", *flags, "-o", whole)
+    json_of(rehearse, "run", "--from", f"{whole}/e000000@2", "-g", 2, "-o", fork)
+    anyio.run(cut_off, whole, cut, 3)  # the start and two turns
+    json_of(rehearse, "run", "-o", cut, "--resume")
+    (expected,) = outcomes_of(whole).values()
+    assert list(outcomes_of(fork).values()) == [expected] * 2
+    assert list(outcomes_of(cut).values()) == [expected]
+    assert check_attempts(records_of(cut)) == 1
 
 
 def test_the_seeding_is_logged_with_each_episode(rehearse: Rehearse, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from harness.core.errors import LogError
 from harness.log.schema import LOG_NAME
 from harness.rollout.launch import has_episodes
 from learner.core.errors import CheckpointError
+from scenarios.catalogue import find
 from tests.support.broker import running_broker
 from tests.support.cli import Rehearse, json_of, without_trust_line
 from tests.support.ledger_world import TASKS, TOOLS, VERIFY, write_package
@@ -73,7 +74,7 @@ def test_every_policy_replays_in_every_dialect(
     )
     replay = json_of(rehearse, "replay", run)
 
-    assert report["episodes"] == replay["episodes"] == 36
+    assert report["episodes"] == replay["episodes"] == len(find("flight_desk").tasks)
     assert replay["divergences"] == []
     assert json.loads((run / "report.json").read_bytes()) == report
     if policy == "oracle":
@@ -88,8 +89,8 @@ def test_an_agent_that_follows_awms_format_rules_passes(rehearse: Rehearse, tmp_
     oracle = json_of(rehearse, "run", *awm, "-o", tmp_path / "oracle")
     noop = json_of(rehearse, "run", *awm, "-p", "noop", "-o", tmp_path / "noop")
 
-    assert oracle["labels"] == {"completed": 35}
-    assert noop["endings"] == {"format_error": 35}
+    assert oracle["labels"] == {"completed": 45}
+    assert noop["endings"] == {"format_error": 45}
     assert noop["mean_reward"] <= 0.0
 
 
@@ -121,7 +122,7 @@ def test_judging_again_gives_the_same(rehearse: Rehearse, tmp_path: Path) -> Non
 
     counts = {label: count for label, count in summary["labels"].items() if count}
     assert counts == report["labels"]
-    assert summary["episodes"] == 70
+    assert summary["episodes"] == 90
     assert summary["disagreements"] == 0
     assert summary["mean_reward"] == pytest.approx(report["mean_reward"])
 
@@ -201,7 +202,7 @@ def test_a_dry_run_runs_nothing(
 
     assert status == 0
     assert tomllib.loads(out)["group_size"] == 2
-    assert "70 episodes" in out
+    assert "90 episodes" in out
     assert list(tmp_path.iterdir()) == []
 
 

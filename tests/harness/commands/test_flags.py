@@ -38,9 +38,9 @@ FLAGS = {
     "label": "-o --output --labeller --sample --only --seed",
     "generate": "--count --seed -o --output -j --jobs --knob --trade --module --split --json",
     "synthesise": """-o --output -m --model --base-url -n --count --tasks --tables --rows --tools
-        --tries --least-tasks --seed --same --cap --prompts --format --again --embeddings --prices
-        --budget -c --concurrency --temperature --max-tokens --timeout --attempts --max-steps
-        --call-timeout --workers --sandbox --json""",
+        --tries --least-tasks --seed --same --cap --prompts --dry-prompts --format --again --solver
+        --embeddings --prices --budget -c --concurrency --temperature --max-tokens --timeout
+        --attempts --max-steps --call-timeout --workers --sandbox --json""",
     "serve": """--http --stdio --task --token --allow-host --idle --max-worlds --worlds-per-client
         --calls-per-client --awm --seeding --isolate --workers --worker-memory-mb --sandbox""",
     "serve-policy": """--backend --http --name --history --dialect --temperature --top-p

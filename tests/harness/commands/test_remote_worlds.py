@@ -5,8 +5,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
+from harness.log.reader import open_reader
+from tests.support.attempts import cut_off
 from tests.support.cli import Rehearse, json_of
 from tests.support.paths import MCP_SERVERS
 
@@ -82,3 +85,22 @@ def test_a_server_that_is_not_there(rehearse: Rehearse, tmp_path: Path) -> None:
     status, _, err = rehearse("run", "--mcp", "no-such-server", tasks, "-o", run)
     assert (status, run.exists()) == (2, False)
     assert "no-such-server" in err and len(err.strip().splitlines()) == 1
+
+
+def test_an_interrupted_run_of_an_mcp_server(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Worlds whose state is not known cannot be forked from, by a sentence, and `--resume` starts
+    their episodes from the beginning."""
+    tasks = tmp_path / "tasks.toml"
+    tasks.write_text(TASKS)
+    target = f"{sys.executable} {PLAIN}"
+    run, cut = tmp_path / "run", tmp_path / "cut"
+    assert rehearse("run", "--mcp", target, f"{tasks}:once", "-o", run)[0] == 0
+    status, _, err = rehearse("run", "--from", f"{run}/e000000@1", "-o", tmp_path / "fork")
+    assert status == 2
+    assert "do not reveal their state" in err
+    anyio.run(cut_off, run, cut, 2)  # the start and one turn
+    assert rehearse("run", "-o", cut, "--resume")[0] == 0
+    with open_reader(cut) as reader:
+        (again,) = reader.trajectories()
+    assert (again.attempt, again.started.kept, len(again.steps)) == (2, 0, 2)
+    assert [step.results[0].text for step in again.steps[:1]] == ["1"]

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -16,6 +17,7 @@ from harness.core.events import (
     Ending,
     EpisodeEnded,
     Event,
+    HistorySummarized,
     Judged,
     Label,
     Record,
@@ -71,6 +73,21 @@ def test_a_run_is_counted() -> None:
         "night live · 4 of 10 started, 3 ended, 4 judged · 0 calls/s · pass 66.7 % · "
         "answered 2, step_limit 1"
     )
+
+
+def test_copies_are_not_counted() -> None:
+    """The replies with which a resumed episode or a fork begins were taken before: only what
+    follows counts. An attempt without copies counts whole."""
+    begun, taken, *_ = episode("a", 1)
+    again = msgspec.structs.replace(STARTED, kept=2)
+    summary = HistorySummarized(Reply("What I did."), 1, 0)
+    copies = [taken.event, summary]
+    tally = tally_of(
+        *(begun, taken),
+        *(Record("a", 2, n, 1.0, event) for n, event in enumerate([again, *copies, taken.event])),
+        *(Record("a", 3, n, 1.0, event) for n, event in enumerate([STARTED, taken.event])),
+    )
+    assert (tally.num_started, tally.num_steps) == (1, 3)
 
 
 def test_an_empty_run_has_a_line() -> None:

@@ -13,13 +13,14 @@ from envpool.core.errors import WorldError
 from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
 from envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
 from envpool.inprocess.pool import LocalEnv, LocalPool
+from harness.continuation.outcomes import failure_message
 from harness.core.errors import ContextLengthError, PolicyError
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
 from harness.core.messages import Act, Answer, FormatError, Reply, Usage
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
 from harness.history.windows import parse_history
-from harness.rollout.episode import Episode, failure_message, run_episode
+from harness.rollout.episode import Episode, run_episode
 from harness.settings.limits import Limits
 from scenarios.checks import Finding
 from scenarios.format import Scenario, Task, read

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness.bus.local import LocalBus
 from harness.core.events import Ending, Judged, Label, Record
-from harness.log.schema import EpisodeRow
+from harness.log.schema import EpisodeRow, encoded
 from harness.rollout.monitor import Monitor, show_progress
 from tests.support.events import episode
 from tests.support.virtual_time import BACKENDS
@@ -128,3 +128,18 @@ async def test_a_bar_on_a_terminal() -> None:
         await anyio.sleep(1)
         tasks.cancel_scope.cancel()
     assert "1/4" in out.getvalue() and "pass rate 100.0%" in out.getvalue()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("judged", [True, False])
+async def test_encoded_records_are_counted_like_others(judged: bool) -> None:
+    """The same records give the same counts, whether another process has encoded them or not."""
+    records = [*episode("e1", 3), *episode("e2", 2)]
+    verdict = Judged(judge="code", label=Label.COMPLETED, reward=1.0)
+    records.append(Record("e1", 1, 99, 0.0, verdict))
+    plain, coded = (Monitor(total=2, judged=judged) for _ in range(2))
+    await publish(plain, records)
+    coded.count_encoded(map(encoded, records))
+    assert {**vars(coded), "_done": None} == {**vars(plain), "_done": None}
+    assert coded.num_steps == 5
+    assert await is_finished(coded) == await is_finished(plain)

@@ -180,7 +180,7 @@ def test_the_file_is_named_where_the_fault_is_in_it(tmp_path: Path) -> None:
     path = written(tmp_path, "max_steps = 0")
     with pytest.raises(SettingsError, match=rf"^{path}: max_steps: must be"):
         resolve(path, {"seed": 3})
-    with pytest.raises(SettingsError, match=r"^max_steps: must be"):
+    with pytest.raises(SettingsError, match=r"^--max-steps: must be"):
         resolve(written(tmp_path, "seed = 1"), {"max_steps": 0})
 
 

@@ -105,11 +105,15 @@ WRONG = {
     "strings": ("return ['passed']", "returned 'passed' in its list, expected a Finding"),
     "types": (
         "return [Finding('a', 1, 'b', 'c', 'goal')]",
-        "returned Finding.* in its list, expected a Finding",
+        "returned Finding.* in its list, expected a Finding whose 'passed' is a bool, found",
+    ),
+    "numbers": (
+        "return [Finding('a', True, 1, 'c', 'goal')]",
+        "returned Finding.* in its list, expected a Finding whose 'expected' is a str",
     ),
     "kind": (
         "return [Finding('a', True, 'b', 'c', 'x')]",
-        "returned Finding.* in its list, expected a Finding",
+        "returned Finding.* in its list, expected a Finding whose 'kind' is one of 'goal', 'guard'",
     ),
     "writes": ("return after.all('DELETE FROM loans RETURNING id')", "raised ReadOnlyError"),
 }

@@ -17,6 +17,7 @@ from rich.pager import SystemPager
 from envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
 from harness.log.reader import open_reader
 from judge.commands.judge import print_paged
+from scenarios.catalogue import find
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import (
     Flaky,
@@ -59,7 +60,7 @@ from tests.support.model_server import Behaviour, ReceivedRequest, Stall, Status
 from tests.support.paths import LIBRARY
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
-NUM_TASKS = 100  # of those three
+NUM_TASKS = sum(len(find(name).tasks) for name in WORLDS)
 
 
 @pytest.fixture(autouse=True)
@@ -300,7 +301,7 @@ def test_a_persuaded_judge_changes_no_reward_in_hybrid_mode(
 def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
-    """A judge that lies about 30 % of 300 episodes of the three bundled worlds changes rewards in
+    """A judge that lies about 30 % of the episodes of the three bundled worlds changes rewards in
     mode llm; in mode hybrid it changes none, and the queue has exactly the lies."""
     oracles, mutants = tmp_path / "oracles", tmp_path / "mutants"
     json_of(rehearse, "run", *WORLDS, "-o", oracles)
@@ -328,9 +329,9 @@ def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
         assert all(entry["decided_by"] == "code" and entry["proof"] for entry in queue)
 
     assert num_episodes == 3 * NUM_TASKS
-    assert 60 < len(lies["llm"]) < 120
+    assert 0.2 * num_episodes < len(lies["llm"]) < 0.4 * num_episodes
     assert sorted(changed["llm"]) == sorted(lies["llm"])
-    assert 60 < len(lies["hybrid"]) < 120
+    assert 0.2 * num_episodes < len(lies["hybrid"]) < 0.4 * num_episodes
     assert changed["hybrid"] == []
     assert sorted(queued) == sorted(lies["hybrid"])
 

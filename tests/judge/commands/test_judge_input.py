@@ -224,7 +224,7 @@ def test_a_run_with_a_bad_judge_does_not_begin(
         ((*model, "--judge-rubric", "bad.toml"), "bad.toml"),
         ((*model, "--judge-prices", "bad.toml"), "bad.toml"),
         ((*model, "--judge-budget", 5), "budget"),
-        ((*model, "--judge-concurrency", 0), "judge_concurrency"),
+        ((*model, "--judge-concurrency", 0), "--judge-concurrency"),
     ]
     for flags, words in cases:
         status, out, err = rehearse(*begin, *flags)

@@ -12,6 +12,7 @@ import pytest
 
 from harness.log.reader import open_reader
 from judge.core.evidence import episode_digest
+from scenarios.catalogue import find
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import Speaker, Speaks, billed, good, injected, lying, text_of
 from tests.support.judged_runs import (
@@ -31,7 +32,7 @@ from tests.support.model_server import Status
 from tests.support.paths import LIBRARY
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
-NUM = 100  # episodes, one of each task: no two are equal
+NUM = sum(len(find(name).tasks) for name in WORLDS)  # episodes, one of each task
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +66,7 @@ def within(estimate: Any, value: float) -> bool:
 
 @pytest.mark.parametrize("mode", ["llm", "hybrid"])
 def test_a_known_flip_probability_is_found(rehearse: Rehearse, tmp_path: Path, mode: Any) -> None:
-    """A judge that answers the opposite in 10 % of 100 x 5 judgements is measured so, within the
+    """A judge that answers the opposite in about 10 % of its judgements is measured so, within the
     interval, in mode llm; in mode hybrid its verdicts on what is proved do not flip."""
     run = tmp_path / "run"
     json_of(rehearse, "run", *WORLDS, "-o", run)
@@ -97,7 +98,8 @@ def test_a_known_flip_probability_is_found(rehearse: Rehearse, tmp_path: Path, m
     assert report["pairwise_agreement"]["binary"]["value"] == pytest.approx(agreement)
     assert report["reward_flip_rate"]["value"] == pytest.approx(flips)
     assert len(report["disagreements"]) == round(flips * NUM)
-    assert within(report["flip_probability"], 0.1)
+    lies = sum(label != COMPLETED for labels in answers.values() for label in labels)
+    assert within(report["flip_probability"], lies / (5 * NUM))
     assert report["code_agreement"]["agreement"]["binary"]["value"] == pytest.approx(
         sum(label == COMPLETED for labels in answers.values() for label in labels) / (5 * NUM)
     )

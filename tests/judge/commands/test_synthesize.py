@@ -45,7 +45,7 @@ def test_worlds_are_made_and_reported(
     rehearse: Rehearse, seeds: Path, tmp_path: Path, url: str
 ) -> None:
     """Tables for people, the report as JSON, packages and AWM's files on disk; a second call asks
-    the model nothing."""
+    the model nothing. The prompts of `--dry-prompts` then contain the results of the stages."""
     command = [seeds, *flags(tmp_path / "out", url), "--format", "awm", "--json"]
     status, out, err = rehearse("synthesise", *command, tmp_path / "report.json")
     assert status == 0, err
@@ -61,6 +61,50 @@ def test_worlds_are_made_and_reported(
     status, out, err = rehearse("run", rehearsed, "-p", "oracle", "-o", tmp_path / "run")
     assert status == 0, err
     assert "3 episodes, 10 steps, pass rate 1.000" in out
+    status, out, err = rehearse("synthesise", seeds, "--dry-prompts", "-o", tmp_path / "out")
+    assert (status, err) == (0, "")
+    _assert_complete(out.partition("=== tasks")[2].partition("=== feedback")[0].split("=== "))
+
+
+def _assert_complete(parts: list[str]) -> None:
+    """Time, user and features are in every stage's prompt; one prompt is there for each task."""
+    assert len(parts) == 5 + 3
+    assert all("2026-03-14T09:30:00Z" in part and "\n- loans" in part for part in parts)
+    assert all("Noor Haddad (role desk, id noor.haddad)" in part for part in parts[1:])
+    assert "CREATE TABLE hires (" in parts[4]
+    assert ["Task lend (kind: change)" in part for part in parts[5:]] == [True, False, False]
+    assert all("def start_hire(" in part for part in parts[5:])
+    assert "«" not in "".join(parts)
+
+
+def test_prompts_are_printed_without_a_model(
+    rehearse: Rehearse, seeds: Path, tmp_path: Path
+) -> None:
+    """Every prompt in the order of the stages, a user's own among them; nothing is written."""
+    mine = tmp_path / "prompts"
+    mine.mkdir()
+    (mine / "schema.md").write_text("version: mine\n--- user\nAt {{clock}}: {{tables}} tables.\n")
+    before = sorted(tmp_path.rglob("*"))
+    more = ["--prompts", mine, "--tables", 4, "-o", tmp_path / "out"]
+    status, out, err = rehearse("synthesise", seeds, "--dry-prompts", *more)
+    assert (status, err) == (0, "")
+    headings = [line for line in out.splitlines() if line.startswith("=== ")]
+    names = [
+        "classify",
+        "invent",
+        "tasks",
+        "schema",
+        "data",
+        "tools",
+        "code",
+        "verify",
+        "feedback",
+        "repair",
+        "prove",
+    ]
+    assert [heading.split(",")[0].removeprefix("=== ") for heading in headings] == names
+    assert "--- user\nAt 2026-03-14T09:30:00Z: about 4 (2 to 6) tables.\n" in out
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(

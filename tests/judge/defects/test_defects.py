@@ -22,12 +22,12 @@ from judge.defects.catalogue import DEFECTS, inject, inject_all
 from judge.defects.study import Kind, Missed, Study, render, study
 from judge.defects.target import Defect, InjectedDefect, TargetPackage
 from judge.gate.awm_record import check_record
+from judge.gate.checks.code import module_state
+from judge.gate.checks.policy_limits import contradictions
+from judge.gate.checks.tasks import asks
+from judge.gate.core.task_runner import GateSettings
 from judge.gate.job_pool import Outcome
 from judge.gate.package import check_scenario
-from judge.gate.policy_limits import contradictions
-from judge.gate.static_checks import module_state
-from judge.gate.task_runner import GateSettings
-from judge.gate.tasks import asks
 from scenarios.catalogue import find
 from scenarios.format import AwmSample, AwmVerifier, Scenario
 from tests.judge.gate.test_awm_record import CODE, EVIDENCE, HAS, SEED

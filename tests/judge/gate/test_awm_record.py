@@ -10,8 +10,8 @@ import pytest
 from envpool.router import RoutingPool
 from envpool.workers.pool import WorkerSettings
 from judge.gate.awm_record import check_record
-from judge.gate.report import Report
-from judge.gate.task_runner import GateSettings
+from judge.gate.core.report import Report
+from judge.gate.core.task_runner import GateSettings
 from scenarios.format import AwmSample, AwmVerifier, Scenario
 from tests.support.hosted_records import HEAD, small
 

@@ -10,13 +10,13 @@ from rich.console import Console
 
 from harness.core.errors import SettingsError
 from harness.rollout.allow_list import AllowedWorld, AllowList, read_allow_list, write_allow_list
+from judge.gate.core.near_duplicates import Pair, near_duplicates
+from judge.gate.core.report import Failure, Report
+from judge.gate.core.task_runner import GateSettings
 from judge.gate.inputs import is_record, worlds_in
 from judge.gate.job_pool import JobSettings, Outcome, check_worlds
-from judge.gate.near_duplicates import Pair, near_duplicates
 from judge.gate.package import CheckResult
-from judge.gate.report import Failure, Report
 from judge.gate.summary import allowed_worlds, gate_report_of, print_report
-from judge.gate.task_runner import GateSettings
 from scenarios.catalogue import find
 from scenarios.errors import UnknownScenario
 from scenarios.format import Scenario, read

@@ -8,12 +8,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from judge.gate.core.report import Failure, MutantNote, Report, merge_reports, render
+from judge.gate.core.task_runner import GateSettings
 from judge.gate.package import check_scenario, main
-from judge.gate.report import Failure, MutantNote, Report, merge_reports, render
-from judge.gate.task_runner import GateSettings
-from scenarios.difficulty import difficulty_of
 from scenarios.errors import UnknownScenario
-from scenarios.format import read
+from scenarios.format import difficulty_of, read
 from tests.support.mini_world import variant
 from tests.support.paths import LIBRARY
 
@@ -71,6 +70,52 @@ def test_a_package_that_cannot_be_read(tmp_path: Path) -> None:
     assert report == Report(
         worlds=1, names=("library",), failures=(Failure("library", "", "package", why),)
     )
+
+
+MISS = """
+[[near_miss]]
+task = "pay-fine"
+why = "books half of the fine"
+label = "agent_error"
+calls = [
+  { name = "pay_fine", arguments = { member_id = 2, amount_cents = 175, method = "card" } },
+]
+answer = "Paid 1.75 by card."
+"""
+
+
+def test_near_misses_are_played_and_counted(tmp_path: Path) -> None:
+    """A wrong turn that gets the label that its author expects is counted and is not a failure."""
+    folder = variant(tmp_path)
+    (folder / "near_misses.toml").write_text(MISS)
+    report = checked(folder)
+    assert (report.failures, report.near_misses) == ((), 1)
+
+
+NEAR_MISS_FAULTS = {  # fault: (a text of MISS, the text instead, check, a part of the sentence)
+    "another label": (
+        *("agent_error", "partially_completed", "near_miss"),
+        "books half of the fine: expected partially_completed, got agent_error; failed findings: ",
+    ),
+    "no mistake": (
+        *("175", "350", "near_miss"),
+        "books half of the fine: expected agent_error, got completed; failed findings: none",
+    ),
+    "unknown tool": ('"pay_fine"', '"pay"', "near_miss", "fails (unknown_tool)"),
+    "arguments": ("175", '"half"', "near_miss", "fails (arguments)"),
+    "unknown task": ('"pay-fine"', '"pay-fines"', "package", "did you mean 'pay-fine'?"),
+}
+
+
+@pytest.mark.parametrize("fault", NEAR_MISS_FAULTS)
+def test_faults_of_a_near_miss(fault: str, tmp_path: Path) -> None:
+    """A near miss with another label than expected, or with a call that fits no tool, fails."""
+    old, new, check, sentence = NEAR_MISS_FAULTS[fault]
+    folder = variant(tmp_path)
+    (folder / "near_misses.toml").write_text(MISS.replace(old, new).replace("1.75", "3.50"))
+    failure = the_failure(checked(folder))
+    assert failure.check == check
+    assert sentence in failure.why
 
 
 def test_an_unknown_world_is_the_callers_mistake() -> None:

@@ -13,7 +13,9 @@ from shutil import copytree
 import pytest
 
 from harness.core.events import EpisodeEnded, Judged
+from harness.following.verdict_log import FOLDER
 from harness.log.schema import LOG_NAME
+from scenarios.catalogue import find
 from tests.support.judge_server import Speaks, good, text_of
 from tests.support.judged_runs import (
     COMPLETED,
@@ -28,7 +30,8 @@ from tests.support.model_server import ModelServer, ReceivedRequest
 from tests.support.warm_process import WarmProcess
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
-NUM = 100  # episodes, one of each task: no two are equal
+# Episodes, one of each task: no two are equal.
+NUM = sum(len(find(name).tasks) for name in WORLDS)
 ANSWERED = 40
 AT_ONCE = 8
 NAME = "hybrid:m"
@@ -169,6 +172,38 @@ def test_judging_can_be_continued(
         for name in one.episodes
     }
     assert {name: len(given) for name, given in after.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("by", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
+)
+def test_following_can_be_continued(
+    commands: Commands,
+    original: Path,
+    questions: dict[str, Question],
+    tmp_path: Path,
+    by: signal.Signals,
+    status: int,
+) -> None:
+    """The same is true of a judge of its own process, whose verdicts are not yet in the run's log
+    when it is killed or interrupted."""
+    folder = Path(copytree(original, tmp_path / "run"))
+    with stopping() as (server, behaviour):
+        flags = ("-m", "m", "--base-url", server.url, "-c", AT_ONCE)
+        follow = ("judge", folder, "--follow")
+        assert commands.stop_when_stuck(behaviour, by, *follow, *flags) == status
+        given = verdicts_of(folder / FOLDER, NAME)
+        assert not verdicts_of(folder, NAME)
+        commands.run(*follow)
+        again = asked_twice(server, questions)
+
+    assert again <= set(behaviour.waiting)
+    check_intact(folder)
+    after = verdicts_of(folder, NAME)
+    assert {name: len(verdicts) for name, verdicts in after.items()} == {
+        name: 1 for one in questions.values() for name in one.episodes
+    }
+    assert {name: after[name] for name in given} == given
 
 
 @pytest.mark.parametrize(

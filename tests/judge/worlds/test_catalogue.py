@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from envpool.inprocess.world import HostedScenario
-from judge.gate.near_duplicates import features_of, nearest
+from judge.gate.core.near_duplicates import features_of, nearest
 from judge.worlds.catalogue import (
     CatalogueFigures,
     Share,
@@ -24,6 +24,7 @@ from judge.worlds.catalogue import (
 from judge.worlds.charts import charts_of, png_of
 from judge.worlds.html import page_of
 from judge.worlds.metrics import TaskFigures, WorldFigures, verb_of, world_figures
+from judge.worlds.task_texts import text_figures
 from scenarios.catalogue import find
 from scenarios.errors import PackageError
 from scenarios.format import read
@@ -71,6 +72,11 @@ DECLINE = TaskFigures(
     lookalikes=0,
     parts=1,
     forbidden=True,
+    id="decline",
+    instruction="Cancel it. Then close it. Then tell <b>Ana Lopez</b> about it.",
+    answer="I did not cancel it.",
+    situation="orders.too_late",
+    voice="chat",
 )
 QUESTION = TaskFigures(kind="question", difficulty="simple", calls=1, tools=1)
 OPEN = TaskFigures(kind="open", difficulty="unrated", calls=None, tools=None, forbidden=None)
@@ -139,7 +145,11 @@ def test_an_awm_record_is_measured_by_its_routes(tmp_path: Path) -> None:
 
     found = world_figures(mail_scenario(tmp_path, rows))
 
-    assert msgspec.structs.replace(found, features=()) == WorldFigures(
+    tasks = tuple(
+        msgspec.structs.replace(task, id="", instruction="", answer="") for task in found.tasks
+    )
+    plain = msgspec.structs.replace(found, features=(), folder="", title="", tasks=tasks)
+    assert plain == WorldFigures(
         name="mail_desk_1",
         source="AWM",
         tables=1,
@@ -157,7 +167,7 @@ def test_what_was_measured_at_making_is_believed_of_an_unaltered_world_only(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
     """A procedural world has trade, modules and measures of its record; an altered one has none."""
-    flags = ("--trade", "hotel", "--knob", "tables=10", "--knob", "tasks=2")
+    flags = ("--trade", "hotel", "--module", "tickets", "--knob", "tables=10", "--knob", "tasks=2")
     assert rehearse("generate", "--count", 1, "-o", tmp_path / "worlds", *flags)[0] == 0
     package = tmp_path / "worlds" / "hotel_0001"
 
@@ -220,7 +230,8 @@ def test_worlds_are_counted() -> None:
         "to be declined, whole or in part": Share(1, 4),
         "with rows that look right and are not": Share(2, 3),
         "with a value needed long after it was seen": Share(2, 3),
-        "of several requests in one": Share(2, 3),
+        "of two or more independent requests": Share(2, 3),
+        "of more than two independent requests": Share(0, 3),
         "that look something up before they write": Share(2, 2),
         "that change several tables": Share(2, 3),
     }
@@ -323,7 +334,7 @@ def test_what_worlds_say_is_no_markup() -> None:
 
 def test_the_command_writes_page_picture_and_figures(rehearse: Rehearse, tmp_path: Path) -> None:
     """A folder of worlds and a bundled one become a page, a picture and figures."""
-    for made in made_with(["orders"], count=1, trades=["hotel"]):
+    for made in made_with(["tickets"], count=1, trades=["hotel"]):
         folder_of(made, tmp_path / "worlds")
     files = ("-o", tmp_path / "page.html", "--png", tmp_path / "charts.png")
 
@@ -372,3 +383,36 @@ def test_bad_input_is_reported_in_one_sentence(
     assert err.startswith("error: report needs the package matplotlib")
     assert err.endswith("pip install 'rehearsal-room[report]'\n")
     assert rehearse("scenarios", "report", "shop_support")[0] == 0
+
+
+# Texts ------------------------------------------------------------------------------------------
+
+
+def test_situations_and_sentences_are_counted() -> None:
+    """Situations, voices and joined requests are counted; sentences are compared with names and
+    values masked."""
+    found = figures()
+    assert (found.situations, found.most_frequent_situation) == (1, ("orders.too_late", 1.0))
+    assert found.voices == {"chat": 1}
+    texts = text_figures(
+        [
+            "Renew the loan of Ana Lopez until 4 May. Then close it.",
+            "Renew the loan of Ben Roth until 6 June. Also, thank them.",
+            "Also send it to Graz. Finally, close the ticket.",
+        ]
+    )
+    assert texts.tasks == 3
+    assert texts.common_sentences[0] == ("renew the loan of <name> until <value> <name>.", 0.6667)
+    assert texts.joined == 0.3333
+
+
+def test_the_page_lists_worlds_and_tasks() -> None:
+    """Each world is listed with its tasks' texts, escaped, and an address beside the page."""
+    found = figures()
+    hotel = msgspec.structs.replace(HOTEL, title="A <small> hotel", folder="worlds/hotel 1")
+    page = page_of(found, [], [hotel], title="t")
+    assert 'href="worlds/hotel%201"' in page
+    assert "A &lt;small&gt; hotel: 18 tables" in page
+    assert "tell &lt;b&gt;Ana Lopez&lt;/b&gt;" in page
+    assert "<b>Ana" not in page
+    assert "I did not cancel it." in page

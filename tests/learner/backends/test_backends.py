@@ -313,7 +313,7 @@ def test_dropout_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"position_bias": torch.ones(1)}, "its attention with 'position_bias', which is not"),
+        ({"position_bias": torch.ones(2)}, "its attention with 'position_bias', which is not"),
         ({"is_causal": False}, "is not causal"),
         ({"attention_mask": torch.ones(1)}, "an attention mask of its own"),
         ({"row": None}, "is not given the arguments of the model's call"),

@@ -173,6 +173,11 @@ def test_a_profile_is_not_changed_by_those_who_take_it() -> None:
             "[rollouts] max_steps: it is also in the table [limits]",
         ),
         ({"steps": 0}, "steps: must be at least 1, found 0"),
+        (
+            {"rollouts": {"scenarios": ["shop_support"], "processes": 2}},
+            "rollouts.processes: training plays its episodes in its own process, where the policy "
+            "gets each version of the weights; leave it out",
+        ),
         ({"data": {"groups": 0}}, "data.groups: must be at least 1, found 0"),
         (
             {"data": {"check_prompts": 1.5}},

@@ -21,6 +21,7 @@ from learner.trainer.trainer import StepReport, open_trainer
 from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import free_port
 from tests.support.cli import Rehearse
+from tests.support.made_once import made_once
 from tests.support.tiny_model import write_model, write_model_for
 from tests.support.train_distributed import CASES, STEPS, settings_for, train
 from tests.support.trainer_runs import changed, largest_difference, random_batch, weights_after
@@ -36,7 +37,11 @@ TOLERANCE = {"bfloat16": 1e-3 * STEPS}
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose sizes two processes cannot share evenly: 366 tokens, norms of 8 and 17."""
-    return write_model(tmp_path_factory.mktemp("model") / "start", hidden=17, head_dim=8)
+
+    def write(folder: Path) -> None:
+        write_model(folder / "start", hidden=17, head_dim=8)
+
+    return made_once(tmp_path_factory, "distributed-model", write) / "start"
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +49,14 @@ def together(
     model: Path, warm_process: WarmProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The results of two processes in torchrun's environment."""
-    folder, port = tmp_path_factory.mktemp("together"), free_port()
+    return made_once(
+        tmp_path_factory, "together", lambda folder: train_together(model, warm_process, folder)
+    )
+
+
+def train_together(model: Path, warm_process: WarmProcess, folder: Path) -> None:
+    """Train in two processes, each with its results in the folder."""
+    port = free_port()
     outputs = [folder / f"output-{rank}.txt" for rank in range(2)]
     children = [
         warm_process.start(
@@ -60,7 +72,6 @@ def together(
     ]
     for child, output in zip(children, outputs, strict=True):
         assert child.wait(150) == 0, output.read_text()[-3000:]
-    return folder
 
 
 def run_torchrun(module: str, *arguments: object) -> None:

@@ -1,6 +1,5 @@
 """Module state of generated code: every world sees what it would see alone in a process."""
 
-import linecache
 import os
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pytest
 from envpool.core.errors import ToolsetError
 from envpool.hosting.determinism.clock import frozen_clock
 from envpool.hosting.determinism.module_state import MAX_STATE, ModuleState
+from tests.support.hosted_modules import load_module
 
 NAME = "hosted_by_the_tests_of_module_state"
 CLOCK = "2026-03-14T09:30:00Z"
@@ -19,14 +19,8 @@ CLOCK = "2026-03-14T09:30:00Z"
 
 def _load(text: str) -> ModuleType:
     """The module that a host makes from a text, with the same name in every worker."""
-    module = ModuleType(NAME)
-    module.__file__ = f"/{NAME}/server.py"
-    sys.modules[NAME] = module
-    lines = text.splitlines(keepends=True)
-    linecache.cache[module.__file__] = (len(text), None, lines, module.__file__)
     with frozen_clock(CLOCK):
-        exec(compile(text, module.__file__, "exec"), vars(module))
-    return module
+        return load_module(NAME, text)
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """The analysis of what functions may do to names, and the replacement of functools.lru_cache."""
 
+import ast
 import functools
 import re
 from typing import Any
@@ -9,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envpool.hosting.determinism.lru_caches import lru_cache
-from envpool.hosting.determinism.mutation_analysis import EXPOSES, MUTATES, NO_EFFECT, uses_of
+from envpool.hosting.determinism.mutation_analysis import EXPOSES, MUTATES, NO_EFFECT, Uses, uses_of
+
+
+def _uses_of(source: str) -> Uses:
+    return uses_of(ast.parse(source))
 
 
 @pytest.mark.parametrize(
@@ -62,15 +67,30 @@ from envpool.hosting.determinism.mutation_analysis import EXPOSES, MUTATES, NO_E
 )
 def test_the_strongest_effect_of_a_function(code: str, effect: int) -> None:
     """Reads have no effect, passing on elements exposes, all else mutates; the strongest counts."""
-    assert uses_of(f"def f(n):\n    {code}").names["X"] == effect
-    assert uses_of(f"def g():\n    return len(X)\ndef f(n):\n    {code}").names["X"] == effect
+    assert _uses_of(f"def f(n):\n    {code}").names["X"] == effect
+    assert _uses_of(f"def g():\n    return len(X)\ndef f(n):\n    {code}").names["X"] == effect
     attribute = re.sub(r"\bX\b", "self.X", code)
-    assert uses_of(f"def f(self, n):\n    {attribute}").attributes["X"] == effect
+    assert _uses_of(f"def f(self, n):\n    {attribute}").attributes["X"] == effect
+
+
+def test_only_what_runs_in_a_call_counts() -> None:
+    """Decorators, annotations and defaults run once, when the code is loaded; a default's lambda
+    and a function within a class run in calls."""
+    uses = _uses_of(
+        "@a.register(lambda: b.clear())\n"
+        "def f(x: c.pop() = d.pop(), *, y=lambda: e.pop()) -> g.pop():\n"
+        "    return h.pop(lambda z=i.pop(): j.pop())\n"
+        "class K:\n"
+        "    l.pop()\n"
+        "    async def m(self): n.pop()\n"
+        "o.pop()\n"
+    )
+    assert set(uses.names) == {"e", "h", "i", "j", "n"}
 
 
 def test_code_that_runs_once_does_not_count() -> None:
     """Code of the module and its classes, decorators and defaults run only while it is loaded."""
-    uses = uses_of("""
+    uses = _uses_of("""
 X.append(1)
 class C:
     X[0] = 1
@@ -83,7 +103,7 @@ class C:
 
 def test_assignments_are_found() -> None:
     """Assigned names, attributes of classes and functions, and indirect assignments are found."""
-    uses = uses_of("""
+    uses = _uses_of("""
 def f(cls, x):
     global a, b
     nonlocal c
@@ -99,7 +119,7 @@ def f(cls, x):
     assert uses.owners == {"f", "Store", "Config"}
     assert uses.sets_class_attributes and uses.uses_namespace
     assert uses.sets_environment and uses.uses_state
-    plain = uses_of("def f(item):\n    item.state = os.environ['A']\n    return item.state == 1")
+    plain = _uses_of("def f(item):\n    item.state = os.environ['A']\n    return item.state == 1")
     assert (plain.owners, plain.uses_state, plain.sets_environment) == ({"item"}, False, False)
     assert not plain.sets_class_attributes and not plain.uses_namespace
 

@@ -4,7 +4,6 @@ import collections
 import datetime as dt
 import itertools
 import json
-import linecache
 import os
 import pickle
 import re
@@ -22,6 +21,7 @@ import pytest
 from envpool.core.errors import ToolsetError
 from envpool.hosting.determinism.module_state import ModuleState
 from envpool.hosting.determinism.state_pickle import dump_state, load_state
+from tests.support.hosted_modules import load_module
 
 NAME = "hosted_by_the_tests_of_state_pickle"
 CODE = """
@@ -50,12 +50,7 @@ def call(n):
 
 @pytest.fixture
 def module() -> Iterator[ModuleType]:
-    module = ModuleType(NAME)
-    module.__file__ = f"/{NAME}/server.py"
-    sys.modules[NAME] = module
-    lines = CODE.splitlines(keepends=True)
-    linecache.cache[module.__file__] = (len(CODE), None, lines, module.__file__)
-    exec(CODE, vars(module))
+    module = load_module(NAME, CODE)
     yield module
     del sys.modules[NAME]
 

@@ -1,0 +1,213 @@
+"""`--from RUN/EPISODE@TURN`: episodes that begin with the first turns of a logged episode.
+
+The kept turns are copied into the new run's log, so nothing reads the old folder later; a forked
+run that is resumed takes them from its own log where that has them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from harness.continuation.beginning import Beginning
+from harness.continuation.outcomes import fault_of, outcome_of
+from harness.core.errors import LogError, SettingsError
+from harness.core.events import EpisodeStarted, ForkedFrom, HistorySummarized, StepTaken
+from harness.core.terminal_text import plural
+from harness.core.trajectory import Trajectory
+from harness.dialects.format_rules import make_rules
+from harness.dialects.registry import dialect_of
+from harness.log.reader import LogReader, open_reader
+from harness.log.schema import LOG_NAME
+from harness.settings.run import Settings, resolve, stops_with_world
+from scenarios.errors import ScenarioError
+from scenarios.format import Scenario, Task
+
+_NO_STATE = (
+    "from: the worlds of an MCP server do not reveal their state, so no episode can begin in the "
+    "middle of another one; leave --from out"
+)
+
+
+def parse_fork(text: str) -> ForkedFrom:
+    """The run, the episode and the number of kept turns in `RUN/EPISODE@TURN`. Raises
+    SettingsError.
+
+    Example: "runs/mine/e000003@5" -> ForkedFrom("runs/mine", "e000003", 5)
+    """
+    run, slash, rest = text.rpartition("/")
+    episode, _, turn = rest.rpartition("@")
+    if not slash or not episode or not (turn.isascii() and turn.isdigit()):
+        raise SettingsError(
+            f"from: {text!r} is not an episode and a turn (expected RUN/EPISODE@TURN, for example "
+            "runs/mine/e000003@5 for the state after five turns)"
+        )
+    return ForkedFrom(run or "/", episode, int(turn))
+
+
+def seed_of(settings: Settings) -> int:
+    """The seed from which the episodes' seeds follow: a fork draws otherwise than its source."""
+    if not settings.forked_from:
+        return settings.seed
+    source = parse_fork(settings.forked_from)
+    drawn = blake2b(f"{settings.seed} {source.episode}@{source.turn}".encode(), digest_size=6)
+    return int.from_bytes(drawn.digest())
+
+
+def with_its_task(
+    settings: Settings, find: Callable[[str], Scenario], *, episodes: int | None
+) -> Settings:
+    """The settings of a forked run: those given, with the scenario and the task of the episode that
+    is forked. `find` finds a scenario by name or path. Raises SettingsError and LogError."""
+    source = parse_fork(settings.forked_from)
+    with open_reader(Path(source.run)) as reader:
+        started = reader.trajectory(source.episode).started
+        snapshot = reader.scenarios().get(started.scenario_digest)
+    names = [name.partition(":")[0] for name in settings.scenarios]
+    if snapshot is not None:
+        names.append(snapshot.source_path)
+    name = _package_of(started, [*names, started.scenario], find)
+    return msgspec.structs.replace(
+        settings, scenarios=(f"{name}:{started.task}",), episodes=episodes
+    )
+
+
+def beginning_of(
+    settings: Settings, folder: Path, tasks: Iterable[tuple[Scenario, Task]]
+) -> Beginning | None:
+    """The turns that every episode of a run keeps; None: the run is not a fork. `folder` is that of
+    the run itself. Raises SettingsError and LogError."""
+    if not settings.forked_from:
+        return None
+    source = parse_fork(settings.forked_from)
+    own = _in_own_log(folder, source)
+    trajectory = own or _in_source(source)
+    _check(trajectory, source, settings, tasks)
+    kept = tuple(
+        event
+        for event in trajectory.replies()
+        if not isinstance(event, HistorySummarized) or event.turn < source.turn
+    )
+    num_summaries = sum(isinstance(event, HistorySummarized) for event in kept)
+    kept = kept[: source.turn + num_summaries]
+    if own is None and not _has_same_tokens(settings, source):
+        kept = tuple(map(without_tokens, kept))
+    return Beginning(kept, trajectory.started.start_digest, source)
+
+
+def _package_of(
+    started: EpisodeStarted, names: Sequence[str], find: Callable[[str], Scenario]
+) -> str:
+    """The first of these names whose scenario is the one that was logged."""
+    found = ""
+    for name in dict.fromkeys(names):
+        try:
+            scenario = find(name)
+        except ScenarioError:
+            continue
+        if scenario.digest == started.scenario_digest:
+            return name
+        if scenario.name == started.scenario:
+            found = f": its digest was {started.scenario_digest} and is {scenario.digest} now"
+    raise SettingsError(
+        f"from: the package of scenario {started.scenario!r} "
+        f"{'has changed since the run' if found else 'was not found'}{found}"
+    )
+
+
+def _in_own_log(folder: Path, source: ForkedFrom) -> Trajectory | None:
+    """An episode of the forked run itself that has all the kept turns; None: there is none."""
+    if not (folder / LOG_NAME).exists():
+        return None
+    with open_reader(folder) as reader:
+        for row in reader.episodes():
+            trajectory = reader.trajectory(row.episode)
+            if trajectory.started.forked_from == source and _has_kept(trajectory, source.turn):
+                return trajectory
+    return None
+
+
+def _has_kept(trajectory: Trajectory, turn: int) -> bool:
+    replies = trajectory.replies()
+    return len(trajectory.steps) >= turn and len(replies) >= trajectory.started.kept
+
+
+def _in_source(source: ForkedFrom) -> Trajectory:
+    try:
+        with open_reader(Path(source.run)) as reader:
+            return _whole(reader, source.episode)
+    except LogError as exc:
+        raise LogError(f"from: {exc}") from exc
+
+
+def _whole(reader: LogReader, episode: str) -> Trajectory:
+    """The latest attempt, or the one before where a crash cut it off while it began."""
+    trajectory = reader.trajectory(episode)
+    while len(trajectory.replies()) < trajectory.started.kept and trajectory.attempt > 1:
+        trajectory = reader.trajectory(episode, attempt=trajectory.attempt - 1)
+    return trajectory
+
+
+def _check(
+    trajectory: Trajectory,
+    source: ForkedFrom,
+    settings: Settings,
+    tasks: Iterable[tuple[Scenario, Task]],
+) -> None:
+    """Refuse a source that an episode of these settings cannot go on from."""
+    started, turn = trajectory.started, source.turn
+    where = f"from: {source.run}/{source.episode}"
+    if not started.start_digest:
+        raise SettingsError(_NO_STATE)
+    for scenario, task in tasks:
+        if (scenario.digest, task.id) != (started.scenario_digest, started.task):
+            raise SettingsError(
+                f"{where} is an episode of {started.scenario}:{started.task} (digest "
+                f"{started.scenario_digest}), not of {scenario.name}:{task.id} (digest "
+                f"{scenario.digest})"
+            )
+    if started.dialect != settings.dialect:
+        raise SettingsError(
+            f"{where} is in dialect {started.dialect}, not {settings.dialect}: its turns cannot be "
+            f"shown in another one; pass --dialect {started.dialect}"
+        )
+    if turn > len(trajectory.steps):
+        has = plural(len(trajectory.steps), "turn")
+        raise SettingsError(f"{where} has {has}, so {turn} cannot be kept")
+    if turn >= settings.limits.max_steps:
+        raise SettingsError(
+            f"max_steps: an episode has at most {settings.limits.max_steps}, and the fork keeps "
+            f"{plural(turn, 'turn')}, so none is left to play"
+        )
+    if turn and (ending := _ending_with(trajectory.steps[turn - 1], settings)):
+        raise SettingsError(
+            f"{where}: turn {turn} ends the episode ({ending}); keep {turn - 1} or fewer"
+        )
+
+
+def _ending_with(step: StepTaken, settings: Settings) -> str:
+    """How an episode of these settings would end with a logged step; empty: it would go on."""
+    rules = make_rules(settings.format, dialect_of(settings.dialect))
+    limits = msgspec.structs.replace(settings.limits, world_stop=stops_with_world(settings))
+    outcome = outcome_of(step, fault_of(step, rules), settings.format, limits)
+    return "" if outcome is None else outcome[0].value
+
+
+def _has_same_tokens(settings: Settings, source: ForkedFrom) -> bool:
+    """Whether the replies of the source have the tokens of this run's policy."""
+    began = Path(source.run) / "run.toml"
+    if not began.is_file():
+        return False
+    before = resolve(began, {})
+    return (before.policy.name, before.policy.tokens, before.model.name) == (
+        *(settings.policy.name, settings.policy.tokens, settings.model.name),
+    )
+
+
+def without_tokens(event: StepTaken | HistorySummarized) -> StepTaken | HistorySummarized:
+    """A logged reply without token ids, which another model does not share: it reads the text."""
+    reply = msgspec.structs.replace(
+        event.reply, prompt_ids=b"", prompt_shared=0, token_ids=b"", logprobs=b""
+    )
+    return msgspec.structs.replace(event, reply=reply)

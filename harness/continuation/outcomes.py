@@ -1,0 +1,70 @@
+"""How an episode ends with a turn, from the turn alone.
+
+The episode loop asks after each turn; a resumed episode and a fork ask for the last one that they
+keep.
+"""
+
+from envpool.core.types import WORLD_FAULTS, ToolResult
+from harness.core.events import Ending, StepTaken
+from harness.core.messages import Act, Answer, FormatError, Reply
+from harness.dialects.format_rules import FormatRules, FormatSettings
+from harness.settings.limits import Limits
+
+Outcome = tuple[Ending, str | None]  # how an episode ended, and why where that needs a sentence
+_MAX_ERROR_TEXT = 1_000  # characters of a broken tool's text; a server's page of HTML is longer
+
+
+def failure_message(tool: str, result: ToolResult) -> str:
+    """The error of an episode that ended because the world failed in a call.
+
+    Example: ToolResult("ship took too long and was stopped.", "timeout") ->
+    "the world failed in a call of ship: ship took too long and was stopped."
+    """
+    text = result.text
+    if len(text) > _MAX_ERROR_TEXT:
+        text = f"{text[:_MAX_ERROR_TEXT]}… ({len(text):,} characters)"
+    return f"the world failed in a call of {tool}: {text}"
+
+
+def cut_message(reply: Reply) -> str:
+    """The reason why an episode ended with a reply that was cut off.
+
+    Example: 512 sampled tokens -> "the reply was cut off at its limit of tokens, after 512 tokens"
+    """
+    sampled = reply.usage.completion_tokens
+    after = f", after {sampled:,} tokens" if sampled else ""
+    return f"the reply was cut off at its limit of tokens{after}"
+
+
+def world_failure_in(step: StepTaken, limits: Limits) -> str | None:
+    """How the world failed in a step, as a sentence, where that ends the episode; None: the episode
+    continues."""
+    if not isinstance(step.decision, Act) or not limits.stops_with_world:
+        return None
+    if (last := step.results[-1]).error not in WORLD_FAULTS:
+        return None
+    return failure_message(step.decision.calls[-1].name, last)
+
+
+def outcome_of(
+    step: StepTaken, fault: str | None, format: FormatSettings, limits: Limits
+) -> Outcome | None:
+    """How an episode ends with a step that breaks this format rule (None: none), limits on the
+    whole episode aside; None: it goes on."""
+    if step.reply.was_cut:
+        return Ending.TOKEN_LIMIT, cut_message(step.reply)
+    if fault is not None and format.stop:
+        return Ending.FORMAT_ERROR, fault
+    if fault is None and isinstance(step.decision, Answer):
+        return Ending.ANSWERED, None
+    failure = world_failure_in(step, limits)
+    return None if failure is None else (Ending.WORLD_ERROR, failure)
+
+
+def fault_of(step: StepTaken, rules: FormatRules) -> str | None:
+    """The format rule that a logged step breaks; None: it breaks none."""
+    if step.reward is None:
+        return None
+    if isinstance(step.decision, FormatError):
+        return step.decision.reason
+    return rules.results_fault(step) or ""

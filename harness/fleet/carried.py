@@ -1,0 +1,54 @@
+"""Leases for a worker that cannot read the log: they carry what it has of the episode."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from harness.core.errors import LogError
+from harness.core.trajectory import Trajectory, assemble
+from harness.fleet.messages import Lease, Leases
+from harness.log.reader import open_reader
+from harness.log.schema import EncodedRecord, record_of
+from harness.rollout.plan import EpisodePlan
+
+
+def with_logged(leases: Leases, folder: Path, plans: Sequence[EpisodePlan]) -> Leases:
+    """The leases; those that go on with an episode of the log have its attempts so far. Reads the
+    log, if there are such leases. Raises LogError."""
+    if not any(map(_goes_on, leases.leases)):
+        return leases
+    with open_reader(folder) as reader:
+        return Leases(
+            [
+                msgspec.structs.replace(
+                    lease, logged=reader.attempts(plans[lease.index].episode, lease.attempt)
+                )
+                if _goes_on(lease)
+                else lease
+                for lease in leases.leases
+            ]
+        )
+
+
+def _goes_on(lease: Lease) -> bool:
+    return lease.attempt > 1 or lease.judge_from is not None
+
+
+class CarriedAttempts:
+    """The attempts at an episode that a lease carries, read as LogReader reads them."""
+
+    def __init__(self, records: Sequence[EncodedRecord]) -> None:
+        self._records = records
+
+    def trajectory(self, episode: str, *, attempt: int | None = None) -> Trajectory:
+        """One attempt (None: the latest). Raises LogError."""
+        rows = [one for one in self._records if one[0] == episode]
+        wanted = max((one[1] for one in rows), default=0) if attempt is None else attempt
+        rows = [one for one in rows if one[1] == wanted]
+        try:
+            return assemble([record_of((0, *row)) for row in rows])
+        except (ValueError, msgspec.DecodeError) as exc:
+            raise LogError(
+                f"the lease of episode {episode!r} does not carry attempt {wanted}: {exc}"
+            ) from exc

@@ -1,0 +1,103 @@
+"""How messages travel between the coordinator and a worker: what the worker needs of it, and an end
+whose messages something else carries. `harness.fleet.connection` is the end of a socket."""
+
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from typing import Protocol
+
+import anyio
+
+from harness.fleet.messages import FromWorker, ToWorker, content_of
+
+_GATHER_S = 0.02  # seconds from the first message of a batch until the batch is given
+_MAX_BATCH = 2**20  # bytes, one message more at most
+
+
+class Transport(Protocol):
+    """One end. Messages arrive in the order in which they were put, each once, until the other end
+    is gone."""
+
+    def put(self, message: ToWorker | FromWorker) -> None:
+        """Queue a message; never waits."""
+
+    async def send_all(self) -> None:
+        """Send what is queued, until cancelled or the other end is gone."""
+
+    async def wait_until_sent(self, at_most: int = 0) -> None:
+        """Return when at most so many messages are queued."""
+
+    async def receive(self) -> bytes:
+        """The next message's content. Raises anyio.EndOfStream when the other end is gone."""
+
+
+class CarriedTransport:
+    """A Transport whose owner carries the messages: it takes them from `batches`, and gives what
+    came from the other end to `deliver`. Everything is called in one event loop."""
+
+    def __init__(self) -> None:
+        self._received: deque[bytes] = deque()
+        self._outgoing: deque[bytes] = deque()
+        self._num_given = 0  # in the batch that is on its way
+        self._is_closed = False
+        self._arrived = anyio.Event()
+        self._work = anyio.Event()
+        self._sent = anyio.Event()
+        self._closed = anyio.Event()
+
+    def put(self, message: ToWorker | FromWorker) -> None:
+        """See Transport."""
+        self._outgoing.append(content_of(message))
+        self._work.set()
+
+    async def send_all(self) -> None:
+        """See Transport: the task that runs `batches` sends."""
+        await self._closed.wait()
+
+    async def wait_until_sent(self, at_most: int = 0) -> None:
+        """See Transport. A message is sent when the next batch is asked for."""
+        while len(self._outgoing) + self._num_given > at_most:
+            await self._sent.wait()
+
+    async def receive(self) -> bytes:
+        """See Transport."""
+        while not self._received:
+            if self._is_closed:
+                raise anyio.EndOfStream
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
+        return self._received.popleft()
+
+    def deliver(self, contents: Iterable[bytes]) -> None:
+        """Take messages that came from the other end."""
+        self._received += contents
+        self._arrived.set()
+
+    def close(self) -> None:
+        """End `receive` and, when everything is sent, `batches`."""
+        self._is_closed = True
+        for event in (self._arrived, self._work, self._closed):
+            event.set()
+
+    async def batches(self) -> AsyncGenerator[list[bytes]]:
+        """The contents of what is put, several at a time, until closed."""
+        while True:
+            await self._work.wait()
+            if not self._is_closed:
+                await anyio.sleep(_GATHER_S)
+                self._work = anyio.Event()
+            while self._outgoing:
+                batch = self._take()
+                self._num_given = len(batch)
+                yield batch
+                self._num_given = 0
+                sent, self._sent = self._sent, anyio.Event()
+                sent.set()
+            if self._is_closed:
+                return
+
+    def _take(self) -> list[bytes]:
+        batch, size = [], 0
+        while self._outgoing and size < _MAX_BATCH:
+            batch.append(self._outgoing.popleft())
+            size += len(batch[-1])
+        return batch

@@ -1,0 +1,332 @@
+"""A rollout process: plays the episodes that the coordinator leases to it, with a loop and a pool
+of its own, and streams their records back. It writes no file of the run.
+
+It uses the parts of `run_session`: recorder, windows, episode loop, bus, and where the judge asks
+no models, the judge. It ends when the coordinator closes the connection.
+"""
+
+import os
+import signal
+import socket
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import anyio.abc
+import msgspec
+
+from harness.bus.local import LocalBus
+from harness.chaos.chaos import Chaos
+from harness.chaos.settings import ChaosFile
+from harness.continuation.beginning import Beginning
+from harness.continuation.kept_turns import KeptTurns, open_kept_turns
+from harness.core.events import Event, encode
+from harness.core.loop_lag import LagMonitor
+from harness.core.trajectory import Trajectory
+from harness.fleet.admission import REPORT_S, RequestLog
+from harness.fleet.carried import CarriedAttempts
+from harness.fleet.connection import Connection
+from harness.fleet.faults import failed_of
+from harness.fleet.messages import (
+    Heartbeat,
+    Lease,
+    Leases,
+    Measured,
+    Ready,
+    SendWorlds,
+    Share,
+    Stop,
+    Stored,
+    Worlds,
+    to_worker,
+)
+from harness.fleet.stream import StreamSink
+from harness.fleet.transport import Transport
+from harness.history.windows import HistoryManager
+from harness.log.reader import open_reader
+from harness.log.recorder import Recorder
+from harness.policies.base import Observable, OpenPolicy
+from harness.rollout.episode import RunContext
+from harness.rollout.launch import OpenJudge, make_parts, pool_of
+from harness.rollout.meters import Meters
+from harness.rollout.plan import EpisodePlan
+from harness.rollout.process import run
+from harness.rollout.session import (
+    RunParts,
+    make_context,
+    play,
+    scenarios_of,
+    snapshot_of,
+    sole_exception,
+)
+from harness.rollout.slots import Slots
+from harness.rollout.trust_notice import name_trusted
+from harness.settings.run import Settings
+from scenarios.format import Scenario, Task
+
+HEARTBEAT_S = 0.5  # seconds between two heartbeats
+
+
+class WorkerSpec(msgspec.Struct, frozen=True):
+    """What a rollout process plays with. `settings` have this process's share of the run's."""
+
+    settings: Settings
+    # Of the run; its log is read for the turns that an episode keeps. None: the run has its folder
+    # on another machine, and the leases carry what is needed.
+    folder: Path | None
+    tasks: Sequence[tuple[Scenario, Task]]
+    plans: Sequence[EpisodePlan]  # of the whole run
+    policy: OpenPolicy | None  # None: the settings name one that needs no opening
+    open_judge: OpenJudge | None  # None: the episodes are not judged here
+    beginning: Beginning | None
+    names_trusted: bool  # whether to name the packages that run in this process
+    chaos: ChaosFile | None = None  # faults on purpose; None: none are injected
+
+
+def work(spec: WorkerSpec, sock: socket.socket) -> None:
+    """Be a rollout process until the coordinator says that all is done, or goes away."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the coordinator decides
+
+    async def serve() -> None:
+        await Worker(spec, Connection(sock)).serve()
+
+    run(serve)
+
+
+class Worker:
+    """One rollout process. `serve` is its whole life."""
+
+    def __init__(self, spec: WorkerSpec, connection: Transport) -> None:
+        self._spec = spec
+        self._connection = connection
+        self._lag = LagMonitor()
+        self._bus = LocalBus()
+        publish = None if spec.open_judge is None else self._bus.publish
+        self._sink = StreamSink(self._connection, publish)
+        self._waiting: deque[Lease] = deque()
+        self._leased = anyio.Event()
+        self._worlds_wanted = anyio.Event()
+        self._stopped = anyio.Event()
+        self._episodes = anyio.CancelScope()
+        self._kept_turns: KeptTurns | None = None  # None: no episode has kept any yet
+        self._slots: Slots | None = None  # None: nothing is played yet
+        self._requests: RequestLog | None = None  # None: the number of episodes is given
+        self._share = spec.settings.number_at_once  # episodes at once
+        if spec.settings.is_adaptive and isinstance(spec.policy, Observable):
+            self._requests, self._share = RequestLog(), 0
+
+    async def serve(self) -> None:
+        """Play until the coordinator stops it; then send what was measured, or what failed."""
+        connection = self._connection
+        async with anyio.create_task_group() as tasks:
+            for task in (connection.send_all, self._receive, self._beat):
+                tasks.start_soon(task)
+            tasks.start_soon(self._sink.send_batches)
+            tasks.start_soon(self._sink.publish_stored)
+            try:
+                await self._play()
+            except Exception as exc:
+                await self._sink.flush()  # the endings of the other episodes
+                connection.put(failed_of(sole_exception(exc)))
+            await connection.wait_until_sent()
+            tasks.cancel_scope.cancel()
+
+    async def _receive(self) -> None:
+        while True:
+            try:
+                data = await self._connection.receive()
+            except anyio.EndOfStream:
+                os._exit(1)  # the coordinator is gone: nothing can be stored
+            match to_worker(data):
+                case Leases(leases):
+                    self._waiting += leases
+                    self._leased.set()
+                case Stored(batch):
+                    self._sink.on_stored(batch)
+                case SendWorlds():
+                    self._worlds_wanted.set()
+                case Share(limit):
+                    self._take_share(limit)
+                case Stop(cancel):
+                    self._stopped.set()
+                    if cancel:
+                        self._episodes.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            lag = self._lag.take()
+            self._connection.put(Heartbeat(round(lag.seconds, 3), lag.culprit))
+            await anyio.sleep(HEARTBEAT_S)
+
+    async def _play(self) -> None:
+        """Open what the episodes need, play what is leased until stopped, and close it."""
+        spec, settings = self._spec, self._spec.settings
+        async with AsyncExitStack() as stack:
+            report = name_trusted if spec.names_trusted else _name_none
+            chaos = None if spec.chaos is None else Chaos(spec.chaos, settings, "process")
+            pool = await stack.enter_async_context(
+                pool_of(settings, report_trusted=report, chaos=chaos)
+            )
+            await pool.host_all(scenario for scenario, _ in spec.tasks)
+            judge = None
+            if spec.open_judge is not None:
+                scenarios = [scenario for scenario, _ in spec.tasks]
+                folder = spec.folder or Path()  # a judge that asks no models writes no file
+                opened = spec.open_judge(pool=pool, scenarios=scenarios, folder=folder, spent=0.0)
+                judge = await stack.enter_async_context(opened)
+            parts = await make_parts(settings, pool, spec.tasks, spec.policy, judge, chaos)
+            parts = msgspec.structs.replace(parts, beginning=spec.beginning)
+            if spec.policy is not None:
+                await stack.enter_async_context(spec.policy)
+            if self._requests is not None and isinstance(spec.policy, Observable):
+                spec.policy.observe(self._requests)
+            meters = Meters(pool, lag=self._lag)
+            meters.start()
+            self._connection.put(Ready(pool.level))
+            with self._episodes:
+                await self._play_leased(parts, meters)
+            await self._sink.flush()
+            meters.stop()
+            statistics = {} if spec.policy is None else spec.policy.statistics()
+            self._connection.put(_measured(meters, statistics, self._sink.room_s))
+
+    async def _play_leased(self, parts: RunParts, meters: Meters) -> None:
+        windows = HistoryManager()
+        recorder = Recorder(self._sink, folds=(windows.handle,))
+        context = make_context(parts, recorder, windows, meters)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._send_worlds, parts)
+            tasks.start_soon(context.watchdog.run)
+            tasks.start_soon(meters.watch, parts.pool)
+            if parts.faults is not None:
+                tasks.start_soon(parts.faults.run, recorder)
+            if parts.judge is not None:
+                await tasks.start(self._judge, parts, recorder)
+            with ExitStack() as stack:
+                async with anyio.create_task_group() as episodes:
+                    episode = partial(self._episode, context, parts, stack)
+                    self._slots = context.slots
+                    self._slots.open(self._share, partial(self._begin_next, episodes, episode))
+                    if self._requests is not None:
+                        tasks.start_soon(self._report_requests, self._slots, self._requests)
+                    episodes.start_soon(self._begin_leased, context)
+                    await self._stopped.wait()
+                    episodes.cancel_scope.cancel()
+            await self._sink.flush()
+            tasks.cancel_scope.cancel()
+
+    async def _report_requests(self, slots: Slots, requests: RequestLog) -> None:
+        """Report the requests to the coordinator, until cancelled."""
+        while True:
+            await anyio.sleep(REPORT_S)
+            if (report := requests.report(has_free=slots.has_free)) is not None:
+                self._connection.put(report)
+
+    def _take_share(self, limit: int) -> None:
+        change, self._share = limit - self._share, limit
+        if self._slots is not None:
+            self._slots.resize(change)
+
+    async def _begin_leased(self, context: RunContext) -> None:
+        """Begin what is leased whenever there are free slots, until cancelled."""
+        while True:
+            await self._leased.wait()
+            self._leased = anyio.Event()
+            context.slots.begin_more()
+
+    def _begin_next(self, tasks: anyio.abc.TaskGroup, episode: "_PlayOne") -> bool:
+        if not self._waiting:
+            return False
+        tasks.start_soon(episode, self._waiting.popleft())
+        return True
+
+    async def _episode(
+        self, context: RunContext, parts: RunParts, stack: ExitStack, lease: Lease
+    ) -> None:
+        """Play or judge one episode, and give its slot back. What reads the log is closed by
+        `stack`."""
+        plan = self._spec.plans[lease.index]
+        if lease.judge_from is not None:
+            await self._judge_logged(context, parts, plan.episode, lease)
+        else:
+            plan = msgspec.structs.replace(plan, attempt=lease.attempt)
+            kept = self._kept_turns_of(lease, context, stack) if lease.attempt > 1 else None
+            await play(plan, context, parts, kept)
+        context.slots.release()
+
+    def _kept_turns_of(self, lease: Lease, context: RunContext, stack: ExitStack) -> KeptTurns:
+        if self._spec.folder is None:
+            return KeptTurns(CarriedAttempts(lease.logged), context.dialect, context.history)
+        if self._kept_turns is None:
+            opened = open_kept_turns(self._spec.folder, context.dialect, context.history)
+            self._kept_turns = stack.enter_context(opened)
+        return self._kept_turns
+
+    async def _judge_logged(
+        self, context: RunContext, parts: RunParts, episode: str, lease: Lease
+    ) -> None:
+        """Judge from the log an episode whose process died before its verdict."""
+        assert parts.judge is not None and lease.judge_from is not None
+        trajectory = self._logged(episode, lease)
+        context.recorder.open(episode, seq=lease.judge_from)
+        context.recorder.stamp(episode, lease.attempt, await parts.judge.verdict(trajectory))
+        context.recorder.close(episode)
+
+    def _logged(self, episode: str, lease: Lease) -> Trajectory:
+        if self._spec.folder is None:
+            return CarriedAttempts(lease.logged).trajectory(episode, attempt=lease.attempt)
+        with open_reader(self._spec.folder) as reader:
+            return reader.trajectory(episode, attempt=lease.attempt)
+
+    async def _judge(
+        self, parts: RunParts, recorder: Recorder, *, task_status: anyio.abc.TaskStatus[None]
+    ) -> None:
+        """Judge every episode whose end is on disk."""
+        judge = parts.judge
+        assert judge is not None
+
+        async def record_verdict(episode: str, attempt: int, event: Event) -> None:
+            recorder.stamp(episode, attempt, event)
+            recorder.close(episode)
+
+        async with self._bus.subscribe(kinds=("started", "step", "ended")) as subscription:
+            task_status.started()
+            await judge.serve(subscription, record_verdict)
+
+    async def _send_worlds(self, parts: RunParts) -> None:
+        await self._worlds_wanted.wait()
+        worlds = [await snapshot_of(parts.pool, one) for one in scenarios_of(self._spec.plans)]
+        self._connection.put(Worlds([encode(world) for world in worlds]))
+
+
+class _PlayOne(Protocol):
+    """Plays one leased episode."""
+
+    async def __call__(self, lease: Lease) -> None:
+        """Play it."""
+
+
+def _name_none(_scenarios: Sequence[Scenario]) -> None:
+    """Another process names the trusted packages."""
+
+
+def _measured(meters: Meters, policy: dict[str, float], room_s: float) -> Measured:
+    return Measured(
+        leases=meters.leases.tobytes(),
+        calls=meters.calls.tobytes(),
+        steps=meters.steps.tobytes(),
+        lags=meters.lags.tobytes(),
+        rss_start=meters.rss_start,
+        rss_max=meters.rss_max,
+        live_max=meters.live_max,
+        cpu_s=meters.cpu_s,
+        policy=policy,
+        room_s=room_s,
+        worst_lag_s=meters.worst_lag.seconds,
+        culprit=meters.worst_lag.culprit,
+        held_back_s=meters.held_back_s,
+    )

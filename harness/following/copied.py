@@ -1,0 +1,42 @@
+"""copied.json: of which run a folder has a copy, and how far it has got (see run_copy).
+
+This module is light, for commands that read a copy and need no broker.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from harness.bus.mqtt_wire import Heads
+from harness.core.errors import LogError
+from harness.log.schema import write_atomically
+
+_NAME = "copied.json"
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """What copied.json has."""
+
+    run: str  # the run's name on its broker
+    log: str  # the id of the run's log
+    have: Heads  # up to where each kind of it is on disk here
+    episodes: int = 0  # that the run planned; 0: not known
+
+
+def read_copied(folder: Path) -> Copied | None:
+    """What a folder's copied.json has; None: there is none. Raises LogError."""
+    path = folder / _NAME
+    if not path.is_file():
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Copied)
+    except (msgspec.DecodeError, OSError) as exc:
+        raise LogError(f"{path}: cannot be read: {exc}") from exc
+
+
+def write_copied(folder: Path, copied: Copied) -> None:
+    """Write copied.json. Raises LogError."""
+    try:
+        write_atomically(folder / _NAME, msgspec.json.encode(copied))
+    except OSError as exc:
+        raise LogError(f"{folder}: the copy cannot be written: {exc}") from exc

@@ -1,0 +1,60 @@
+"""Adaptive admission of several workers: one limit, divided evenly."""
+
+from typing import Any
+
+from harness.admission.adaptive import ASKED, REFUSED, REPLIED, AdaptiveAdmission
+from harness.admission.control import AdmissionControl
+from harness.fleet.admission import FleetAdmission, RequestLog
+from harness.fleet.messages import Requests
+
+
+def fleet(num_workers: int) -> tuple[FleetAdmission, AdmissionControl, dict[int, int]]:
+    """The admission of workers, its control, and the shares that were sent."""
+    control, sent = AdmissionControl(first=16), dict[int, int]()
+    admission = FleetAdmission(AdaptiveAdmission(control), num_workers, sent.__setitem__)
+    return admission, control, sent
+
+
+def test_the_limit_is_divided_evenly() -> None:
+    """The shares add up to the limit and differ by one at most, however it changes."""
+    admission, control, sent = fleet(3)
+    assert [admission.share_of(worker) for worker in range(3)] == [6, 5, 5]
+    storm = [(0.0, kind, 1.0) for _ in range(200) for kind in (ASKED, REFUSED)]
+    admission.take(1, Requests(storm, has_free=False))
+    assert control.limit < 16
+    assert sum(sent.values()) == admission.limit == control.limit
+    assert max(sent.values()) - min(sent.values()) <= 1
+
+
+def test_requests_of_a_dead_worker_are_over() -> None:
+    """When a worker dies, its requests in flight no longer count, nor do its free slots."""
+    admission, control, _ = fleet(2)
+    admission.take(0, Requests([(0.1, ASKED, 0.0)] * 5, has_free=True))
+    admission.take(1, Requests([(0.1, ASKED, 0.0)] * 3, has_free=False))
+    assert (in_flight(control), admission.has_free) == (8, True)
+    admission.lose(0)
+    assert (in_flight(control), admission.has_free) == (3, False)
+
+
+def test_requests_are_reported_by_their_age() -> None:
+    """A report has each event once, in order, with the seconds since it happened."""
+    log = RequestLog()
+    assert log.report(has_free=False) is None
+    log.asked()
+    log.replied(0.5)
+    log.asked()
+    log.refused(2)
+    log.asked()
+    log.failed()
+    report = log.report(has_free=True)
+    assert report is not None
+    kinds = [(kind, value) for _, kind, value in report.events]
+    assert kinds[:4] == [(ASKED, 0.0), (REPLIED, 0.5), (ASKED, 0.0), (REFUSED, 2)]
+    ages = [age for age, _, _ in report.events]
+    assert ages == sorted(ages, reverse=True)
+    assert min(ages) >= 0
+    assert log.report(has_free=True) is None
+
+
+def in_flight(control: AdmissionControl) -> Any:
+    return control._in_flight

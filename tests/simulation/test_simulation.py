@@ -1,0 +1,94 @@
+"""The harness in simulation: it keeps its promises through orders, delays, failures and deaths, and
+the simulation would find it if it did not."""
+
+from pathlib import Path
+
+import apsw
+import msgspec
+import pytest
+
+from harness.simulation.choices import Choices, Deviation, Fails, shrink
+from harness.simulation.crash_disk import CrashDisk, PowerFailed
+from harness.simulation.virtual_loop import Stuck, VirtualLoop, run_virtual
+from tests.simulation.campaign import fault_in, hunt
+from tests.simulation.injected_bugs import BUGS
+from tests.simulation.simulated_run import simulate
+from tests.support.budgets import repeats
+
+SEEDS = repeats(short=100, long=2_000)
+INJECTED = ("publishes_before_the_commit", "does_not_sync", "keeps_one_turn_too_few")
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 20))
+def test_every_seed_keeps_every_promise(first: int) -> None:
+    """One ending for each start, keys unique, shown is durable, results as undisturbed."""
+    failures = [fault_in(seed, episodes=30) for seed in range(first, first + 20)]
+    assert [one for one in failures if one is not None] == []
+
+
+def test_an_equal_seed_gives_equal_events() -> None:
+    """Byte for byte, times included."""
+    one, two = (msgspec.msgpack.encode(simulate(5, episodes=20).records) for _ in range(2))
+    assert one == two
+    assert one != msgspec.msgpack.encode(simulate(6, episodes=20).records)
+
+
+@pytest.mark.parametrize("bug", INJECTED)
+def test_a_injected_bug_is_found_and_shrunk(bug: str) -> None:
+    """By few deviations; taking any of them away makes it disappear."""
+    _, failure = hunt(bug, seeds=40, episodes=30)
+    assert failure is not None
+    assert 1 <= len(failure.deviations) <= 10
+
+
+def test_thirty_bugs_can_be_injected() -> None:
+    """`just simulate --injected` looks for all of them."""
+    assert len(BUGS) >= 30
+
+
+def test_shrinking_finds_the_least() -> None:
+    """Two deviations of fifty are needed, and they are left."""
+    needed: set[Deviation] = {("a", 7), ("b", 31)}
+    every = [("a", n) for n in range(25)] + [("b", n) for n in range(25, 50)]
+    assert set(shrink(Fails(lambda allowed: needed <= allowed), every)) == needed
+
+
+def test_choices_do_not_depend_on_each_other() -> None:
+    """A kind of choice is the same whatever other kinds were asked for."""
+    alone = Choices(3)
+    beside = Choices(3)
+    first = [alone.option("a", 9, rate=0.5) for _ in range(50)]
+    second = []
+    for _ in range(50):
+        beside.option("b", 4, rate=0.9)
+        second.append(beside.option("a", 9, rate=0.5))
+    assert first == second
+    assert [Choices(3, ()).option("a", 9, rate=1.0) for _ in range(9)] == [0] * 9
+
+
+def test_what_was_not_synced_is_lost(tmp_path: Path) -> None:
+    """The image after a power failure has the last commit, and not what was not committed."""
+    path = tmp_path / "episodes.sqlite"
+    disk = CrashDisk(Choices(0, ()))
+    database = disk.connect(path)
+    database.pragma("journal_mode", "WAL")
+    database.pragma("synchronous", "FULL")
+    database.execute("CREATE TABLE t (n)")
+    database.execute("INSERT INTO t VALUES (1)")
+    disk.fails_at = disk.num_writes + 2
+    with pytest.raises(PowerFailed):
+        database.execute("INSERT INTO t VALUES (2)")
+    disk.fail(tmp_path)
+    assert list(apsw.Connection(str(path)).execute("SELECT n FROM t")) == [(1,)]
+
+
+def test_a_run_that_hangs_is_stuck() -> None:
+    """A task that nothing will wake is found at once."""
+    loop = VirtualLoop(Choices(0))
+
+    async def hang() -> None:
+        await loop.create_future()
+
+    with pytest.raises(Stuck, match="no timer"):
+        run_virtual(loop, hang)
+    loop.close()

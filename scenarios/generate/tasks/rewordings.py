@@ -66,7 +66,7 @@ def rewording_fault(original: str, wording: str) -> str:
 def _facts(text: str) -> Iterator[str]:
     """The facts of a text: e-mail addresses, everything with a digit, names."""
     yield from _values(text)
-    rest = _VALUE.sub(" ", _EMAIL.sub(" ", text))
+    rest = _VALUE.sub(_ending, _EMAIL.sub(_ending, text))
     for found in _CAPITAL.finditer(rest):
         word = _word(found[0])
         if word in _SPEAKER:
@@ -79,6 +79,12 @@ def _values(text: str) -> Iterator[str]:
     yield from (email.rstrip(".") for email in _EMAIL.findall(text))
     for value in _VALUE.findall(_EMAIL.sub(" ", text)):
         yield value.strip(".,;:!?()“”\"'‘’")
+
+
+def _ending(value: re.Match[str]) -> str:
+    """What stays of a value: the end of the sentence that it closes."""
+    end = re.search(r"[.!?:]['\"”’)]*$", value[0])
+    return end[0] if end else " "
 
 
 def _tokens(text: str) -> set[str]:

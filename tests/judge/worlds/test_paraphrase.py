@@ -72,7 +72,7 @@ async def test_accepted_wordings_replace_the_originals(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_a_wording_with_another_meaning_is_asked_for_again(tmp_path: Path) -> None:
     """The model gets a sentence about what is wrong; where no answer passes, the original stays."""
-    editor = Editor("{} Also call Zacharias.", "Well, {}")
+    editor = Editor("Also call Zacharias. {}", "Well, {}")
     found = await reworded(tmp_path, editor)
     assert (found.num_reworded, found.num_kept, found.num_asked) == (3, 0, 6)
     assert "it adds 'Zacharias'" in editor.asked[1] + editor.asked[-1]

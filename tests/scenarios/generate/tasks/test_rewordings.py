@@ -20,6 +20,12 @@ def test_the_same_in_other_words_is_accepted() -> None:
     assert rewording_fault(ORIGINAL, ORIGINAL) == ""
 
 
+def test_a_capital_after_a_value_that_ends_a_sentence_is_no_name() -> None:
+    """The period behind a number closes the sentence."""
+    assert rewording_fault("Could you please close R-407131?", "It is R-407131. Close it.") == ""
+    assert "'Graz'" in rewording_fault("Please close R-407131.", "Close R-407131 Graz.")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [

@@ -20,6 +20,7 @@ _RETRIED = frozenset({408, 409, 429})
 _OVERLOADED = frozenset({429, 503, 529})  # 529: Anthropic's word for 503
 _PERMANENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _NO_HEADERS: Mapping[str, str] = {}
+_SPREAD_FROM = 3  # attempts
 
 
 class Backoff(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,6 +73,9 @@ def wait_before_retry(
     """Return the seconds to wait before the next attempt; None: make no other attempt.
 
     `attempt` counts the attempts made, from 1; `now` is in Unix seconds, for a `Retry-After` date.
+    From the third attempt on, a wait that the server asked for is lengthened by a random part: many
+    requests that were refused together would come back together, and be refused until none has an
+    attempt left.
 
     Example: status 429 with `Retry-After: 3` after attempt 1 of 8 -> 3.0; status 401 -> None
     """
@@ -80,7 +84,11 @@ def wait_before_retry(
     requested = requested_wait(failure.headers, now)
     if requested is None:
         return rng.uniform(0.0, backoff.ceiling(attempt))
-    return requested if requested <= backoff.max_requested_wait_s else None
+    if requested > backoff.max_requested_wait_s:
+        return None
+    if attempt < _SPREAD_FROM:
+        return requested
+    return requested + rng.uniform(0.0, backoff.ceiling(attempt - _SPREAD_FROM + 1))
 
 
 def is_retried(failure: Failure) -> bool:

@@ -68,6 +68,15 @@ def test_retry_after_is_followed_exactly() -> None:
     assert wait(status(429, retry_after="0")) == 0.0
 
 
+def test_those_refused_together_do_not_come_back_together() -> None:
+    """From the third attempt on the wait that the server asked for is longer, by a random part."""
+    refused = status(429, retry_after="2")
+    assert {wait(refused, attempt=2, seed=seed) for seed in range(9)} == {2.0}
+    waits = [wait(refused, attempt=3, seed=seed) for seed in range(9)]
+    assert len(set(waits)) == 9
+    assert all(each is not None and 2.0 <= each <= 3.0 for each in waits)
+
+
 def test_a_date_in_the_past_means_now() -> None:
     """A wait is never negative."""
     assert requested_wait({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, NOW) == 0.0

@@ -5,15 +5,17 @@ import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from random import Random
 from typing import NamedTuple, Protocol
 
 from benchmarks.admission_cases import TURNS, Case
+from benchmarks.simulated_servers import Refusal
 from harness.admission.signals import ServerMetrics
+from harness.chat.retry import Backoff, Failure, wait_before_retry
 
 POLL = 1.0  # seconds between two readings of the metrics
-MAX_ATTEMPTS = 8
-_FIRST_WAIT, _MAX_WAIT = 0.5, 60.0  # as harness.chat.retry.Backoff
+_BACKOFF = Backoff()
 _TICKS = 400  # of a run, in the trace
 
 
@@ -72,6 +74,13 @@ class _Episode:
         self.turns, self.attempt, self.began = turns, 0, 0.0
 
 
+@cache
+def _failures(refusal: Refusal) -> Failure:
+    """The refusal as the client sees it."""
+    headers = {} if refusal.retry_after is None else {"retry-after": str(refusal.retry_after)}
+    return Failure("status", "refused", refusal.status, headers=headers)
+
+
 def simulate(case: Case, control: Control, seed: int, duration: float | None = None) -> Outcome:
     """Play episodes until the time is over. A reply of an episode that is lost does not count."""
     rng = Random(f"{case.name}-{seed}")
@@ -96,11 +105,10 @@ def simulate(case: Case, control: Control, seed: int, duration: float | None = N
             return True
         episode.attempt += 1
         control.refused(now, episode.attempt)
-        if episode.attempt >= MAX_ATTEMPTS:
-            return False
-        wait = refusal.retry_after
+        failure = _failures(refusal)
+        wait = wait_before_retry(failure, episode.attempt, backoff=_BACKOFF, rng=rng, now=now)
         if wait is None:
-            wait = rng.uniform(0, min(_MAX_WAIT, _FIRST_WAIT * 2 ** (episode.attempt - 1)))
+            return False
         send_at(now + max(wait, 1e-3), episode)
         return True
 

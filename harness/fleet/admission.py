@@ -1,7 +1,8 @@
 """Adaptive admission of a run in several processes: one control, in the coordinator.
 
 Each worker reports what happened to its requests, many in one message, by how long ago it was: no
-clocks are compared. The coordinator's control decides one limit, which is divided evenly. A control
+clocks are compared. The coordinator's control decides one limit, which is divided evenly among
+those that have something to play. A control
 in each worker would measure the others' changes with its own: two of them settled at twice the best
 limit (docs/performance.md).
 """
@@ -49,33 +50,54 @@ class RequestLog:
 
 
 class FleetAdmission:
-    """The admission of all workers, and its slots: `send` gives a worker its share. A share may be
-    0: then the worker's live episodes are parked."""
+    """The admission of all workers, and its slots: `send` gives a worker its share. The limit is
+    divided among the workers that want to play (`wants`). A share may be 0: then the worker's live
+    episodes are parked, until the limit grows or the others have no episode left."""
 
     def __init__(
-        self, admission: AdaptiveAdmission, num_workers: int, send: Callable[[int, int], None]
+        self,
+        admission: AdaptiveAdmission,
+        num_workers: int,
+        send: Callable[[int, int], None],
+        wants: Callable[[int], bool],
     ) -> None:
         self._admission = admission
         self._num_workers = num_workers
         self._send = send
+        self._wants = wants
         self._in_flight: Counter[int] = Counter()  # worker -> requests
         self._with_free: set[int] = set()  # workers that have slots which no episode wants
         self.limit = admission.attach(self)
+        self.shares = self._divided()  # of each worker: the episodes that it may run at once
 
     @property
     def has_free(self) -> bool:
         """Whether a worker has slots that no episode wants."""
         return bool(self._with_free)
 
-    def share_of(self, worker: int) -> int:
-        """The episodes that a worker may run at once."""
-        return self.limit // self._num_workers + (worker < self.limit % self._num_workers)
-
     def resize(self, by: int) -> None:
         """The limit has changed by so much: give every worker its share."""
         self.limit += by
-        for worker in range(self._num_workers):
-            self._send(worker, self.share_of(worker))
+        self.share_out()
+
+    def share_out(self) -> None:
+        """Give every worker its share, where another number of them wants to play than before. A
+        worker that gets a share may take the last episodes of the plan, so this is repeated until
+        nothing changes."""
+        while (shares := self._divided()) != self.shares:
+            changed = [
+                worker for worker, share in enumerate(shares) if share != self.shares[worker]
+            ]
+            self.shares = shares
+            for worker in changed:
+                self._send(worker, shares[worker])
+
+    def _divided(self) -> list[int]:
+        wanting = [worker for worker in range(self._num_workers) if self._wants(worker)]
+        shares = [0] * self._num_workers
+        for place, worker in enumerate(wanting):
+            shares[worker] = self.limit // len(wanting) + (place < self.limit % len(wanting))
+        return shares
 
     def take(self, worker: int, requests: Requests) -> None:
         """Take what happened to a worker's requests."""

@@ -135,8 +135,10 @@ class Coordinator:
         self._on_records = on_records
         self._admission: FleetAdmission | None = None
         if admission is not None:
-            self._admission = FleetAdmission(admission, len(shares), self._send_share)
-            self._shares = [self._admission.share_of(number) for number in range(len(shares))]
+            self._admission = FleetAdmission(
+                admission, len(shares), self._send_share, self._wants_to_play
+            )
+            self._shares = list(self._admission.shares)
         self.measured: list[Measured] = []  # of the workers that ended in order
         self._live: dict[int, _Live] = {}
         self._num_deaths = 0  # in a row
@@ -240,6 +242,8 @@ class Coordinator:
         if not self._book.num_left:
             self._finished.set()
         self._fill(live)
+        if self._admission is not None:
+            self._admission.share_out()
         await self._log.wait_for_room()
 
     def _fill(self, live: "_Live") -> None:
@@ -252,6 +256,10 @@ class Coordinator:
         leases = self._book.take(number, room) if room > 0 else []
         if leases:
             live.handle.put(Leases(leases))
+
+    def _wants_to_play(self, number: int) -> bool:
+        """Whether a worker has an episode, or could have one."""
+        return self._book.has_work(number) or self._book.num_waiting > 0
 
     def _send_share(self, number: int, share: int) -> None:
         """Admission gives a worker another share."""
@@ -289,6 +297,8 @@ class Coordinator:
             )
         for live in self._live.values():
             self._fill(live)
+        if self._admission is not None:
+            self._admission.share_out()
 
 
 class _Live:

@@ -54,6 +54,7 @@ class LeaseBook:
         self._again = deque(_indexed(plans, verdicts))
         self._leased: dict[str, _Leased] = {}
         self._num_live: Counter[int] = Counter()  # worker -> episodes that have not ended
+        self._num_leased: Counter[int] = Counter()  # worker -> episodes that are not finished
         self.num_left = len(missing) + len(verdicts)  # not finished
         self.num_finished = 0  # since the book was opened
 
@@ -66,11 +67,21 @@ class LeaseBook:
             episode = self._plans[lease.index].episode
             self._leased[episode] = _Leased(worker, lease.index, lease.attempt, seq, ended)
             self._num_live[worker] += not ended
+            self._num_leased[worker] += 1
         return leases
 
     def count_leased(self, worker: int) -> int:
         """Episodes that a process has and that have not ended."""
         return self._num_live[worker]
+
+    @property
+    def num_waiting(self) -> int:
+        """Episodes that no process has."""
+        return self.num_left - len(self._leased)
+
+    def has_work(self, worker: int) -> bool:
+        """Whether a process has episodes to play or to judge."""
+        return self._num_leased[worker] > 0
 
     def note(self, records: Iterable[EncodedRecord]) -> None:
         """Take notice of records that go into the log."""
@@ -84,13 +95,14 @@ class LeaseBook:
                 self._num_live[leased.worker] -= 1
             if kind == ("judged" if self._judged else "ended"):
                 del self._leased[episode]
+                self._num_leased[leased.worker] -= 1
                 self.num_left -= 1
                 self.num_finished += 1
 
     def lose(self, worker: int) -> int:
         """A process died: let what it had wait again. Returns the number of episodes."""
         lost = [(name, each) for name, each in self._leased.items() if each.worker == worker]
-        del self._num_live[worker]
+        del self._num_live[worker], self._num_leased[worker]
         for episode, each in reversed(lost):
             del self._leased[episode]
             if each.has_ended:

@@ -85,6 +85,7 @@ class CrashDisk(apsw.VFS):
         super().__init__(self._vfs_name, "")
         self._choices = choices
         self._files: dict[str, DiskFile] = {}
+        self._deleted: set[str] = set()
         self.is_dead = False
         self.num_writes = 0
         self._is_gone = False  # the image is made: whatever is written now is nobody's business
@@ -111,11 +112,14 @@ class CrashDisk(apsw.VFS):
         self._remove_deleted(folder)
         self._is_gone = True
 
+    def copy_to(self, folder: Path) -> None:
+        """Write what a reader of this machine would see now into a folder."""
+        for name, file in self._files.items():
+            _put(folder, name, bytes(file.content))
+
     def _remove_deleted(self, folder: Path) -> None:
-        kept = {Path(name).name for name in self._files}
-        for path in folder.glob("episodes.sqlite*"):
-            if path.name not in kept:
-                path.unlink()
+        for name in self._deleted - self._files.keys():
+            (folder / Path(name).name).unlink(missing_ok=True)
 
     def step(self) -> None:
         """Count a write or a sync. Raises PowerFailed at the one that was chosen, and after it."""
@@ -138,6 +142,7 @@ class CrashDisk(apsw.VFS):
     def xDelete(self, path: str, sync_folder: bool) -> None:
         self.step()
         self._files.pop(path, None)
+        self._deleted.add(path)
 
     def xAccess(self, path: str, flags: int) -> bool:
         if path in self._files:

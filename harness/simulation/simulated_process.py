@@ -8,8 +8,10 @@ note anything. It is unwound all the same, so that its locks and worlds are give
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import msgspec
@@ -20,7 +22,7 @@ from harness.simulation.crash_disk import CrashDisk
 from harness.simulation.log_database import SimulatedDatabase
 from harness.simulation.virtual_loop import VirtualLoop, virtual_time
 
-End = Literal["done", "killed", "interrupted"]
+End = Literal["done", "killed", "interrupted", "failed"]
 _UNWIND_S = 600.0  # virtual seconds
 
 
@@ -64,17 +66,33 @@ class SimulatedProcess:
         """Open the log's database on this process's disk."""
         return SimulatedDatabase(self._disk, path, self._choices)
 
-    def live(self, main: Callable[[], Awaitable[Any]]) -> End:
-        """Run a function. Raises what it raises, unless the process was killed, and Stuck."""
+    @contextmanager
+    def log_copy(self) -> Iterator[Path]:
+        """A block with a folder that has the log as readers of this machine see it now."""
+        with TemporaryDirectory(prefix="log-", dir=self._folder) as name:
+            self._disk.copy_to(Path(name))
+            yield Path(name)
+
+    def live(
+        self,
+        main: Callable[[], Awaitable[Any]],
+        *,
+        may_raise: Callable[[BaseException], bool] = lambda exc: False,
+    ) -> End:
+        """Run a function. Raises what it raises, unless it may or the process was killed, and
+        Stuck."""
         loop = self.loop
+        failed = False
         try:
             with virtual_time(loop):
                 self._task = loop.create_task(_awaited(main))
                 try:
                     loop.run_until_complete(self._task)
-                except BaseException:
+                except BaseException as exc:
                     if not (self._disk.is_dead or self._interrupted):
-                        raise
+                        if not may_raise(exc):
+                            raise
+                        failed = True
                 finally:
                     loop.is_orderly = True
                     self._unwind()
@@ -87,6 +105,8 @@ class SimulatedProcess:
                 self._disk.fail(self._folder)
             return "killed"
         self._disk.put_down(self._folder)
+        if failed:
+            return "failed"
         return "interrupted" if self._interrupted else "done"
 
     def _before_turn(self, turn: int) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from harness.simulation.choices import Deviation, Fails, shrink
+from tests.simulation import fleet_bugs  # noqa: F401  # its bugs can be injected, too
 from tests.simulation.injected_bugs import injected
 from tests.simulation.invariants import faults_of, undisturbed
 from tests.simulation.simulated_run import simulate

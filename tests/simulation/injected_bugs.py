@@ -27,13 +27,14 @@ from harness.rollout.episode import Episode
 from harness.rollout.monitor import Monitor
 from harness.simulation.log_database import SimulatedDatabase
 from judge.verdicts.code_judges import ScenarioJudges
-from tests.simulation.simulated_run import CONCURRENCY
+from tests.simulation.ledger import CONCURRENCY
 
 Inject = Callable[[ExitStack], None]
 BUGS: dict[str, Inject] = {}
 
 
-def _bug(inject: Inject) -> Inject:
+def bug(inject: Inject) -> Inject:
+    """Add a bug to those that can be injected."""
     BUGS[inject.__name__.strip("_")] = inject
     return inject
 
@@ -46,14 +47,15 @@ def injected(name: str) -> Iterator[None]:
         yield
 
 
-def _replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
+def replace(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
+    """Replace a part of the harness until the stack is closed."""
     stack.enter_context(patch.object(owner, name, new))
 
 
 # The log.
 
 
-@_bug
+@bug
 def _publishes_before_the_commit(stack: ExitStack) -> None:
     commit = LogWriter._commit
 
@@ -66,10 +68,10 @@ def _publishes_before_the_commit(stack: ExitStack) -> None:
         await commit(self)
         self._handlers = handlers
 
-    _replace(stack, LogWriter, "_commit", early)
+    replace(stack, LogWriter, "_commit", early)
 
 
-@_bug
+@bug
 def _loses_the_last_record_of_a_large_batch(stack: ExitStack) -> None:
     commit = LogWriter._commit
 
@@ -79,30 +81,30 @@ def _loses_the_last_record_of_a_large_batch(stack: ExitStack) -> None:
             self._appended -= 1
         await commit(self)
 
-    _replace(stack, LogWriter, "_commit", lossy)
+    replace(stack, LogWriter, "_commit", lossy)
 
 
-@_bug
+@bug
 def _does_not_sync(stack: ExitStack) -> None:
     execute = SimulatedDatabase.execute
 
     async def unsafe(self: SimulatedDatabase, sql: str) -> None:
         await execute(self, sql.replace("synchronous = FULL", "synchronous = OFF"))
 
-    _replace(stack, SimulatedDatabase, "execute", unsafe)
+    replace(stack, SimulatedDatabase, "execute", unsafe)
 
 
-@_bug
+@bug
 def _syncs_at_checkpoints_only(stack: ExitStack) -> None:
     execute = SimulatedDatabase.execute
 
     async def unsafe(self: SimulatedDatabase, sql: str) -> None:
         await execute(self, sql.replace("synchronous = FULL", "synchronous = NORMAL"))
 
-    _replace(stack, SimulatedDatabase, "execute", unsafe)
+    replace(stack, SimulatedDatabase, "execute", unsafe)
 
 
-@_bug
+@bug
 def _writes_a_batch_in_another_order(stack: ExitStack) -> None:
     commit = LogWriter._commit
 
@@ -110,10 +112,10 @@ def _writes_a_batch_in_another_order(stack: ExitStack) -> None:
         self._buffer.reverse()
         await commit(self)
 
-    _replace(stack, LogWriter, "_commit", swapped)
+    replace(stack, LogWriter, "_commit", swapped)
 
 
-@_bug
+@bug
 def _numbers_from_the_start_after_a_resume(stack: ExitStack) -> None:
     prepare = writers._prepare_writer
 
@@ -122,20 +124,20 @@ def _numbers_from_the_start_after_a_resume(stack: ExitStack) -> None:
         made._durable = made._appended = 0
         return made
 
-    _replace(stack, writers, "_prepare_writer", restarted)
+    replace(stack, writers, "_prepare_writer", restarted)
 
 
-@_bug
+@bug
 def _does_not_report_the_last_record_of_a_batch(stack: ExitStack) -> None:
     on_commit = LogWriter.on_commit
 
     def shortened(self: LogWriter, handler: Any) -> None:
         on_commit(self, lambda batch: handler(batch[:-1] if len(batch) > 12 else batch))
 
-    _replace(stack, LogWriter, "on_commit", shortened)
+    replace(stack, LogWriter, "on_commit", shortened)
 
 
-@_bug
+@bug
 def _forgets_what_waits_when_it_closes(stack: ExitStack) -> None:
     close = LogWriter._close
 
@@ -143,15 +145,15 @@ def _forgets_what_waits_when_it_closes(stack: ExitStack) -> None:
         self._buffer.clear()
         close(self)
 
-    _replace(stack, LogWriter, "_close", hasty)
-    _replace(stack, Monitor, "wait_until_finished", _at_once)
+    replace(stack, LogWriter, "_close", hasty)
+    replace(stack, Monitor, "wait_until_finished", _at_once)
 
 
 async def _at_once(self: Any) -> None:
     await anyio.lowlevel.checkpoint()
 
 
-@_bug
+@bug
 def _stores_a_slow_batch_twice(stack: ExitStack) -> None:
     executemany = SimulatedDatabase.executemany
 
@@ -165,19 +167,19 @@ def _stores_a_slow_batch_twice(stack: ExitStack) -> None:
                 row[0::8] = [None if n is None else n + 100_000 for n in row[0::8]]
             await executemany(self, sql, again)
 
-    _replace(stack, SimulatedDatabase, "executemany", repeated)
+    replace(stack, SimulatedDatabase, "executemany", repeated)
 
 
 # Recorder, session.
 
 
-@_bug
+@bug
 def _counts_a_continued_episode_from_zero(stack: ExitStack) -> None:
     opened = Recorder.open
-    _replace(stack, Recorder, "open", lambda self, episode, *, seq=0: opened(self, episode, seq=0))
+    replace(stack, Recorder, "open", lambda self, episode, *, seq=0: opened(self, episode, seq=0))
 
 
-@_bug
+@bug
 def _forgets_an_episode_at_its_ending(stack: ExitStack) -> None:
     stamp = Recorder.stamp
 
@@ -187,7 +189,7 @@ def _forgets_an_episode_at_its_ending(stack: ExitStack) -> None:
             self.close(episode)
         return record
 
-    _replace(stack, Recorder, "stamp", forgetful)
+    replace(stack, Recorder, "stamp", forgetful)
 
 
 def _remaining(stack: ExitStack, change: Callable[[Any], Any]) -> None:
@@ -197,29 +199,29 @@ def _remaining(stack: ExitStack, change: Callable[[Any], Any]) -> None:
     def changed(*args: Any) -> Any:
         return change(read(*args))
 
-    _replace(stack, session, "_remaining_of", changed)
+    replace(stack, session, "_remaining_of", changed)
 
 
-@_bug
+@bug
 def _repeats_an_attempt_under_its_number(stack: ExitStack) -> None:
     def same(left: Any) -> Any:
         first = [msgspec.structs.replace(one, attempt=1) for one in left.missing]
-        return left._replace(missing=first)
+        return left.replace(missing=first)
 
     _remaining(stack, same)
 
 
-@_bug
+@bug
 def _takes_an_unjudged_episode_for_done(stack: ExitStack) -> None:
     _remaining(
         stack,
-        lambda left: left._replace(
+        lambda left: left.replace(
             unjudged=[], done=[*left.done, *(row for row, _ in left.unjudged)]
         ),
     )
 
 
-@_bug
+@bug
 def _plays_an_unjudged_episode_again(stack: ExitStack) -> None:
     def again(left: Any) -> Any:
         names = {row.episode: row.attempt for row, _ in left.unjudged}
@@ -228,32 +230,32 @@ def _plays_an_unjudged_episode_again(stack: ExitStack) -> None:
             for one in left.plans
             if one.episode in names
         ]
-        return left._replace(unjudged=[], missing=[*left.missing, *plans])
+        return left.replace(unjudged=[], missing=[*left.missing, *plans])
 
     _remaining(stack, again)
 
 
-@_bug
+@bug
 def _drops_the_last_missing_episode(stack: ExitStack) -> None:
     def fewer(left: Any) -> Any:
         if not left.done or len(left.missing) < 2:
             return left
-        return left._replace(missing=left.missing[:-1], plans=left.plans[:-1])
+        return left.replace(missing=left.missing[:-1], plans=left.plans[:-1])
 
     _remaining(stack, fewer)
 
 
-@_bug
+@bug
 def _does_not_repeat_failures_of_the_model(stack: ExitStack) -> None:
-    _replace(stack, session, "REPEATED", frozenset({Ending.CANCELLED}))
+    replace(stack, session, "REPEATED", frozenset({Ending.CANCELLED}))
 
 
-@_bug
+@bug
 def _plays_what_has_answered_again(stack: ExitStack) -> None:
-    _replace(stack, session, "REPEATED", session.REPEATED | {Ending.ANSWERED})
+    replace(stack, session, "REPEATED", session.REPEATED | {Ending.ANSWERED})
 
 
-@_bug
+@bug
 def _counts_restored_episodes_as_new_ones(stack: ExitStack) -> None:
     restore = Monitor.restore
 
@@ -262,14 +264,14 @@ def _counts_restored_episodes_as_new_ones(stack: ExitStack) -> None:
         restore(self, rows, judged=judged)
         self.total += len(rows)
 
-    _replace(stack, Monitor, "restore", more)
-    _replace(stack, Monitor, "set_total", lambda self, total: None)
+    replace(stack, Monitor, "restore", more)
+    replace(stack, Monitor, "set_total", lambda self, total: None)
 
 
 # The bus.
 
 
-@_bug
+@bug
 def _drops_records_for_a_slow_subscriber(stack: ExitStack) -> None:
     put = Inbox.put
 
@@ -277,10 +279,10 @@ def _drops_records_for_a_slow_subscriber(stack: ExitStack) -> None:
         if len(self._items) < 16:
             put(self, record)
 
-    _replace(stack, Inbox, "put", lossy)
+    replace(stack, Inbox, "put", lossy)
 
 
-@_bug
+@bug
 def _empties_an_inbox_after_a_pause(stack: ExitStack) -> None:
     receive = Inbox.receive
 
@@ -291,10 +293,10 @@ def _empties_an_inbox_after_a_pause(stack: ExitStack) -> None:
         self._items = []
         return records
 
-    _replace(stack, Inbox, "receive", slow)
+    replace(stack, Inbox, "receive", slow)
 
 
-@_bug
+@bug
 def _gives_a_record_to_the_first_subscriber_only(stack: ExitStack) -> None:
     publish = LocalBus.publish
 
@@ -305,13 +307,13 @@ def _gives_a_record_to_the_first_subscriber_only(stack: ExitStack) -> None:
         await publish(self, record)
         self._inboxes = inboxes
 
-    _replace(stack, LocalBus, "publish", unfair)
+    replace(stack, LocalBus, "publish", unfair)
 
 
 # The judge.
 
 
-@_bug
+@bug
 def _records_a_verdict_for_the_first_attempt(stack: ExitStack) -> None:
     stamp = Recorder.stamp
 
@@ -319,20 +321,20 @@ def _records_a_verdict_for_the_first_attempt(stack: ExitStack) -> None:
         is_verdict = type(event).__name__ == "Judged"
         return stamp(self, episode, 1 if is_verdict else attempt, event)
 
-    _replace(stack, Recorder, "stamp", first)
+    replace(stack, Recorder, "stamp", first)
 
 
-@_bug
+@bug
 def _judges_an_interrupted_episode_at_once(stack: ExitStack) -> None:
     read = session._remaining_of
 
     def eager(reader: Any, plans: Any, judged: bool, repeated: Any) -> Any:
         return read(reader, plans, judged, repeated - {Ending.CANCELLED})
 
-    _replace(stack, session, "_remaining_of", eager)
+    replace(stack, session, "_remaining_of", eager)
 
 
-@_bug
+@bug
 def _gives_no_verdict_on_a_later_attempt(stack: ExitStack) -> None:
     verdict = ScenarioJudges.verdict
 
@@ -342,13 +344,13 @@ def _gives_no_verdict_on_a_later_attempt(stack: ExitStack) -> None:
             given = msgspec.structs.replace(given, label=None)
         return given
 
-    _replace(stack, ScenarioJudges, "verdict", partial)
+    replace(stack, ScenarioJudges, "verdict", partial)
 
 
 # Turns that are kept.
 
 
-@_bug
+@bug
 def _keeps_one_turn_too_few(stack: ExitStack) -> None:
     split = kept_turns._split
 
@@ -356,13 +358,13 @@ def _keeps_one_turn_too_few(stack: ExitStack) -> None:
         kept, unfinished = split(*args)
         return (kept[:-1] if len(kept) > 2 else kept), unfinished
 
-    _replace(stack, kept_turns, "_split", fewer)
+    replace(stack, kept_turns, "_split", fewer)
 
 
-@_bug
+@bug
 def _keeps_the_turns_of_the_first_attempt(stack: ExitStack) -> None:
     read = KeptTurns._read
-    _replace(
+    replace(
         stack,
         KeptTurns,
         "_read",
@@ -370,7 +372,7 @@ def _keeps_the_turns_of_the_first_attempt(stack: ExitStack) -> None:
     )
 
 
-@_bug
+@bug
 def _does_not_make_the_kept_calls(stack: ExitStack) -> None:
     rebuild = episodes.rebuild
 
@@ -378,23 +380,23 @@ def _does_not_make_the_kept_calls(stack: ExitStack) -> None:
         if len(beginning.kept) < 3:
             await rebuild(beginning, *args, **options)
 
-    _replace(stack, episodes, "rebuild", skipped)
+    replace(stack, episodes, "rebuild", skipped)
 
 
-@_bug
+@bug
 def _does_not_report_to_the_agent_what_is_kept(stack: ExitStack) -> None:
     made = episodes.Assignment
 
     def unaware(*args: Any) -> Any:
         return msgspec.structs.replace(made(*args), kept=())
 
-    _replace(stack, episodes, "Assignment", unaware)
+    replace(stack, episodes, "Assignment", unaware)
 
 
 # Episodes and worlds.
 
 
-@_bug
+@bug
 def _keeps_the_world_of_a_failed_episode(stack: ExitStack) -> None:
     leave = pools._LeaseBlock.__aexit__
 
@@ -402,10 +404,10 @@ def _keeps_the_world_of_a_failed_episode(stack: ExitStack) -> None:
         if exc is None:
             await leave(self, kind, exc, trace)
 
-    _replace(stack, pools._LeaseBlock, "__aexit__", leaky)
+    replace(stack, pools._LeaseBlock, "__aexit__", leaky)
 
 
-@_bug
+@bug
 def _ends_a_cancelled_episode_twice(stack: ExitStack) -> None:
     end = Episode.end
 
@@ -414,10 +416,10 @@ def _ends_a_cancelled_episode_twice(stack: ExitStack) -> None:
             end(self, ending, *args, **options)
         return end(self, ending, *args, **options)
 
-    _replace(stack, Episode, "end", twice)
+    replace(stack, Episode, "end", twice)
 
 
-@_bug
+@bug
 def _takes_a_failed_model_for_an_answer(stack: ExitStack) -> None:
     end = Episode.end
 
@@ -426,10 +428,10 @@ def _takes_a_failed_model_for_an_answer(stack: ExitStack) -> None:
             ending = Ending.ANSWERED
         return end(self, ending, *args, **options)
 
-    _replace(stack, Episode, "end", mild)
+    replace(stack, Episode, "end", mild)
 
 
-@_bug
+@bug
 def _gives_two_episodes_one_world(stack: ExitStack) -> None:
     enter = pools._LeaseBlock.__aenter__
     last: list[Any] = [None]
@@ -439,10 +441,10 @@ def _gives_two_episodes_one_world(stack: ExitStack) -> None:
         last[0] = env if self._pool.num_live < CONCURRENCY else last[0] or env
         return last[0]
 
-    _replace(stack, pools._LeaseBlock, "__aenter__", shared)
+    replace(stack, pools._LeaseBlock, "__aenter__", shared)
 
 
-@_bug
+@bug
 def _repeats_a_call_under_another_id(stack: ExitStack) -> None:
     call = pools.LocalEnv.call
     count = iter(range(10**9))
@@ -453,10 +455,10 @@ def _repeats_a_call_under_another_id(stack: ExitStack) -> None:
             result = await call(self, name, arguments, f"{call_id}-again")
         return result
 
-    _replace(stack, pools.LocalEnv, "call", repeated)
+    replace(stack, pools.LocalEnv, "call", repeated)
 
 
-@_bug
+@bug
 def _begins_more_than_allowed_after_a_failure(stack: ExitStack) -> None:
     run_all = session.run_all
 
@@ -464,10 +466,10 @@ def _begins_more_than_allowed_after_a_failure(stack: ExitStack) -> None:
         is_resumed = any(plan.attempt > 1 for plan in plans)
         await run_all(plans, work, concurrency=concurrency + is_resumed, **options)
 
-    _replace(stack, session, "run_all", wide)
+    replace(stack, session, "run_all", wide)
 
 
-@_bug
+@bug
 def _logs_a_step_before_its_calls_are_made(stack: ExitStack) -> None:
     stamp = Episode._stamp_step
 
@@ -476,4 +478,4 @@ def _logs_a_step_before_its_calls_are_made(stack: ExitStack) -> None:
             step = msgspec.structs.replace(step, results=step.results[:0])
         stamp(self, step)
 
-    _replace(stack, Episode, "_stamp_step", early)
+    replace(stack, Episode, "_stamp_step", early)

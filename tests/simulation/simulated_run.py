@@ -1,136 +1,70 @@
 """A whole run in simulation: episodes, log, bus, judge, killed and resumed until all is done.
 
-Everything is the harness's own but for the event loop, the disk and the model. Each seed draws
-another order of tasks, other delays, failures of the model and deaths of the process.
+Everything is the harness's own but for the event loop, the disk, the model, and what carries the
+messages of several processes. Each seed draws another order of tasks, other delays, failures of the
+model, faults on purpose and deaths of processes.
 """
 
+import re
 import tempfile
-from collections import Counter
 from collections.abc import Collection
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-import anyio
 import msgspec
 
 from envpool.inprocess.pool import LocalPool
-from harness.bus.local import Subscription
-from harness.core.errors import PolicyError
-from harness.core.events import Kind, Record, StepTaken
-from harness.core.messages import AgentCall, Reply, Usage, Window
+from harness.admission.adaptive import AdaptiveAdmission
+from harness.admission.control import AdmissionControl
+from harness.chaos.chaos import Chaos
+from harness.chaos.settings import ChaosFile
+from harness.core.errors import LogError, ProcessError
+from harness.core.events import Record
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.native import Native
 from harness.history.windows import parse_history
 from harness.log.reader import open_reader
-from harness.policies.base import Agent, Assignment
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.session import RunParts, run_session
+from harness.rollout.session import RunParts, run_session, sole_exception
 from harness.settings.judge import JudgeSettings
 from harness.settings.limits import Limits
+from harness.settings.policy import PolicySettings
+from harness.settings.run import Settings
 from harness.simulation.choices import Choices, Deviation
 from harness.simulation.simulated_process import SimulatedProcess, draw_doom
 from harness.simulation.virtual_loop import Stuck
 from judge.verdicts.factory import open_judge
 from scenarios.format import read
+from tests.simulation.drawn_faults import PATIENCE_S, drawn_faults, faults_of
+from tests.simulation.ledger import CONCURRENCY, Ledger, Observer
+from tests.simulation.simulated_fleet import FleetPools, fleet_life, stand_ins
+from tests.simulation.simulated_model import SimulatedModel
 from tests.support.paths import LIBRARY
 
-CONCURRENCY = 12
-MOST_LIVES = 5  # after that nothing goes wrong any more
-_SLOW_REPLY = 0.2  # share of the replies that take long
-_FAILED_REPLY = 0.01
+MOST_LIVES = 5  # after that nothing ends the process any more
+_MOST_LIVES_AT_ALL = 60
+_OTHER_LIMIT = 0.1  # share of the replies after which admission has another limit
+_WORKERS_DIED = re.compile("died|before its first episode")
 _DOOM = 0.6  # share of the lives that end early
 
 
-class Ledger:
-    """What the world outside saw; only what a living process did counts."""
+class Shape(msgspec.Struct, frozen=True):
+    """What a seed decides beside its choices: they cannot take it back."""
 
-    def __init__(self) -> None:
-        self.asked: list[tuple[int, str, int]] = []  # life, episode, turn of each question
-        self.answered: list[tuple[int, str, int]] = []
-        self.shown: dict[tuple[str, int, int], Record] = {}  # on the bus
-        self.calls: Counter[tuple[int, str]] = Counter()  # number of the world, call id
-        self.faults: list[str] = []  # what was found wrong at once
-
-    def saw_live(self, process: SimulatedProcess, num_live: int) -> None:
-        """So many worlds are leased."""
-        if num_live > CONCURRENCY and not process.is_dead:
-            self.faults.append(f"{num_live} episodes at once, of {CONCURRENCY} allowed")
+    processes: int  # that play the episodes
+    is_adaptive: bool  # whether admission adapts to the model server
+    has_faults: bool  # whether there are faults on purpose
 
 
-class SimulatedModel:
-    """A policy whose agents play the oracle's calls, some not all, with virtual delays."""
-
-    name = "simulated"
-
-    def __init__(
-        self,
-        process: SimulatedProcess,
-        choices: Choices,
-        ledger: Ledger,
-        life: int,
-        pool: LocalPool,
-    ) -> None:
-        self.process, self.choices, self.ledger = process, choices, ledger
-        self.life, self.pool = life, pool
-
-    def agent(self, assignment: Assignment) -> Agent:
-        self.ledger.saw_live(self.process, self.pool.num_live)
-        return _SimulatedAgent(self, assignment)
-
-
-class _SimulatedAgent:
-    def __init__(self, model: SimulatedModel, assignment: Assignment) -> None:
-        self._model = model
-        self._episode = assignment.episode
-        self._replies = replies_of(assignment)
-        self._turn = sum(isinstance(kept, StepTaken) for kept in assignment.kept)
-
-    async def reply(self, window: Window) -> Reply:
-        model, turn = self._model, self._turn
-        if not model.process.is_dead:
-            model.ledger.asked.append((model.life, self._episode, turn))
-        await anyio.sleep(0.05 + model.choices.amount("slow_reply", 5.0, rate=_SLOW_REPLY))
-        if model.choices.option("failed_reply", 2, rate=_FAILED_REPLY):
-            raise PolicyError("the simulated model failed")
-        self._turn += 1
-        if not model.process.is_dead:
-            model.ledger.answered.append((model.life, self._episode, turn))
-        return self._replies[min(turn, len(self._replies) - 1)]
-
-
-def replies_of(assignment: Assignment) -> list[Reply]:
-    """The moves of an episode: the oracle's calls, for every third one call fewer."""
-    task = assignment.task
-    calls = task.oracle[: len(task.oracle) - (int(assignment.episode[1:]) % 3 == 2)]
-    replies = [
-        Reply("", (AgentCall(call.name, dict(call.arguments), f"c{n}"),), "tool_calls", Usage())
-        for n, call in enumerate(calls)
-    ]
-    return [*replies, Reply(task.answer or "Done.")]
-
-
-class _Observer:
-    """A listener that notes what the bus carries."""
-
-    kinds: Collection[Kind] = ("started", "step", "summary", "ended", "judged")
-
-    def __init__(self, process: SimulatedProcess, ledger: Ledger) -> None:
-        self._process, self._ledger = process, ledger
-
-    async def serve(self, subscription: Subscription, record: Any) -> None:
-        while True:
-            try:
-                records = await subscription.receive()
-            except anyio.EndOfStream:
-                return
-            if not self._process.is_dead:
-                for one in records:
-                    self._ledger.shown[one.episode, one.attempt, one.seq] = one
-
-    async def wait_until_done(self) -> None:
-        """Nothing to wait for."""
+def shape_of(seed: int) -> Shape:
+    """The shape of a seed's runs. The first seeds have the plainest."""
+    return Shape(
+        processes=1 if seed % 2 == 0 else 2 + seed % 3 // 2,
+        is_adaptive=seed % 5 == 4,
+        has_faults=seed % 3 != 0,
+    )
 
 
 @cache
@@ -162,55 +96,139 @@ def simulate(
     choices = Choices(seed, allowed)
     if taken is not None:
         choices.deviations = taken
-    ledger = Ledger()
-    pool = _new_pool()
-    with tempfile.TemporaryDirectory(prefix="simulation-", dir=_memory()) as name:
-        folder = Path(name)
-        lives = 0
-        while True:
-            lives += 1
-            rate = _DOOM if lives < MOST_LIVES else 0.0
-            doom = draw_doom(choices, rate=rate, most_turns=1_500, most_writes=400)
-            process = SimulatedProcess(folder, choices, doom)
-            main = partial(_life, folder, process, choices, ledger, pool, lives, episodes)
-            if process.live(main) == "done" and not _has_failures(folder):
-                break
-            if lives > 40:
+    with (
+        tempfile.TemporaryDirectory(prefix="simulation-", dir=_memory()) as name,
+        drawn_faults(choices),
+    ):
+        run = _Run(Path(name), seed, choices, episodes)
+        while not run.live_once():
+            if run.num_lives > _MOST_LIVES_AT_ALL:
                 raise Stuck("the run does not end")
-        with open_reader(folder) as reader:
+        with open_reader(run.folder) as reader:
             records = [record for _, record in reader.records_after(0, limit=1_000_000)]
-    return Outcome(records, ledger, choices.deviations, lives, pool.num_live)
+    return Outcome(records, run.ledger, choices.deviations, run.num_lives, run.num_live())
 
 
-async def _life(
-    folder: Path,
-    process: SimulatedProcess,
-    choices: Choices,
-    ledger: Ledger,
-    pool: LocalPool,
-    life: int,
-    episodes: int,
-) -> None:
-    planned = plans(episodes)
-    scenarios = [planned[0].scenario]
-    await pool.host(scenarios[0])
-    async with open_judge(
-        JudgeSettings(mode="code"), pool=pool, scenarios=scenarios, folder=folder
-    ) as judge:
-        parts = RunParts(
-            pool=pool,
-            policy=SimulatedModel(process, choices, ledger, life, pool),
-            dialect=Native(),
-            history=parse_history("full"),
-            format=FormatSettings(),
-            limits=Limits(),
-            judge=judge,
-            listeners=(_Observer(process, ledger),),
-            open_database=process.open_database,
+class _Run:
+    """One simulation: the lives of its process, one after the other."""
+
+    def __init__(self, folder: Path, seed: int, choices: Choices, episodes: int) -> None:
+        self.folder, self.choices = folder, choices
+        self.ledger = Ledger()
+        self.num_lives = 0
+        self._plans = plans(episodes)
+        self._shape = shape_of(seed)
+        self._chaos = faults_of(seed) if self._shape.has_faults else ChaosFile(seed)
+        self._pool = new_pool()  # of a process that plays alone
+        self._pools = FleetPools(new_pool)  # of several processes
+        concurrency: int | Literal["auto"] = "auto" if self._shape.is_adaptive else CONCURRENCY
+        self._settings = Settings(
+            concurrency=concurrency,
+            processes=self._shape.processes,
+            policy=PolicySettings(name="openai"),
+            judge=JudgeSettings(mode="code"),
         )
-        await run_session(
-            folder, planned, parts, concurrency=CONCURRENCY, meters=Meters(), resume=True
+
+    def num_live(self) -> int:
+        """Worlds that are leased."""
+        return self._pool.num_live + self._pools.num_live()
+
+    def live_once(self) -> bool:
+        """One life of the process; returns whether everything is done."""
+        self.num_lives += 1
+        rate = _DOOM if self.num_lives < MOST_LIVES else 0.0
+        doom = draw_doom(self.choices, rate=rate, most_turns=1_500, most_writes=400)
+        process = SimulatedProcess(self.folder, self.choices, doom)
+        end = process.live(partial(self._live, process), may_raise=self._may_end)
+        return end == "done" and not _has_failures(self.folder)
+
+    def _may_end(self, exc: BaseException) -> bool:
+        """Whether a run may end with this, so that it is resumed."""
+        exc, full = sole_exception(exc), self._chaos.disk.full
+        if isinstance(exc, LogError):
+            return full is not None and full.seconds > PATIENCE_S and "is full" in str(exc)
+        return isinstance(exc, ProcessError) and _WORKERS_DIED.search(str(exc)) is not None
+
+    async def _live(self, process: SimulatedProcess) -> None:
+        with stand_ins(self._pools):
+            if self._shape.processes == 1:
+                await self._play_alone(process)
+            else:
+                await self._play_in_several(process)
+
+    async def _play_alone(self, process: SimulatedProcess) -> None:
+        scenarios = [self._plans[0].scenario]
+        pool, chaos = self._pool, Chaos(self._chaos, self._settings)
+        await pool.host(scenarios[0])
+        model = SimulatedModel(
+            process, self.choices, self.ledger, self.num_lives, lambda: pool.num_live
         )
+        opened = open_judge(
+            self._settings.judge, pool=pool, scenarios=scenarios, folder=self.folder
+        )
+        admission = self._admission()
+        if admission is not None:
+            model.observe(admission)
+        async with opened as judge:
+            parts = RunParts(
+                pool=chaos.pool(pool),
+                policy=chaos.policy(model),
+                dialect=Native(),
+                history=parse_history("full"),
+                format=FormatSettings(),
+                limits=Limits(),
+                judge=judge,
+                listeners=(Observer(process, self.ledger),),
+                open_database=chaos.database(process.open_database),
+                faults=chaos if self._shape.has_faults else None,
+                admission=admission,
+            )
+            await run_session(
+                *(self.folder, self._plans, parts),
+                concurrency=CONCURRENCY,
+                meters=Meters(),
+                resume=True,
+            )
+
+    async def _play_in_several(self, process: SimulatedProcess) -> None:
+        await fleet_life(
+            *(self.folder, self._plans, self._settings, process),
+            choices=self.choices,
+            ledger=self.ledger,
+            life=self.num_lives,
+            pools=self._pools,
+            chaos=self._chaos,
+            admission=self._admission(),
+        )
+
+    def _admission(self) -> AdaptiveAdmission | None:
+        if not self._shape.is_adaptive:
+            return None
+        return AdaptiveAdmission(DrawnControl(self.choices))
+
+
+class DrawnControl(AdmissionControl):
+    """An admission control whose limit is drawn: a run has too few replies to find one."""
+
+    def __init__(self, choices: Choices) -> None:
+        super().__init__(first=CONCURRENCY // 2, most=CONCURRENCY)
+        self._choices = choices
+
+    def asked(self, now: float) -> None:
+        """See AdmissionControl."""
+
+    def replied(self, now: float, seconds: float) -> None:
+        if drawn := self._choices.option("limit", CONCURRENCY + 1, rate=_OTHER_LIMIT):
+            self.limit = drawn
+
+    def underused(self, now: float) -> None:
+        """See AdmissionControl."""
+
+    def refused(self, now: float, attempt: int) -> None:
+        """See AdmissionControl."""
+
+    def failed(self, now: float) -> None:
+        """See AdmissionControl."""
 
 
 def _has_failures(folder: Path) -> bool:
@@ -226,7 +244,7 @@ def _hosted() -> LocalPool:
     return pool
 
 
-def _new_pool() -> LocalPool:
+def new_pool() -> LocalPool:
     pool = LocalPool()
     pool._worlds = dict(_hosted()._worlds)
     return pool

@@ -95,8 +95,8 @@ class FleetAdmission:
     def _divided(self) -> list[int]:
         wanting = [worker for worker in range(self._num_workers) if self._wants(worker)]
         shares = [0] * self._num_workers
-        for place, worker in enumerate(wanting):
-            shares[worker] = self.limit // len(wanting) + (place < self.limit % len(wanting))
+        for index, worker in enumerate(wanting):
+            shares[worker] = self.limit // len(wanting) + (index < self.limit % len(wanting))
         return shares
 
     def take(self, worker: int, requests: Requests) -> None:

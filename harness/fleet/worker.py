@@ -239,7 +239,7 @@ class Worker:
             context.slots.begin_more()
 
     def _begin_next(self, tasks: anyio.abc.TaskGroup, episode: "_PlayOne") -> bool:
-        if not self._waiting:
+        if self._stopped.is_set() or not self._waiting:
             return False
         tasks.start_soon(episode, self._waiting.popleft())
         return True

@@ -34,9 +34,9 @@ def _leases_a_lost_episode_under_its_number(stack: ExitStack) -> None:
     def same(self: LeaseBook, worker: int) -> int:
         attempts = {one.index: one.attempt for one in self._leased.values()}
         num_lost = lose(self, worker)
-        for place, lease in enumerate(self._again):
+        for index, lease in enumerate(self._again):
             attempt = attempts.get(lease.index, lease.attempt)
-            self._again[place] = msgspec.structs.replace(lease, attempt=attempt)
+            self._again[index] = msgspec.structs.replace(lease, attempt=attempt)
         return num_lost
 
     replace(stack, LeaseBook, "lose", same)
@@ -62,9 +62,9 @@ def _plays_again_what_a_dead_worker_had_ended(stack: ExitStack) -> None:
 
     def again(self: LeaseBook, worker: int) -> int:
         num_lost = lose(self, worker)
-        for place, lease in enumerate(self._again):
+        for index, lease in enumerate(self._again):
             if lease.judge_from is not None:
-                self._again[place] = Lease(lease.index, lease.attempt + 1)
+                self._again[index] = Lease(lease.index, lease.attempt + 1)
         return num_lost
 
     replace(stack, LeaseBook, "lose", again)

@@ -16,6 +16,7 @@ from unittest.mock import patch
 import anyio.to_thread
 
 from harness.simulation.choices import Choices
+from harness.simulation.memory_socket import MemoryTransport
 
 EPOCH = 1_800_000_000.0  # what time.time() says when a simulation starts
 _REORDERED = (
@@ -76,6 +77,28 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
         self.call_soon(work)
         return future
+
+    async def create_unix_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], *, sock: Any
+    ) -> tuple[MemoryTransport, Any]:
+        """Connect a protocol to a memory socket."""
+        protocol = protocol_factory()
+        return MemoryTransport(sock, protocol), protocol
+
+    async def sock_sendall(self, sock: Any, data: Any) -> None:
+        """Send on a memory socket."""
+        sock.send(bytes(data))
+
+    async def sock_recv(self, sock: Any, nbytes: int) -> bytes:
+        """Receive from a memory socket; empty when the other end is closed."""
+        arrived = asyncio.Event()
+        sock.on_arrival(arrived.set)
+        while True:
+            try:
+                return bytes(sock.recv(nbytes))
+            except BlockingIOError:
+                arrived.clear()
+                await arrived.wait()
 
     def _process_events(self, event_list: Any) -> None:
         """There is no selector."""

@@ -1,5 +1,5 @@
-"""Bugs of several processes, of faults that are dealt with, and of admission, injected to see
-whether the simulation finds them."""
+"""Bugs of several processes, of sandbox workers, of faults that are dealt with, and of admission,
+injected to see whether the simulation finds them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from envpool.inprocess.world import Lease as WorldLease
+from envpool.offloaded.env import OffloadedEnv
+from envpool.workers import pool as worker_pools
 from harness.admission.adaptive import AdaptiveAdmission
 from harness.chaos import policy as faulty_policies
 from harness.core.events import Ending
@@ -173,6 +175,42 @@ def _begins_all_that_is_leased(stack: ExitStack) -> None:
         open_slots(self, 2 * free, begin)
 
     replace(stack, Slots, "open", wide)
+
+
+# Sandbox workers.
+
+
+@bug
+def _does_not_repeat_the_call_of_a_killed_worker(stack: ExitStack) -> None:
+    replace(stack, worker_pools, "KILLED", frozenset())
+
+
+@bug
+def _makes_a_call_twice_where_its_worker_died(stack: ExitStack) -> None:
+    execute = OffloadedEnv._execute
+
+    async def forgetful(self: OffloadedEnv, name: str, arguments: Any) -> Any:
+        first = self.last_worker
+        result = await execute(self, name, arguments)
+        if first is not None and first.dead:
+            result = await execute(self, name, arguments)
+        return result
+
+    replace(stack, OffloadedEnv, "_execute", forgetful)
+
+
+@bug
+def _keeps_the_old_state_where_the_worker_changed(stack: ExitStack) -> None:
+    execute = OffloadedEnv._execute
+
+    async def stale(self: OffloadedEnv, name: str, arguments: Any) -> Any:
+        first, before = self.last_worker, self.overlay.copy()
+        result = await execute(self, name, arguments)
+        if first is not None and first.dead:
+            self.overlay = before
+        return result
+
+    replace(stack, OffloadedEnv, "_execute", stale)
 
 
 # Faults that are dealt with.

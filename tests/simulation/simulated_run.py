@@ -1,8 +1,8 @@
 """A whole run in simulation: episodes, log, bus, judge, killed and resumed until all is done.
 
-Everything is the harness's own but for the event loop, the disk, the model, and what carries the
-messages of several processes. Each seed draws another order of tasks, other delays, failures of the
-model, faults on purpose and deaths of processes.
+Everything is the harness's own but for the event loop, the disk, the model, the processes of
+sandbox workers, and what carries the messages of several rollout processes. Each seed draws another
+order of tasks, other delays, failures of the model, faults on purpose and deaths of processes.
 """
 
 import re
@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from envpool.inprocess.pool import LocalPool
+from envpool.workers.pool import WorkerPool
 from harness.admission.adaptive import AdaptiveAdmission
 from harness.admission.control import AdmissionControl
 from harness.chaos.chaos import Chaos
@@ -41,6 +42,7 @@ from tests.simulation.drawn_faults import PATIENCE_S, drawn_faults, faults_of
 from tests.simulation.ledger import CONCURRENCY, Ledger, Observer
 from tests.simulation.simulated_fleet import FleetPools, fleet_life, stand_ins
 from tests.simulation.simulated_model import SimulatedModel
+from tests.simulation.simulated_workers import simulated_workers
 from tests.support.paths import LIBRARY
 
 MOST_LIVES = 5  # after that nothing ends the process any more
@@ -54,6 +56,7 @@ class Shape(msgspec.Struct, frozen=True):
     """What a seed decides beside its choices: they cannot take it back."""
 
     processes: int  # that play the episodes
+    is_sandboxed: bool  # whether the tools run in sandbox workers
     is_adaptive: bool  # whether admission adapts to the model server
     has_faults: bool  # whether there are faults on purpose
 
@@ -62,6 +65,7 @@ def shape_of(seed: int) -> Shape:
     """The shape of a seed's runs. The first seeds have the plainest."""
     return Shape(
         processes=1 if seed % 2 == 0 else 2 + seed % 3 // 2,
+        is_sandboxed=seed % 4 == 2,
         is_adaptive=seed % 5 == 4,
         has_faults=seed % 3 != 0,
     )
@@ -119,7 +123,7 @@ class _Run:
         self._plans = plans(episodes)
         self._shape = shape_of(seed)
         self._chaos = faults_of(seed) if self._shape.has_faults else ChaosFile(seed)
-        self._pool = new_pool()  # of a process that plays alone
+        self._pool: LocalPool | WorkerPool = new_pool()  # of a process that plays alone
         self._pools = FleetPools(new_pool)  # of several processes
         concurrency: int | Literal["auto"] = "auto" if self._shape.is_adaptive else CONCURRENCY
         self._settings = Settings(
@@ -151,10 +155,13 @@ class _Run:
 
     async def _live(self, process: SimulatedProcess) -> None:
         with stand_ins(self._pools):
-            if self._shape.processes == 1:
-                await self._play_alone(process)
-            else:
+            if self._shape.processes > 1:
                 await self._play_in_several(process)
+            elif self._shape.is_sandboxed:
+                async with simulated_workers(self.choices) as self._pool:
+                    await self._play_alone(process)
+            else:
+                await self._play_alone(process)
 
     async def _play_alone(self, process: SimulatedProcess) -> None:
         scenarios = [self._plans[0].scenario]

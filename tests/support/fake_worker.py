@@ -53,7 +53,7 @@ class FakeWorker:
 
     def __init__(self, pid: int, script: Script) -> None:
         self.pid = pid
-        self.socket, self._theirs = socket.socketpair()
+        self.socket, self._theirs = self.connect()
         self._theirs.setblocking(False)
         self.level = "fake"
         self.executed: list[str] = []  # tools, in order
@@ -73,6 +73,10 @@ class FakeWorker:
         self._scope = anyio.CancelScope()
         self._hosts: dict[str, HostedScenario] = {}
         self._states: dict[int, tuple[int, Overlay]] = {}  # world -> version, state
+
+    def connect(self) -> tuple[socket.socket, socket.socket]:
+        """The pool's end of the connection, and this one."""
+        return socket.socketpair()
 
     def kill(self) -> None:
         self.exit_reason = self.exit_reason or "it was killed by the pool"

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Record, StepTaken
 from harness.core.messages import Act
-from tests.simulation.simulated_run import Outcome, simulate
+from tests.simulation.simulated_run import Batch, Outcome, simulate
 
 Result = tuple[object, ...]  # of an episode: its ending, answer, digest of its last call, label
 _REPEATED = ("policy_error", "cancelled")  # endings after which an episode is played again
@@ -23,6 +23,8 @@ def faults_of(outcome: Outcome, *, episodes: int) -> list[str]:
         faults += _episode_faults(episode, _of_episode(attempts, episode))
     faults += _shown_faults(outcome)
     found, wanted = results_of(outcome.records), undisturbed(episodes)
+    if outcome.batches != undisturbed_batches(episodes):
+        faults.append("the learner's batches are not those of the undisturbed run")
     for episode in sorted(wanted.keys() | found.keys()):
         if found.get(episode) != wanted.get(episode):
             faults.append(f"{episode}: {found.get(episode)}, undisturbed {wanted.get(episode)}")
@@ -32,9 +34,19 @@ def faults_of(outcome: Outcome, *, episodes: int) -> list[str]:
 
 
 @cache
+def _undisturbed(episodes: int) -> Outcome:
+    return simulate(0, episodes=episodes, allowed=())
+
+
+@cache
 def undisturbed(episodes: int) -> dict[str, Result]:
     """The results of the run in which nothing unusual happens."""
-    return results_of(simulate(0, episodes=episodes, allowed=()).records)
+    return results_of(_undisturbed(episodes).records)
+
+
+def undisturbed_batches(episodes: int) -> list[Batch]:
+    """What the learner trains of that run."""
+    return _undisturbed(episodes).batches
 
 
 def results_of(records: Sequence[Record]) -> dict[str, Result]:

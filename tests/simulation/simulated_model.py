@@ -1,14 +1,17 @@
 """A model that plays the oracle's calls, with virtual delays and failures."""
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any, Self
 
 import anyio
+import msgspec
 
 from harness.chat.request_metrics import RequestObserver
 from harness.core.errors import PolicyError
 from harness.core.events import StepTaken
 from harness.core.messages import AgentCall, Reply, Usage, Window
+from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.policies.base import Agent, Assignment
 from harness.simulation.choices import Choices
 from tests.simulation.ledger import Ledger, Life
@@ -78,11 +81,23 @@ class _SimulatedAgent:
         self._turn += 1
         if not model.process.is_dead:
             model.ledger.answered.append((model.life, self._episode, turn))
-        return self._replies[min(turn, len(self._replies) - 1)]
+        return _with_tokens(self._replies[min(turn, len(self._replies) - 1)], window, turn)
 
     def _observe(self, what: str, *values: Any) -> None:
         if self._model.observer is not None:
             getattr(self._model.observer, what)(*values)
+
+
+def _with_tokens(reply: Reply, window: Window, turn: int) -> Reply:
+    """The reply with tokens, so that it can be trained. Its prompt stands for what was shown."""
+    shown = blake2b(msgspec.json.encode(window.messages), digest_size=8).digest()
+    return msgspec.structs.replace(
+        reply,
+        prompt_ids=encode_ids(list(shown)),
+        token_ids=encode_ids([turn, len(reply.calls)]),
+        logprobs=encode_logprobs([-0.25, -0.5]),
+        weights="v1",
+    )
 
 
 def replies_of(assignment: Assignment) -> list[Reply]:

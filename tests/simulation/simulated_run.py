@@ -37,6 +37,8 @@ from harness.simulation.choices import Choices, Deviation
 from harness.simulation.simulated_process import SimulatedProcess, draw_doom
 from harness.simulation.virtual_loop import Stuck
 from judge.verdicts.factory import open_judge
+from learner.data.group_feed import groups_of_logs
+from learner.data.grouping import Grouping
 from scenarios.format import read
 from tests.simulation.drawn_faults import PATIENCE_S, drawn_faults, faults_of
 from tests.simulation.ledger import CONCURRENCY, Ledger, Observer
@@ -50,6 +52,9 @@ _MOST_LIVES_AT_ALL = 60
 _OTHER_LIMIT = 0.1  # share of the replies after which admission has another limit
 _WORKERS_DIED = re.compile("died|before its first episode")
 _DOOM = 0.6  # share of the lives that end early
+
+
+Batch = tuple[str, list[tuple[list[int], list[int], float]]]
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -75,13 +80,14 @@ def shape_of(seed: int) -> Shape:
 def plans(episodes: int) -> list[EpisodePlan]:
     scenario = read(LIBRARY)
     tasks = [(scenario, task) for task in scenario.tasks if task.kind != "open"]
-    return list(plan_of(tasks, episodes=episodes, group_size=1, seed=7))
+    return list(plan_of(tasks, episodes=episodes, group_size=5, seed=7))
 
 
 class Outcome(msgspec.Struct):
     """What came of one simulation."""
 
     records: list[Record]  # the log
+    batches: list[Batch]  # that the learner makes of it
     ledger: Ledger
     deviations: list[Deviation]
     lives: int
@@ -110,7 +116,25 @@ def simulate(
                 raise Stuck("the run does not end")
         with open_reader(run.folder) as reader:
             records = [record for _, record in reader.records_after(0, limit=1_000_000)]
-    return Outcome(records, run.ledger, choices.deviations, run.num_lives, run.num_live())
+        batches = batches_of(run.folder)
+    return Outcome(records, batches, run.ledger, choices.deviations, run.num_lives, run.num_live())
+
+
+def batches_of(folder: Path) -> list[Batch]:
+    """What the learner trains of the log: of each group the prompt, tokens and reward of each
+    sample. The groups stand in the log in the order in which they began, which may differ."""
+    grouping = Grouping()
+    return sorted(
+        (
+            group.group,
+            [
+                (sample.prompt.tolist(), sample.tokens.tolist(), sample.reward)
+                for rollout in group.rollouts
+                for sample in rollout.samples
+            ],
+        )
+        for group in groups_of_logs([folder], grouping)
+    )
 
 
 class _Run:
@@ -131,6 +155,7 @@ class _Run:
             processes=self._shape.processes,
             policy=PolicySettings(name="openai"),
             judge=JudgeSettings(mode="code"),
+            history="last:2",
         )
 
     def num_live(self) -> int:
@@ -181,7 +206,7 @@ class _Run:
                 pool=chaos.pool(pool),
                 policy=chaos.policy(model),
                 dialect=Native(),
-                history=parse_history("full"),
+                history=parse_history(self._settings.history),
                 format=FormatSettings(),
                 limits=Limits(),
                 judge=judge,

@@ -1,4 +1,4 @@
-"""Bugs of several processes, of sandbox workers, of faults that are dealt with, and of admission,
+"""Bugs of several processes, sandbox workers, faults that are dealt with, admission and following,
 injected to see whether the simulation finds them."""
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +11,9 @@ from envpool.inprocess.world import Lease as WorldLease
 from envpool.offloaded.env import OffloadedEnv
 from envpool.workers import pool as worker_pools
 from harness.admission.adaptive import AdaptiveAdmission
+from harness.bus import mqtt_link
+from harness.bus.mqtt_follower import Follower
+from harness.bus.mqtt_wire import Ledger as FollowerLedger
 from harness.chaos import policy as faulty_policies
 from harness.core.events import Ending
 from harness.fleet import worker as workers
@@ -283,3 +286,37 @@ def _counts_a_change_of_the_limit_twice(stack: ExitStack) -> None:
 
     doubled("resize", Slots)
     doubled("resize", FleetAdmission)
+
+
+# Following over a broker.
+
+
+@bug
+def _does_not_compare_what_was_published(stack: ExitStack) -> None:
+    replace(stack, FollowerLedger, "note_published", lambda self, log, heads: None)
+
+
+@bug
+def _takes_every_message_for_a_new_one(stack: ExitStack) -> None:
+    accept = FollowerLedger.accept
+
+    def naive(self: FollowerLedger, kind: Any, mark: Any) -> bool:
+        accept(self, kind, mark)
+        return True
+
+    replace(stack, FollowerLedger, "accept", naive)
+
+
+@bug
+def _answers_a_request_one_record_late(stack: ExitStack) -> None:
+    answer = mqtt_link.page_of
+
+    def skipped(request: Any, rows: Sequence[Any], boundary: Any) -> bytes:
+        return answer(request, rows[1:] if len(rows) > 1 else rows, boundary)
+
+    replace(stack, mqtt_link, "page_of", skipped)
+
+
+@bug
+def _ends_before_the_follower_has_everything(stack: ExitStack) -> None:
+    replace(stack, Follower, "_is_complete", Follower._has_ended)

@@ -5,8 +5,16 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 
-from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Record, StepTaken
+from harness.core.events import (
+    EpisodeEnded,
+    EpisodeStarted,
+    Judged,
+    Record,
+    StepTaken,
+    kind_of,
+)
 from harness.core.messages import Act
+from tests.simulation.simulated_follower import KINDS, FollowedRun
 from tests.simulation.simulated_run import Batch, Outcome, simulate
 
 Result = tuple[object, ...]  # of an episode: its ending, answer, digest of its last call, label
@@ -22,6 +30,8 @@ def faults_of(outcome: Outcome, *, episodes: int) -> list[str]:
     for episode in sorted({episode for episode, _ in attempts}):
         faults += _episode_faults(episode, _of_episode(attempts, episode))
     faults += _shown_faults(outcome)
+    if outcome.followed is not None:
+        faults += _followed_faults(outcome.followed, outcome.records)
     found, wanted = results_of(outcome.records), undisturbed(episodes)
     if outcome.batches != undisturbed_batches(episodes):
         faults.append("the learner's batches are not those of the undisturbed run")
@@ -150,3 +160,17 @@ def _shown_faults(outcome: Outcome) -> list[str]:
         for key, record in outcome.ledger.shown.items()
         if logged.get(key) != record
     ]
+
+
+def _followed_faults(followed: FollowedRun, records: Sequence[Record]) -> list[str]:
+    """The follower has each record once, of each kind in the log's order; all of them, unless it
+    came when nobody served the log any more."""
+    faults = []
+    for kind in KINDS:
+        found = [one for one in followed.records if kind_of(one.event) == kind]
+        wanted = [one for one in records if kind_of(one.event) == kind]
+        if followed.is_late:
+            wanted = wanted[: len(found)]
+        if found != wanted:
+            faults.append(f"the follower has {len(found)} records {kind!r} of {len(wanted)}")
+    return faults

@@ -20,7 +20,7 @@ from harness.admission.adaptive import AdaptiveAdmission
 from harness.admission.control import AdmissionControl
 from harness.chaos.chaos import Chaos
 from harness.chaos.settings import ChaosFile
-from harness.core.errors import LogError, ProcessError
+from harness.core.errors import BusError, LogError, ProcessError
 from harness.core.events import Record
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.native import Native
@@ -42,7 +42,9 @@ from learner.data.grouping import Grouping
 from scenarios.format import read
 from tests.simulation.drawn_faults import PATIENCE_S, drawn_faults, faults_of
 from tests.simulation.ledger import CONCURRENCY, Ledger, Observer
+from tests.simulation.simulated_broker import simulated_mqtt
 from tests.simulation.simulated_fleet import FleetPools, fleet_life, stand_ins
+from tests.simulation.simulated_follower import FollowedRun
 from tests.simulation.simulated_model import SimulatedModel
 from tests.simulation.simulated_workers import simulated_workers
 from tests.support.paths import LIBRARY
@@ -62,17 +64,19 @@ class Shape(msgspec.Struct, frozen=True):
 
     processes: int  # that play the episodes
     is_sandboxed: bool  # whether the tools run in sandbox workers
+    is_followed: bool  # whether the run is published on a broker and followed there
     is_adaptive: bool  # whether admission adapts to the model server
     has_faults: bool  # whether there are faults on purpose
 
 
 def shape_of(seed: int) -> Shape:
-    """The shape of a seed's runs. The first seeds have the plainest."""
+    """The shape of a seed's runs. The first seed has the plainest."""
     return Shape(
-        processes=1 if seed % 2 == 0 else 2 + seed % 3 // 2,
-        is_sandboxed=seed % 4 == 2,
+        processes=2 + seed % 2 if seed % 3 == 1 else 1,
+        is_sandboxed=seed % 6 == 2,
+        is_followed=seed % 6 == 5,
         is_adaptive=seed % 5 == 4,
-        has_faults=seed % 3 != 0,
+        has_faults=seed % 4 != 0,
     )
 
 
@@ -88,6 +92,7 @@ class Outcome(msgspec.Struct):
 
     records: list[Record]  # the log
     batches: list[Batch]  # that the learner makes of it
+    followed: FollowedRun | None  # None: nobody followed it
     ledger: Ledger
     deviations: list[Deviation]
     lives: int
@@ -117,7 +122,15 @@ def simulate(
         with open_reader(run.folder) as reader:
             records = [record for _, record in reader.records_after(0, limit=1_000_000)]
         batches = batches_of(run.folder)
-    return Outcome(records, batches, run.ledger, choices.deviations, run.num_lives, run.num_live())
+    return Outcome(
+        records,
+        batches,
+        run.followed if shape_of(seed).is_followed else None,
+        run.ledger,
+        choices.deviations,
+        run.num_lives,
+        run.num_live(),
+    )
 
 
 def batches_of(folder: Path) -> list[Batch]:
@@ -144,6 +157,7 @@ class _Run:
         self.folder, self.choices = folder, choices
         self.ledger = Ledger()
         self.num_lives = 0
+        self.followed = FollowedRun(choices)
         self._plans = plans(episodes)
         self._shape = shape_of(seed)
         self._chaos = faults_of(seed) if self._shape.has_faults else ChaosFile(seed)
@@ -176,6 +190,8 @@ class _Run:
         exc, full = sole_exception(exc), self._chaos.disk.full
         if isinstance(exc, LogError):
             return full is not None and full.seconds > PATIENCE_S and "is full" in str(exc)
+        if isinstance(exc, BusError):
+            return self._shape.is_followed and "cannot be reached" in str(exc)
         return isinstance(exc, ProcessError) and _WORKERS_DIED.search(str(exc)) is not None
 
     async def _live(self, process: SimulatedProcess) -> None:
@@ -185,6 +201,10 @@ class _Run:
             elif self._shape.is_sandboxed:
                 async with simulated_workers(self.choices) as self._pool:
                     await self._play_alone(process)
+            elif self._shape.is_followed:
+                with simulated_mqtt(self.followed.broker, self._chaos.seed):
+                    async with self.followed.following():
+                        await self._play_alone(process)
             else:
                 await self._play_alone(process)
 
@@ -214,6 +234,7 @@ class _Run:
                 open_database=chaos.database(process.open_database),
                 faults=chaos if self._shape.has_faults else None,
                 admission=admission,
+                link=self.followed.link(process) if self._shape.is_followed else None,
             )
             await run_session(
                 *(self.folder, self._plans, parts),

@@ -12,11 +12,17 @@ from harness.simulation.crash_disk import CrashDisk, PowerFailed
 from harness.simulation.virtual_loop import Stuck, VirtualLoop, run_virtual
 from tests.simulation.campaign import fault_in, hunt
 from tests.simulation.injected_bugs import BUGS
-from tests.simulation.simulated_run import simulate
+from tests.simulation.simulated_run import Shape, shape_of, simulate
 from tests.support.budgets import repeats
 
 SEEDS = repeats(short=100, long=2_000)
-INJECTED = ("publishes_before_the_commit", "does_not_sync", "keeps_one_turn_too_few")
+INJECTED = (  # those that are found and shrunk in a second or two
+    "keeps_one_turn_too_few",
+    "makes_a_call_again_whose_reply_was_lost",
+    "makes_a_call_twice_where_its_worker_died",
+    "numbers_a_late_verdict_from_zero",
+    "takes_every_message_for_a_new_one",
+)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))
@@ -34,16 +40,24 @@ def test_an_equal_seed_gives_equal_events() -> None:
 
 
 @pytest.mark.parametrize("bug", INJECTED)
-def test_a_injected_bug_is_found_and_shrunk(bug: str) -> None:
+def test_an_injected_bug_is_found_and_shrunk(bug: str) -> None:
     """By few deviations; taking any of them away makes it disappear."""
     _, failure = hunt(bug, seeds=40, episodes=30)
     assert failure is not None
     assert 1 <= len(failure.deviations) <= 10
 
 
-def test_thirty_bugs_can_be_injected() -> None:
+def test_fifty_bugs_can_be_injected() -> None:
     """`just simulate --injected` looks for all of them."""
-    assert len(BUGS) >= 30
+    assert len(BUGS) >= 50
+
+
+def test_the_first_seeds_have_runs_of_every_shape() -> None:
+    """One process and several, sandbox workers, a follower, faults, admission."""
+    shapes = [shape_of(seed) for seed in range(60)]
+    for name in Shape.__struct_fields__:
+        assert len({getattr(shape, name) for shape in shapes}) >= 2
+    assert {shape.processes for shape in shapes} == {1, 2, 3}
 
 
 def test_shrinking_finds_the_least() -> None:

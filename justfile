@@ -81,7 +81,11 @@ hosts SECONDS="20" ROUNDS="2": sync setup
 
 # Run the harness in simulation, where orders, faults and deaths come from seeds: `just simulate --seeds 10000`.
 simulate *ARGS: sync
-    {{bin}}/python -m tests.simulation {{ARGS}}
+    {{bin}}/rehearse simulate --world tests/fixtures/worlds/library {{ARGS}}
+
+# Inject bugs into the harness, one after the other, and see that the simulation finds each (about 10 minutes).
+injected-bugs SEEDS="1000": sync
+    {{bin}}/python -m tests.simulation {{SEEDS}}
 
 # Check style, spelling, types, layers and words.
 check: sync _bandit

@@ -6,8 +6,11 @@ standard error.
 """
 
 import sys
+from collections.abc import Callable
 from errno import ENAMETOOLONG
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,7 +27,7 @@ from harness.rollout.trust_notice import forget_named
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from harness.settings.schema import Schema, run_schema, schema_of
-from judge.commands import gate, generate, reliability, report, synthesize
+from judge.commands import gate, generate, reliability, report, simulate, synthesize
 from judge.commands import judge as judge_commands
 from judge.core.errors import JudgeError
 from judge.llm.rubric import Rubric
@@ -48,6 +51,14 @@ def _local_policy(settings: Settings) -> OpenPolicy:
     return made
 
 
+def _trained() -> Callable[[Path], Any] | None:
+    try:
+        made: Callable[[Path], Any] = import_module("learner.data.trained_content").trained_content
+    except ModuleNotFoundError:
+        return None
+    return made
+
+
 def _recipe_schema() -> Schema:
     try:
         made: Schema = import_module("learner.demo.schema").recipe_schema()
@@ -59,6 +70,7 @@ def _recipe_schema() -> Schema:
 COMMAND_CONTEXT = CommandContext(
     open_judge=open_judge,
     local_policy=_local_policy,
+    trained=_trained,
     schemas={
         "run": run_schema,
         "train": train_schema,
@@ -147,6 +159,7 @@ for _command in (
     inspect_runs.watch_command,
     generate.generate_command,
     synthesize.synthesise_command,
+    simulate.simulate_command,
     worlds.scenarios_group,
     worlds.import_group,
     worlds.serve_command,

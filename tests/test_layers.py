@@ -50,7 +50,7 @@ FOLDERS = {
     "judge": (
         *("core", "code", "llm", "playback", "verdicts", "gate/core", "gate/checks", "gate"),
         *("defects", "testkit"),
-        *("worlds", "reliability", "commands"),
+        *("worlds", "reliability", "simulation", "commands"),
     ),
     "learner": (
         *("core", "config", "advantages", "losses", "packing", "backends", "model", "trainer"),
@@ -114,6 +114,7 @@ LIBRARIES: dict[str, set[str]] = {
         "judge.commands.options",
         "judge.commands.reliability",
         "judge.commands.report",
+        "judge.commands.simulate",
         "judge.commands.synthesize",
         "judge.gate.worker",
         "learner.commands.serve_policy",
@@ -218,6 +219,7 @@ LATE = {
     ("harness.chat.client", "harness.chat.transport_aiohttp"),
     ("harness.chat.client", "harness.chat.transport_openai"),
     ("harness.cli", "learner.demo.schema"),
+    ("harness.cli", "learner.data.trained_content"),
     ("harness.cli", "learner.inference.local_policy"),
     ("harness.commands.inspect_runs", "harness.bus.mqtt_bus"),
     ("harness.commands.inspect_runs", "harness.bus.mqtt_runs"),
@@ -245,6 +247,8 @@ LATE = {
     ("harness.rollout.launch", "envpool.mcp.pool"),
     ("harness.rollout.policies", "harness.rollout.token_policies"),
     ("judge.commands.report", "judge.worlds.charts"),
+    ("judge.commands.simulate", "judge.simulation.campaign"),
+    ("judge.commands.simulate", "judge.simulation.simulated_run"),
     ("judge.commands.report", "judge.worlds.html"),
     ("learner.commands.serve_policy", "learner.inference.serving"),
     ("learner.inference.serving", "learner.inference.local_policy"),

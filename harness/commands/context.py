@@ -39,6 +39,8 @@ class CommandContext(msgspec.Struct, frozen=True):
 
     open_judge: JudgeOpener
     local_policy: Callable[[Settings], OpenPolicy]  # policy `local`; raises SettingsError
+    # What compares what the learner trains of two logs; None: the learner is not installed.
+    trained: Callable[[], Callable[[Path], Any] | None]
     schemas: Mapping[str, Callable[[], Any]]  # makers of the JSON Schemas of TOML files, by name
 
     def judge_opener(self, settings: Settings) -> OpenJudge | None:

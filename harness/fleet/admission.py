@@ -2,9 +2,8 @@
 
 Each worker reports what happened to its requests, many in one message, by how long ago it was: no
 clocks are compared. The coordinator's control decides one limit, which is divided evenly among
-those that have something to play. A control
-in each worker would measure the others' changes with its own: two of them settled at twice the best
-limit (docs/performance.md).
+those that have something to play. A control in each worker would measure the others' changes with
+its own: two of them settled at twice the best limit (docs/performance.md).
 """
 
 import time

@@ -32,7 +32,7 @@ from scenarios.files import read_toml
 from scenarios.validation import explain
 
 _DEFAULT_JUDGE = JudgeSettings()
-NUMBER_AT_ONCE = 64  # episodes, where a number is not given and not found
+NUMBER_AT_ONCE = 64  # (said below, too) episodes, where a number is not given and not found
 ADAPTIVE_POLICIES = ("openai", "vllm")  # behind HTTP: the server has a load to adapt to
 
 
@@ -74,11 +74,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             description="Maximum number of episodes that run at the same time; `auto` finds it "
             "from how the model server answers. With a policy that asks no server, and in "
-            f"training, auto is {NUMBER_AT_ONCE}.",
+            "training, auto is 64.",
             extra={
                 "short": "-c",
                 "metavar": "N|auto",
-                "default": f"auto with policies openai and vllm, else {NUMBER_AT_ONCE}",
+                "default": "auto with policies openai and vllm, else 64",
                 "may_change": True,
             },
         ),

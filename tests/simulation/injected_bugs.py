@@ -26,8 +26,8 @@ from harness.rollout import session
 from harness.rollout.episode import Episode
 from harness.rollout.monitor import Monitor
 from harness.simulation.log_database import SimulatedDatabase
+from judge.simulation.ledger import CONCURRENCY
 from judge.verdicts.code_judges import ScenarioJudges
-from tests.simulation.ledger import CONCURRENCY
 
 Inject = Callable[[ExitStack], None]
 BUGS: dict[str, Inject] = {}

@@ -10,11 +10,13 @@ import pytest
 from harness.simulation.choices import Choices, Deviation, Fails, shrink
 from harness.simulation.crash_disk import CrashDisk, PowerFailed
 from harness.simulation.virtual_loop import Stuck, VirtualLoop, run_virtual
-from tests.simulation.campaign import fault_in, hunt
+from judge.simulation.campaign import fault_in
+from judge.simulation.simulated_run import Shape, shape_of, simulate
+from tests.simulation.hunt import LIBRARY_RUN, hunt
 from tests.simulation.injected_bugs import BUGS
-from tests.simulation.simulated_run import Shape, shape_of, simulate
 from tests.support.budgets import repeats
 
+FEW_EPISODES = msgspec.structs.replace(LIBRARY_RUN, episodes=30)
 SEEDS = repeats(short=100, long=2_000)
 INJECTED = (  # those that are found and shrunk in a second or two
     "keeps_one_turn_too_few",
@@ -28,21 +30,21 @@ INJECTED = (  # those that are found and shrunk in a second or two
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))
 def test_every_seed_keeps_every_promise(first: int) -> None:
     """One ending for each start, keys unique, shown is durable, results as undisturbed."""
-    failures = [fault_in(seed, episodes=30) for seed in range(first, first + 20)]
+    failures = [fault_in(seed, FEW_EPISODES) for seed in range(first, first + 20)]
     assert [one for one in failures if one is not None] == []
 
 
 def test_an_equal_seed_gives_equal_events() -> None:
     """Byte for byte, times included."""
-    one, two = (msgspec.msgpack.encode(simulate(5, episodes=20).records) for _ in range(2))
+    one, two = (msgspec.msgpack.encode(simulate(5, FEW_EPISODES).records) for _ in range(2))
     assert one == two
-    assert one != msgspec.msgpack.encode(simulate(6, episodes=20).records)
+    assert one != msgspec.msgpack.encode(simulate(6, FEW_EPISODES).records)
 
 
 @pytest.mark.parametrize("bug", INJECTED)
 def test_an_injected_bug_is_found_and_shrunk(bug: str) -> None:
     """By few deviations; taking any of them away makes it disappear."""
-    _, failure = hunt(bug, seeds=40, episodes=30)
+    _, failure = hunt(bug, seeds=40, subject=FEW_EPISODES)
     assert failure is not None
     assert 1 <= len(failure.deviations) <= 10
 

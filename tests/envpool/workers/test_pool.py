@@ -943,7 +943,7 @@ async def test_an_exception_of_the_block_is_raised_unchanged() -> None:
 async def test_repr_and_statistics(scenario: Scenario) -> None:
     """`repr`, `statistics`, `level` and `rss` describe the pool."""
     async with fake_pool() as (pool, workers):
-        assert (pool.level, pool.rss()) == ("fake", 0)
+        assert (pool.level, pool.rss()) == ("stand-in", 0)
         async with pool.lease(scenario) as env:
             await book(env)
             fresh = env.digest[:8]

@@ -14,14 +14,14 @@ from harness.core.events import (
     kind_of,
 )
 from harness.core.messages import Act
-from tests.simulation.simulated_follower import KINDS, FollowedRun
-from tests.simulation.simulated_run import Batch, Outcome, simulate
+from judge.simulation.follower import KINDS, FollowedRun
+from judge.simulation.simulated_run import Outcome, Subject, simulate
 
 Result = tuple[object, ...]  # of an episode: its ending, answer, digest of its last call, label
 _REPEATED = ("policy_error", "cancelled")  # endings after which an episode is played again
 
 
-def faults_of(outcome: Outcome, *, episodes: int) -> list[str]:
+def faults_of(outcome: Outcome, subject: Subject) -> list[str]:
     """Every invariant that does not hold, as a sentence each."""
     attempts = _attempts(outcome.records)
     faults = [*outcome.ledger.faults, *_order_faults(outcome.records)]
@@ -32,8 +32,8 @@ def faults_of(outcome: Outcome, *, episodes: int) -> list[str]:
     faults += _shown_faults(outcome)
     if outcome.followed is not None:
         faults += _followed_faults(outcome.followed, outcome.records)
-    found, wanted = results_of(outcome.records), undisturbed(episodes)
-    if outcome.batches != undisturbed_batches(episodes):
+    found, wanted = results_of(outcome.records), undisturbed(subject)
+    if outcome.trained != _undisturbed(subject).trained:
         faults.append("the learner's batches are not those of the undisturbed run")
     for episode in sorted(wanted.keys() | found.keys()):
         if found.get(episode) != wanted.get(episode):
@@ -44,19 +44,14 @@ def faults_of(outcome: Outcome, *, episodes: int) -> list[str]:
 
 
 @cache
-def _undisturbed(episodes: int) -> Outcome:
-    return simulate(0, episodes=episodes, allowed=())
+def _undisturbed(subject: Subject) -> Outcome:
+    return simulate(0, subject, allowed=())
 
 
 @cache
-def undisturbed(episodes: int) -> dict[str, Result]:
+def undisturbed(subject: Subject) -> dict[str, Result]:
     """The results of the run in which nothing unusual happens."""
-    return results_of(_undisturbed(episodes).records)
-
-
-def undisturbed_batches(episodes: int) -> list[Batch]:
-    """What the learner trains of that run."""
-    return _undisturbed(episodes).batches
+    return results_of(_undisturbed(subject).records)
 
 
 def results_of(records: Sequence[Record]) -> dict[str, Result]:

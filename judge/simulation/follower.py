@@ -18,7 +18,7 @@ from harness.log.reader import open_reader
 from harness.rollout.session import Link
 from harness.simulation.choices import Choices
 from harness.simulation.simulated_process import SimulatedProcess
-from tests.simulation.simulated_broker import SimulatedBroker
+from judge.simulation.broker import SimulatedBroker
 
 LOG = "log"
 KINDS: Sequence[Kind] = ("started", "step", "ended", "judged")

@@ -11,7 +11,7 @@ from envpool.workers.messages.wire import Call, Load, Reply, Request, Verify
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from harness.simulation.choices import Choices
 from harness.simulation.memory_socket import MemorySocket
-from tests.support.fake_worker import Dies, FakeWorker, FakeWorkers
+from judge.simulation.stand_in_worker import Dies, StandInWorker, StandInWorkers
 
 SETTINGS = WorkerSettings(workers=3, slow_after=1.0, call_deadline=60.0)
 _KILLED = min(KILLED)  # why it ended, in words by which the pool knows that nothing else did it
@@ -19,7 +19,7 @@ _FATES = 0.01  # share of the requests at which a worker dies or stands still
 _STILL_S = 20.0  # below the deadline of a call, after which its result would be another
 
 
-class SimulatedWorkerProcess(FakeWorker):
+class SimulatedWorkerProcess(StandInWorker):
     """One worker process."""
 
     def __init__(self, pid: int, choices: Choices) -> None:
@@ -44,19 +44,19 @@ class SimulatedWorkerProcess(FakeWorker):
         return None
 
 
-async def _decide(worker: FakeWorker, request: Request) -> Reply | bytes | None:
+async def _decide(worker: StandInWorker, request: Request) -> Reply | bytes | None:
     assert isinstance(worker, SimulatedWorkerProcess)
     return await worker.decide(request)
 
 
-class SimulatedWorkers(FakeWorkers):
+class SimulatedWorkers(StandInWorkers):
     """Starts them."""
 
     def __init__(self, choices: Choices) -> None:
         super().__init__(_decide)
         self._choices = choices
 
-    def worker(self, pid: int, script: Any) -> FakeWorker:  # type: ignore[override]
+    def worker(self, pid: int, script: Any) -> StandInWorker:  # type: ignore[override]
         return SimulatedWorkerProcess(pid, self._choices)
 
 

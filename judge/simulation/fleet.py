@@ -35,9 +35,9 @@ from harness.rollout.session import REPEATED, read_remaining
 from harness.settings.run import Settings
 from harness.simulation.choices import Choices
 from harness.simulation.simulated_process import SimulatedProcess
+from judge.simulation.ledger import Ledger, Life, Observer
+from judge.simulation.model import SimulatedModel
 from judge.verdicts.factory import open_judge
-from tests.simulation.ledger import Ledger, Life, Observer
-from tests.simulation.simulated_model import SimulatedModel
 
 TIMEOUT_S = 10.0  # without a heartbeat, after which a worker is replaced
 _FATES = 0.35  # share of the workers that die or fall silent

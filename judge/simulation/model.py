@@ -14,7 +14,7 @@ from harness.core.messages import AgentCall, Reply, Usage, Window
 from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.policies.base import Agent, Assignment
 from harness.simulation.choices import Choices
-from tests.simulation.ledger import Ledger, Life
+from judge.simulation.ledger import Ledger, Life
 
 _SLOW_REPLY = 0.2  # share of the replies that take long
 _FAILED_REPLY = 0.01

@@ -19,9 +19,10 @@ from harness.chaos.settings import (
     ToolFaults,
 )
 from harness.core.events import FAULTS_EPISODE
-from harness.log.writer import _FULL_PATIENCE_S as PATIENCE_S
+from harness.log import writer
 from harness.simulation.choices import Choices
 
+PATIENCE_S = writer._FULL_PATIENCE_S  # for which a full disk is waited for
 LONG_FULL_S = PATIENCE_S + 2.0  # the run does not wait so long for a disk that is full
 
 

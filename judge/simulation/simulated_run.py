@@ -7,10 +7,10 @@ order of tasks, other delays, failures of the model, faults on purpose and death
 
 import re
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -36,27 +36,31 @@ from harness.settings.run import Settings
 from harness.simulation.choices import Choices, Deviation
 from harness.simulation.simulated_process import SimulatedProcess, draw_doom
 from harness.simulation.virtual_loop import Stuck
+from judge.simulation.broker import simulated_mqtt
+from judge.simulation.drawn_faults import PATIENCE_S, drawn_faults, faults_of
+from judge.simulation.fleet import FleetPools, fleet_life, stand_ins
+from judge.simulation.follower import FollowedRun
+from judge.simulation.ledger import CONCURRENCY, Ledger, Observer
+from judge.simulation.model import SimulatedModel
+from judge.simulation.workers import simulated_workers
 from judge.verdicts.factory import open_judge
-from learner.data.group_feed import groups_of_logs
-from learner.data.grouping import Grouping
-from scenarios.format import read
-from tests.simulation.drawn_faults import PATIENCE_S, drawn_faults, faults_of
-from tests.simulation.ledger import CONCURRENCY, Ledger, Observer
-from tests.simulation.simulated_broker import simulated_mqtt
-from tests.simulation.simulated_fleet import FleetPools, fleet_life, stand_ins
-from tests.simulation.simulated_follower import FollowedRun
-from tests.simulation.simulated_model import SimulatedModel
-from tests.simulation.simulated_workers import simulated_workers
-from tests.support.paths import LIBRARY
+from scenarios.format import Task, read
 
 MOST_LIVES = 5  # after that nothing ends the process any more
 _MOST_LIVES_AT_ALL = 60
+_MOST_CALLS = 6  # of the oracle of a task that is played
 _OTHER_LIMIT = 0.1  # share of the replies after which admission has another limit
 _WORKERS_DIED = re.compile("died|before its first episode")
 _DOOM = 0.6  # share of the lives that end early
 
 
-Batch = tuple[str, list[tuple[list[int], list[int], float]]]
+class Subject(msgspec.Struct, frozen=True):
+    """What is simulated."""
+
+    package: Path  # of the world
+    episodes: int = 50
+    # What the learner trains of a run's log, as a value that can be compared; None: nothing.
+    trained: Callable[[Path], Any] | None = None
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -81,28 +85,34 @@ def shape_of(seed: int) -> Shape:
 
 
 @cache
-def plans(episodes: int) -> list[EpisodePlan]:
-    scenario = read(LIBRARY)
-    tasks = [(scenario, task) for task in scenario.tasks if task.kind != "open"]
-    return list(plan_of(tasks, episodes=episodes, group_size=5, seed=7))
+def _plans(subject: Subject) -> list[EpisodePlan]:
+    scenario = read(subject.package)
+    tasks = [(scenario, task) for task in scenario.tasks if _is_short(task)]
+    return list(plan_of(tasks, episodes=subject.episodes, group_size=5, seed=7))
+
+
+def _is_short(task: Task) -> bool:
+    """Whether a task can be played in some turns."""
+    return task.kind != "open" and len(task.oracle) <= _MOST_CALLS
 
 
 class Outcome(msgspec.Struct):
     """What came of one simulation."""
 
     records: list[Record]  # the log
-    batches: list[Batch]  # that the learner makes of it
+    trained: Any  # what the learner trains of it
     followed: FollowedRun | None  # None: nobody followed it
     ledger: Ledger
     deviations: list[Deviation]
     lives: int
+    steps: int  # turns of the event loop, over all lives
     pool_leases: int
 
 
 def simulate(
     seed: int,
+    subject: Subject,
     *,
-    episodes: int = 50,
     allowed: Collection[Deviation] | None = None,
     taken: list[Deviation] | None = None,
 ) -> Outcome:
@@ -115,54 +125,40 @@ def simulate(
         tempfile.TemporaryDirectory(prefix="simulation-", dir=_memory()) as name,
         drawn_faults(choices),
     ):
-        run = _Run(Path(name), seed, choices, episodes)
+        run = _Run(Path(name), seed, choices, subject)
         while not run.live_once():
             if run.num_lives > _MOST_LIVES_AT_ALL:
                 raise Stuck("the run does not end")
         with open_reader(run.folder) as reader:
             records = [record for _, record in reader.records_after(0, limit=1_000_000)]
-        batches = batches_of(run.folder)
+        trained = None if subject.trained is None else subject.trained(run.folder)
     return Outcome(
         records,
-        batches,
+        trained,
         run.followed if shape_of(seed).is_followed else None,
         run.ledger,
         choices.deviations,
         run.num_lives,
+        run.num_steps,
         run.num_live(),
-    )
-
-
-def batches_of(folder: Path) -> list[Batch]:
-    """What the learner trains of the log: of each group the prompt, tokens and reward of each
-    sample. The groups stand in the log in the order in which they began, which may differ."""
-    grouping = Grouping()
-    return sorted(
-        (
-            group.group,
-            [
-                (sample.prompt.tolist(), sample.tokens.tolist(), sample.reward)
-                for rollout in group.rollouts
-                for sample in rollout.samples
-            ],
-        )
-        for group in groups_of_logs([folder], grouping)
     )
 
 
 class _Run:
     """One simulation: the lives of its process, one after the other."""
 
-    def __init__(self, folder: Path, seed: int, choices: Choices, episodes: int) -> None:
+    def __init__(self, folder: Path, seed: int, choices: Choices, subject: Subject) -> None:
         self.folder, self.choices = folder, choices
         self.ledger = Ledger()
-        self.num_lives = 0
+        self.num_lives = self.num_steps = 0
         self.followed = FollowedRun(choices)
-        self._plans = plans(episodes)
+        self._plans = _plans(subject)
         self._shape = shape_of(seed)
         self._chaos = faults_of(seed) if self._shape.has_faults else ChaosFile(seed)
-        self._pool: LocalPool | WorkerPool = new_pool()  # of a process that plays alone
-        self._pools = FleetPools(new_pool)  # of several processes
+        self._pool: LocalPool | WorkerPool = _new_pool(
+            subject.package
+        )  # of a process that plays alone
+        self._pools = FleetPools(partial(_new_pool, subject.package))  # of several processes
         concurrency: int | Literal["auto"] = "auto" if self._shape.is_adaptive else CONCURRENCY
         self._settings = Settings(
             concurrency=concurrency,
@@ -183,6 +179,7 @@ class _Run:
         doom = draw_doom(self.choices, rate=rate, most_turns=1_500, most_writes=400)
         process = SimulatedProcess(self.folder, self.choices, doom)
         end = process.live(partial(self._live, process), may_raise=self._may_end)
+        self.num_steps += process.loop.num_turns
         return end == "done" and not _has_failures(self.folder)
 
     def _may_end(self, exc: BaseException) -> bool:
@@ -290,16 +287,16 @@ def _has_failures(folder: Path) -> bool:
 
 
 @cache
-def _hosted() -> LocalPool:
+def _hosted(package: Path) -> LocalPool:
     """A pool that has hosted the world: later ones share it."""
     pool = LocalPool()
-    pool.world(read(LIBRARY))
+    pool.world(read(package))
     return pool
 
 
-def new_pool() -> LocalPool:
+def _new_pool(package: Path) -> LocalPool:
     pool = LocalPool()
-    pool._worlds = dict(_hosted()._worlds)
+    pool._worlds = dict(_hosted(package)._worlds)
     return pool
 
 

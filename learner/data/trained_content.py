@@ -1,0 +1,25 @@
+"""What the learner trains of a log, as plain values that can be compared."""
+
+from pathlib import Path
+
+from learner.data.group_feed import groups_of_logs
+from learner.data.grouping import Grouping
+
+Sampled = tuple[list[int], list[int], float]  # prompt, tokens and reward of a sample
+
+
+def trained_content(folder: Path) -> list[tuple[str, list[Sampled]]]:
+    """Each group of a run's log with its samples, sorted by group: the groups stand in the log in
+    the order in which they began, which may differ. Raises LogError and SampleError."""
+    grouping = Grouping()
+    return sorted(
+        (
+            group.group,
+            [
+                (sample.prompt.tolist(), sample.tokens.tolist(), sample.reward)
+                for rollout in group.rollouts
+                for sample in rollout.samples
+            ],
+        )
+        for group in groups_of_logs([folder], grouping)
+    )

@@ -301,4 +301,6 @@ def _new_pool(package: Path) -> LocalPool:
 
 
 def _memory() -> str | None:
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+    """A folder in memory, where the system has one: a folder of a random name is made in it."""
+    shared = Path("/dev/shm")  # nosec B108
+    return str(shared) if shared.is_dir() else None

@@ -20,6 +20,7 @@ import psutil
 import pytest
 import ray
 import ray.cloudpickle
+from ray._private.utils import get_ray_address_file
 from ray.cluster_utils import Cluster
 
 from harness.cluster import actor
@@ -66,6 +67,8 @@ def cluster() -> Iterator[Cluster]:
         "temp_dir": folder,
         "_system_config": health,
     }
+    # Cluster writes the address there, whatever folder it is given; a new machine has none.
+    Path(get_ray_address_file(None)).parent.mkdir(parents=True, exist_ok=True)
     made = Cluster(initialize_head=True, head_node_args=head)
     made.add_node(num_cpus=2, object_store_memory=_STORE, temp_dir=folder)
     made.wait_for_nodes()

@@ -5,6 +5,7 @@ and the system frees the lock when the writer is killed. So a draft without a lo
 the next command that writes into the folder, or opens the log in it, removes it.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -48,6 +49,8 @@ def remove_abandoned_drafts(folder: Path) -> None:
 
 
 def _new_draft(path: Path) -> tuple[Path, BinaryIO]:
+    if path.is_dir():  # also ".", which has no name
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     while True:
         draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
         file = draft.open("xb")

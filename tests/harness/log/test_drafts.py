@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.log.drafts import open_draft
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME, empty_log, replacing, write_atomically
 from harness.log.writer import open_log
@@ -65,3 +66,15 @@ def test_a_draft_that_is_being_written_stays(tmp_path: Path) -> None:
         assert len(_drafts(tmp_path)) == 2
     assert path.read_bytes() == b"first"
     assert sorted(os.listdir(tmp_path)) == ["episodes.jsonl", "report.json"]
+
+
+@pytest.mark.parametrize("name", ["folder", ".", "", "..", "/"])
+def test_a_folder_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A path that is a folder's is refused before anything is written, also one without a name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError), open_draft(Path(name)):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

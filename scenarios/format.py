@@ -40,6 +40,7 @@ from scenarios.errors import PackageError, UnknownScenario
 from scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
 from scenarios.nearest import did_you_mean
 from scenarios.task_tables import TaskTables
+from scenarios.users.scripts import UserScript
 from scenarios.value_checks import NAME, NOT_A_CLOCK, is_clock, json_fault
 
 BUNDLED = Path(__file__).parent / "bundled"  # the scenarios that ship with the project
@@ -90,6 +91,12 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     oracle: tuple[Call, ...] = ()  # the calls that solve the task
     trap: str | None = None  # what could mislead the agent; None: nothing in particular
     verify: str = ""  # the function in verify.py; empty: the id with `-` written `_`
+    user: UserScript | None = None  # with whom the agent talks; None: nobody answers it
+
+    @property
+    def is_dialogue(self) -> bool:
+        """Whether a reply without a call is said to a user, who answers."""
+        return self.user is not None
 
     @property
     def verifier(self) -> str:

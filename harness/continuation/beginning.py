@@ -15,7 +15,7 @@ import msgspec
 
 from envpool.core.types import ToolResult
 from harness.core.events import ForkedFrom, HistorySummarized, StepTaken
-from harness.core.messages import Act, Briefing
+from harness.core.messages import Briefing
 from harness.dialects.base import Dialect
 
 MakeCall = Callable[[str, Any, str], Awaitable[ToolResult]]  # of a name, with arguments and an id
@@ -42,7 +42,7 @@ class Beginning(msgspec.Struct, frozen=True):
         """The time that the episode itself took so far; turns of another episode took it none."""
         first = 0 if self.forked_from is None else self.forked_from.turn
         summaries = (e for e in self.kept if isinstance(e, HistorySummarized) and e.turn >= first)
-        return sum(step.policy_s + step.calls_s for step in self.steps[first:]) + sum(
+        return sum(step.policy_s + step.calls_s + step.user_s for step in self.steps[first:]) + sum(
             summary.policy_s for summary in summaries
         )
 
@@ -78,8 +78,7 @@ async def rebuild(
         )
     for turn, step in enumerate(beginning.steps):
         await anyio.lowlevel.checkpoint()  # an instant world must not block the event loop
-        calls = step.decision.calls if isinstance(step.decision, Act) else ()
-        for call, logged in zip(calls, step.results, strict=False):
+        for call, logged in zip(step.executed_calls, step.executed_results, strict=False):
             if logged.injected:
                 continue
             result = dialect.local_result(call, briefing)

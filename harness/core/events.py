@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from envpool.core.types import StoredState, ToolResult
-from harness.core.messages import Decision, Reply
+from harness.core.messages import Act, AgentCall, Decision, Reply, UserTurn
 from scenarios.checks import Finding
 
 
@@ -77,6 +77,8 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     seeding: str = ""  # how an AWM record was seeded; empty: a package in our own format
     kept: int = 0  # replies (steps and summaries) that follow and are copies of logged ones
     forked_from: ForkedFrom | None = None  # None: it is not a fork
+    is_dialogue: bool = False  # a reply without a call is said to a user, who answers
+    hidden: tuple[str, ...] = ()  # tools of the world that the agent does not have at the start
 
 
 class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults=True):
@@ -90,6 +92,20 @@ class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults
     policy_s: float = 0.0  # seconds spent waiting for the reply
     calls_s: float = 0.0  # seconds spent in the world
     recalled: tuple[int, ...] = ()  # `Window.recalled` of that window
+    user: UserTurn | None = None  # in a dialogue: what the user says to an answer
+    user_s: float = 0.0  # seconds spent waiting for the user
+
+    @property
+    def executed_calls(self) -> tuple[AgentCall, ...]:
+        """The calls of the turn: the agent's, or in an answer to a user the user's own."""
+        if isinstance(self.decision, Act):
+            return self.decision.calls
+        return () if self.user is None else self.user.calls
+
+    @property
+    def executed_results(self) -> tuple[ToolResult, ...]:
+        """The results of `executed_calls`, as far as the turn came."""
+        return self.results if self.user is None else self.user.results
 
 
 class HistorySummarized(msgspec.Struct, frozen=True, tag="summary", gc=False, omit_defaults=True):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from envpool.core.types import ToolSpec
+from envpool.core.types import ToolResult, ToolSpec
 
 
 class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -42,6 +42,7 @@ class Briefing(msgspec.Struct, frozen=True):
     tools: tuple[ToolSpec, ...]
     user: str  # the person on whose behalf the agent acts: name and role
     now: str  # the scenario's clock
+    is_dialogue: bool = False  # a reply without a call is said to a user, who answers
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -112,3 +113,13 @@ class FormatError(msgspec.Struct, frozen=True, tag="format_error", gc=False):
 
 
 Decision = Act | Answer | FormatError
+
+
+class UserTurn(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a user says to a reply of the agent without a call, and what the user did before."""
+
+    text: str  # empty only where the user ends the talk without a word
+    ended: bool = False  # the user ends the talk, and with it the episode
+    calls: tuple[AgentCall, ...] = ()  # the user's own calls, in order; the agent does not see them
+    results: tuple[ToolResult, ...] = ()  # one for each of them
+    tools: tuple[ToolSpec, ...] = ()  # that the agent has from now on, beside those it had

@@ -24,6 +24,7 @@ from harness.dialects.base import (
     call_id,
     preamble,
     result_text,
+    user_messages,
     without_thoughts,
 )
 from harness.dialects.hermes import call_block
@@ -97,7 +98,7 @@ class Awm:
         if isinstance(step.decision, FormatError):
             return (reply, Message("user", f"Tool response:\nError: {step.decision.reason}"))
         if not step.results or not isinstance(step.decision, Act):
-            return (reply,)
+            return (reply, *user_messages(step, _new_tools))
         text = result_text(step.results[0])
         if self._as_tool:
             return (reply, Message("tool", text, call_id=step.decision.calls[0].id))
@@ -192,6 +193,10 @@ def _object(value: Any, decode: _Decode) -> dict[str, Any] | None:
     if value is None or value == "" or (isinstance(value, str) and not value.strip()):
         return {}
     return value if isinstance(value, dict) else None
+
+
+def _new_tools(tools: tuple[ToolSpec, ...]) -> str:
+    return f"From now on there are more tools. {format_tool_list(Briefing('', '', tools, '', ''))}"
 
 
 def format_tool_list(briefing: Briefing) -> str:

@@ -64,9 +64,37 @@ def call_id(turn: int, index: int) -> str:
     return f"c{turn}-{index}"
 
 
+def user_messages(
+    step: StepTaken, describe: Callable[[tuple[ToolSpec, ...]], str] | None = None
+) -> tuple[Message, ...]:
+    """Return what the user says to an answer, as messages: none outside of dialogues, and where the
+    user ends the talk. `describe` renders the tools that the agent gets with it; None: the request
+    contains them."""
+    user = step.user
+    if user is None or user.ended:
+        return ()
+    parts = [user.text] if user.text else []
+    if user.tools and describe is not None:
+        parts.append(describe(user.tools))
+    return (Message("user", "\n\n".join(parts)),)
+
+
 def result_text(result: ToolResult) -> str:
     """Return the text of a result as the agent reads it; a failure begins with `Error: `."""
     return result.text if result.error is None else f"Error: {result.text}"
+
+
+_ALONE = (
+    "Nobody answers questions while you work: find what you need with the tools, change only what "
+    "the task asks for, and keep to the rules. When you are done, or when the task must be "
+    "declined, say so in plain words without calling a tool; name the facts that matter."
+)
+_TALK = (
+    "You talk with a person. What you write without calling a tool is said to that person, who "
+    "answers; ask for what the tools cannot tell you. Change only what the person asks for, and "
+    "keep to the rules. When you are done, or when a request must be declined, say so in plain "
+    "words and name the facts that matter. The person ends the conversation."
+)
 
 
 def preamble(briefing: Briefing) -> str:
@@ -78,11 +106,7 @@ def preamble(briefing: Briefing) -> str:
         if who
         else "You act through tools. "
     )
-    text += (
-        "Nobody answers questions while you work: find what you need with the tools, change only "
-        "what the task asks for, and keep to the rules. When you are done, or when the task must "
-        "be declined, say so in plain words without calling a tool; name the facts that matter."
-    )
+    text += _TALK if briefing.is_dialogue else _ALONE
     if briefing.now:
         text += f"\n\nThe time is {briefing.now}."
     if briefing.rules:

@@ -59,14 +59,21 @@ class FormatRules(Protocol):
         """Return why the step, now with its results, is malformed; None: it is not."""
 
 
-def make_rules(settings: FormatSettings, dialect: Dialect) -> FormatRules:
-    """Return the rules of a setting. Those about `list_tools` hold where the dialect has it."""
+def make_rules(
+    settings: FormatSettings, dialect: Dialect, *, is_dialogue: bool = False
+) -> FormatRules:
+    """Return the rules of a setting. Those about `list_tools` hold where the dialect has it; in a
+    dialogue the agent may speak before it calls a tool."""
     if settings.rules == "off":
         return NoRules()
     if settings.rules == "basic":
         return BasicRules()
     opening = dialect.opening_calls()
-    return AwmRules(think=settings.think, opening_tool=opening[0].name if opening else None)
+    return AwmRules(
+        think=settings.think,
+        opening_tool=opening[0].name if opening else None,
+        may_ask_first=is_dialogue,
+    )
 
 
 class NoRules:
@@ -100,10 +107,20 @@ class BasicRules:
 
 class AwmRules:
     """AWM's rules: a thought in every reply, `list_tools` first and exactly once, no answer before
-    a call succeeded, tools that exist, arguments that fit."""
+    a call succeeded, tools that exist, arguments that fit.
 
-    def __init__(self, *, think: bool = True, opening_tool: str | None = "list_tools") -> None:
+    `may_ask_first` lifts the rule about answers: in a dialogue they may be questions.
+    """
+
+    def __init__(
+        self,
+        *,
+        think: bool = True,
+        opening_tool: str | None = "list_tools",
+        may_ask_first: bool = False,
+    ) -> None:
         self._think = think
+        self._may_ask_first = may_ask_first
         self._opening_tool = opening_tool  # None: the dialect shows the tools from the start
 
     def decision_fault(
@@ -127,9 +144,9 @@ class AwmRules:
             )
         if not was_called:
             return f"{opening} must be called first."
-        if isinstance(decision, Answer) and not any(
-            _has_success(step) and not _calls(step, opening) for step in earlier
-        ):
+        if self._may_ask_first or not isinstance(decision, Answer):
+            return None
+        if not any(_has_success(step) and not _calls(step, opening) for step in earlier):
             return "The reply answers before any tool was called with success."
         return None
 

@@ -20,6 +20,7 @@ from harness.dialects.base import (
     ends_in_thought,
     preamble,
     result_text,
+    user_messages,
     without_thoughts,
 )
 from scenarios.format import Call
@@ -75,7 +76,7 @@ class Hermes:
         if isinstance(step.decision, FormatError):
             return (reply, Message("user", step.decision.reason))
         if not step.results:
-            return (reply,)
+            return (reply, *user_messages(step, _new_tools))
         blocks = [
             f"<tool_response>\n{result_text(result)}\n</tool_response>" for result in step.results
         ]
@@ -168,6 +169,25 @@ def _system_prompt(briefing: Briefing) -> str:
 
 def with_tools(system: str, tools: Sequence[ToolSpec]) -> str:
     """Return a system prompt followed by the tools and how to call them."""
+    return f"""{system}
+
+# Tools
+
+These functions can be called, each described by one line of JSON within <tools></tools>:
+{_tool_block(tools)}
+
+To call a function, write a JSON object with its name and arguments within <tool_call></tool_call>:
+<tool_call>
+{{"name": <function name>, "arguments": <object of arguments>}}
+</tool_call>
+Results come back within <tool_response></tool_response>."""
+
+
+def _new_tools(tools: Sequence[ToolSpec]) -> str:
+    return f"From now on these functions can be called as well:\n{_tool_block(tools)}"
+
+
+def _tool_block(tools: Sequence[ToolSpec]) -> str:
     lines = [
         _json(
             {
@@ -181,18 +201,4 @@ def with_tools(system: str, tools: Sequence[ToolSpec]) -> str:
         ).decode()
         for tool in tools
     ]
-    tool_lines = "\n".join(lines)
-    return f"""{system}
-
-# Tools
-
-These functions can be called, each described by one line of JSON within <tools></tools>:
-<tools>
-{tool_lines}
-</tools>
-
-To call a function, write a JSON object with its name and arguments within <tool_call></tool_call>:
-<tool_call>
-{{"name": <function name>, "arguments": <object of arguments>}}
-</tool_call>
-Results come back within <tool_response></tool_response>."""
+    return "\n".join(["<tools>", *lines, "</tools>"])

@@ -23,6 +23,7 @@ from harness.dialects.base import (
     ends_in_thought,
     preamble,
     result_text,
+    user_messages,
     without_thoughts,
 )
 from scenarios.format import Call
@@ -90,7 +91,7 @@ class Native:
             parts = [reply.text, *(f"{call.name}({_text(call.arguments)})" for call in reply.calls)]
             text = "\n".join(part for part in parts if part)
             return (Message("assistant", text), Message("user", decision.reason))
-        return (Message("assistant", reply.text),)
+        return (Message("assistant", reply.text), *user_messages(step))
 
     def pins(self, step: StepTaken) -> bool:
         """Never: the request itself contains the tools."""

@@ -88,6 +88,10 @@ class Windows:
         if self._state is not None:
             self._state.add_summary(text)
 
+    def add_tools(self, tools: tuple[ToolSpec, ...]) -> None:
+        """Add tools that the agent gets in the middle; a budget of tokens does not count them."""
+        self._tools += tools
+
     def window(self) -> Window:
         """Return the present window, which asks for a step or for a summary."""
         if self._state is None:
@@ -119,6 +123,10 @@ class HistoryFold:
             pins = self._is_new and self._dialect.pins(event)
             self._is_new = False
             self._windows.add(self._dialect.turn_messages(event), pin=pins)
+            if event.user is not None and (tools := event.user.tools):
+                self._windows.add_tools(
+                    self._dialect.request_tools(Briefing("", "", tools, "", ""))
+                )
         elif isinstance(event, HistorySummarized):
             self._windows.add_summary(summary_of(self._dialect, event))
 

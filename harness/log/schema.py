@@ -229,7 +229,7 @@ def record_of(row: Row) -> Record:
 def _check_keys(step: StepTaken) -> None:
     """Raise msgspec.DecodeError unless the keys of the changed rows are what SQL has as values:
     readers sort by them."""
-    for result in step.results:
+    for result in step.executed_results:
         for change in result.changes:
             for value in change.key:
                 if not isinstance(value, SqlValue):

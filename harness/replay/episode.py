@@ -12,9 +12,10 @@ import msgspec
 from envpool.core.errors import WorldError
 from envpool.core.types import Env, StoredState, ToolResult
 from envpool.store.states import States
+from harness.core.briefings import logged_briefing
 from harness.core.errors import LogError, SettingsError
 from harness.core.events import EpisodeEnded, EpisodeStarted, HistorySummarized, StepTaken
-from harness.core.messages import Act, AgentCall, Briefing, Window
+from harness.core.messages import AgentCall, Window
 from harness.core.trajectory import Trajectory
 from harness.dialects.base import Dialect, call_id
 from harness.dialects.registry import dialect_of
@@ -135,8 +136,12 @@ class EpisodeReplay:
         self._world = world
         self._env = env
         self._dialect = formats.dialect(trajectory)
-        self._briefing = Briefing(
-            started.instruction, scenario.rules, world.tools, user_of(scenario), scenario.clock
+        self._briefing = logged_briefing(
+            started,
+            rules=scenario.rules,
+            tools=world.tools,
+            user=user_of(scenario),
+            now=scenario.clock,
         )
         history = formats.history(started)
         self.fold = None if history is None else HistoryFold(history, self._dialect, self._briefing)
@@ -173,11 +178,12 @@ class EpisodeReplay:
         return None if ended.state is None else self._compare_state(ended.state, verifier)
 
     async def _compare_results(self, index: int, step: StepTaken) -> Difference | None:
-        calls = _calls(step)
-        if len(calls) != len(step.results):
-            expected, found = f"{len(step.results)} results", f"{len(calls)} calls"
+        calls = step.executed_calls
+        results = step.executed_results
+        if len(calls) != len(results):
+            expected, found = f"{len(results)} results", f"{len(calls)} calls"
             return Difference("results", index, None, None, expected, found)
-        for position, (call, logged) in enumerate(zip(calls, step.results, strict=True)):
+        for position, (call, logged) in enumerate(zip(calls, results, strict=True)):
             if logged.injected:
                 continue
             difference = await self._compare_call(index, position, call, logged)
@@ -233,11 +239,11 @@ class EpisodeReplay:
         first: Difference | None = None
         steps = []
         for index, step in enumerate(self._trajectory.steps):
-            calls = _calls(step)
-            results = await self._results(calls, step.results)
+            calls = step.executed_calls
+            results = await self._results(calls, step.executed_results)
             if first is None:
-                first = _first_difference(index, calls, step.results, results)
-            steps.append(msgspec.structs.replace(step, results=results))
+                first = _first_difference(index, calls, step.executed_results, results)
+            steps.append(_with_results(step, results))
         state = None if ended.state is None else self._env.state()
         world = self._world
         started = msgspec.structs.replace(
@@ -265,14 +271,17 @@ class EpisodeReplay:
         )
 
 
-def _calls(step: StepTaken) -> tuple[AgentCall, ...]:
-    return step.decision.calls if isinstance(step.decision, Act) else ()
+def _with_results(step: StepTaken, results: tuple[ToolResult, ...]) -> StepTaken:
+    if step.user is None:
+        return msgspec.structs.replace(step, results=results)
+    user = msgspec.structs.replace(step.user, results=results)
+    return msgspec.structs.replace(step, user=user)
 
 
 def _order_difference(index: int, step: StepTaken) -> Difference | None:
     """The difference where the step's calls have ids of another turn: a step is missing or
     duplicated. None where the ids are right."""
-    for position, call in enumerate(_calls(step)):
+    for position, call in enumerate(step.executed_calls):
         if call.id != (own := call_id(index, position)):
             return _call_difference("step", index, position, call, f"call {call.id}", f"call {own}")
     return None

@@ -20,9 +20,9 @@ import msgspec
 
 from envpool.core.types import StoredState
 from harness.chat.wire import RequestWriter
+from harness.core.briefings import logged_briefing
 from harness.core.errors import LogError, SettingsError
 from harness.core.events import Ending, Label
-from harness.core.messages import Briefing
 from harness.core.trajectory import Trajectory
 from harness.dialects.registry import dialect_of
 from harness.history.last_turns import Full
@@ -100,8 +100,8 @@ def chat_of(trajectory: Trajectory, world: ScenarioSnapshot) -> Chat:
 
     Example: {"messages": [{"role": "system", "content": "You act ..."}, ...]}
     """
-    briefing = Briefing(
-        instruction=trajectory.started.instruction,
+    briefing = logged_briefing(
+        trajectory.started,
         rules=world.rules,
         tools=world.tools,
         user=world.user,

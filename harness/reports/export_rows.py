@@ -78,7 +78,7 @@ def episode_line(row: EpisodeRow, trajectory: Trajectory) -> EpisodeLine:
     """The exported form of an episode, without its final tables."""
     started, ended = trajectory.started, trajectory.ended
     verdict = _latest_verdict(row, trajectory)
-    results = (result.changes for step in trajectory.steps for result in step.results)
+    results = (result.changes for step in trajectory.steps for result in step.executed_results)
     return EpisodeLine(
         episode=trajectory.episode,
         attempt=trajectory.attempt,

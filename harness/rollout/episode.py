@@ -29,11 +29,22 @@ from harness.continuation.outcomes import (
     outcome_of,
     world_failure_in,
 )
+from harness.core.briefings import shown_tools
 from harness.core.errors import ContextLengthError, LogError, PolicyError
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, HistorySummarized, StepTaken
-from harness.core.messages import Act, Answer, Briefing, Decision, FormatError, Reply, Window
+from harness.core.messages import (
+    Act,
+    AgentCall,
+    Answer,
+    Briefing,
+    Decision,
+    FormatError,
+    Reply,
+    UserTurn,
+    Window,
+)
 from harness.core.terminal_text import plural
-from harness.dialects.base import Dialect
+from harness.dialects.base import Dialect, call_id
 from harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
 from harness.history.base import HistoryPolicy
 from harness.history.windows import HistoryFold, HistoryManager, summary_of
@@ -43,6 +54,8 @@ from harness.rollout.deadlines import Watch, Watchdog
 from harness.rollout.plan import EpisodePlan
 from harness.rollout.slots import Slots
 from harness.settings.limits import Limits
+from harness.users.base import User, UserSource
+from harness.users.scripted import TaskUsers
 from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
 
@@ -76,6 +89,7 @@ class RunContext(msgspec.Struct, frozen=True):
     windows: HistoryManager
     watchdog: Watchdog
     meters: MeterSink
+    users: UserSource = msgspec.field(default_factory=TaskUsers)
     slots: Slots = msgspec.field(default_factory=Slots)
 
 
@@ -89,10 +103,18 @@ def user_of(scenario: Scenario) -> str:
     return f"{scenario.user.name} ({scenario.user.role}, id {scenario.user.id})"
 
 
-def briefing_of(scenario: Scenario, task: Task, tools: Sequence[ToolSpec]) -> Briefing:
-    """The briefing that the agent gets for a task. A tuple of `tools` is used without a copy."""
+def briefing_of(
+    scenario: Scenario, task: Task, tools: Sequence[ToolSpec], user: User | None = None
+) -> Briefing:
+    """The briefing that the agent gets for a task. `user` is with whom it talks (None: nobody
+    answers). A tuple of `tools` of which none is hidden is used without a copy."""
     return Briefing(
-        task.instruction, scenario.rules, tuple(tools), user_of(scenario), scenario.clock
+        task.instruction,
+        scenario.rules,
+        shown_tools(tools, () if user is None else user.hidden),
+        user_of(scenario),
+        scenario.clock,
+        user is not None,
     )
 
 
@@ -166,6 +188,7 @@ class Episode:
     __slots__ = (
         "_call",
         "answer",
+        "available",
         "beginning",
         "briefing",
         "checked",
@@ -175,13 +198,20 @@ class Episode:
         "parked_s",
         "plan",
         "steps",
+        "user",
     )
 
     def __init__(self, plan: EpisodePlan, context: RunContext, env: Env) -> None:
         self.plan = plan
         self.context = context
         self.env = env
-        self.briefing = briefing_of(plan.scenario, plan.task, env.tools)
+        # None: nobody answers the agent; a reply without a call is its answer.
+        self.user = context.users.user(plan.scenario, plan.task, env.tools, seed=plan.seed)
+        self.briefing = briefing_of(plan.scenario, plan.task, env.tools, self.user)
+        # Names of the tools that the agent has; None: all that the world has.
+        self.available: list[str] | None = None
+        if self.user is not None and self.user.hidden:
+            self.available = [tool.name for tool in self.briefing.tools]
         self.steps: list[StepTaken] = []
         self.answer = ""
         self.checked: tuple[Finding, ...] = ()
@@ -248,6 +278,8 @@ class Episode:
             seeding="" if plan.scenario.awm is None else plan.scenario.awm.seeding,
             kept=0 if beginning is None else len(beginning.kept),
             forked_from=None if beginning is None else beginning.forked_from,
+            is_dialogue=self.user is not None,
+            hidden=() if self.user is None else self.user.hidden,
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
         if beginning is not None:
@@ -255,6 +287,19 @@ class Episode:
             self.steps += beginning.steps
             for event in beginning.kept:
                 context.recorder.stamp(plan.episode, plan.attempt, event)
+            for step in beginning.steps:
+                self._keep_talk(step)
+
+    def _keep_talk(self, step: StepTaken) -> None:
+        """Repeat a logged turn of the talk to the user."""
+        if self.user is not None and step.user is not None:
+            assert isinstance(step.decision, Answer)
+            self.user.keep(step.decision.text, step.user)
+            self._add_tools(step.user)
+
+    def _add_tools(self, turn: UserTurn) -> None:
+        if self.available is not None:
+            self.available += [tool.name for tool in turn.tools]
 
     @asynccontextmanager
     async def parked(self, watch: Watch) -> AsyncIterator[None]:
@@ -274,7 +319,8 @@ class Episode:
         plan, context, limits = self.plan, self.context, self.context.limits
         fold = HistoryFold(context.history, context.dialect, self.briefing)
         context.windows.open(plan.episode, fold)
-        rules = make_rules(context.format, context.dialect)
+        is_dialogue = self.user is not None
+        rules = make_rules(context.format, context.dialect, is_dialogue=is_dialogue)
         known: KeptReplies = ()
         unfinished: StepTaken | None = None
         if (beginning := self.beginning) is not None:
@@ -329,8 +375,7 @@ class Episode:
         None: it goes on."""
         over = outcome_of(step, fault, self.context.format, self.context.limits)
         if over is not None and over[0] is Ending.ANSWERED:
-            assert isinstance(step.decision, Answer)
-            self.answer = step.decision.text
+            self.answer = answer_of_steps(self.steps)
         return over or self._token_limit_reached()
 
     def _outcome_after_kept(self, rules: FormatRules) -> Outcome | None:
@@ -392,11 +437,20 @@ class Episode:
             began = time.perf_counter()
             result = self.context.dialect.local_result(call, self.briefing)
             if result is None:
+                result = self._refusal_of(call.name)
+            if result is None:
                 result = await self._call(call.name, call.arguments, call.id)
                 self.context.meters.called(time.perf_counter() - began)
             results.append(result)
             if result.error in WORLD_FAULTS and self.context.limits.stops_with_world:
                 return
+
+    def _refusal_of(self, name: str) -> ToolResult | None:
+        """What a call of a tool gives that the world has and the agent has not; None: it has it."""
+        if self.available is None or name in self.available:
+            return None
+        text = f"There is no tool {name!r}. Tools: {', '.join(self.available)}."
+        return ToolResult(text, "unknown_tool", (), self.env.digest)
 
     def world_failure(self) -> str | None:
         """How the world failed in the last step, as a sentence; None: the episode continues."""
@@ -443,12 +497,31 @@ class Episode:
             if len(results) < len(decision.calls):
                 decision = Act(decision.calls[: len(results)])
         spent = time.perf_counter() - began
-        step = StepTaken(reply, decision, tuple(results), first_turn, None, waited, spent, recalled)
+        user, user_s = None, 0.0
+        if fault is None and self.user is not None and isinstance(decision, Answer):
+            user, user_s = await self._hear_user(self.user, decision.text, turn)
+        step = StepTaken(
+            *(reply, decision, tuple(results), first_turn, None, waited, spent, recalled),
+            user=user,
+            user_s=user_s,
+        )
         if fault is None:
             fault = rules.results_fault(step)
         if fault is not None:
             step = msgspec.structs.replace(step, reward=self.context.format.reward)
         return step, fault
+
+    async def _hear_user(self, user: User, said: str, turn: int) -> tuple[UserTurn, float]:
+        """What the user says to the agent's words, and the seconds that it took. Raises
+        WorldError."""
+        began = time.perf_counter()
+        acting = _ActingUser(self._call, turn)
+        heard = await user.reply(said, acting)
+        self._add_tools(heard)
+        heard = msgspec.structs.replace(
+            heard, calls=tuple(acting.calls), results=tuple(acting.results)
+        )
+        return heard, time.perf_counter() - began
 
     def _limited(self, decision: Decision) -> Decision:
         """The decision, or why it is malformed: it has more calls than a reply may have."""
@@ -481,6 +554,31 @@ class Episode:
         context.recorder.stamp(plan.episode, plan.attempt, ended)
         context.windows.close(plan.episode)
         return ending
+
+
+class _ActingUser:
+    """The world as a user acts in it in one turn (see harness.users.base.UserWorld)."""
+
+    def __init__(self, call: Callable[[str, Any, str], Awaitable[ToolResult]], turn: int) -> None:
+        self._call = call
+        self._turn = turn
+        self.calls: list[AgentCall] = []
+        self.results: list[ToolResult] = []
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Execute a call of the user."""
+        call = AgentCall(name, arguments, call_id(self._turn, len(self.calls)))
+        result = await self._call(call.name, call.arguments, call.id)
+        self.calls.append(call)
+        self.results.append(result)
+        return result
+
+
+def answer_of_steps(steps: Sequence[StepTaken]) -> str:
+    """The answer of an episode that its agent ended: in a dialogue everything that it said, with an
+    empty line between two replies."""
+    said = [step.decision.text for step in steps if isinstance(step.decision, Answer)]
+    return "\n\n".join(said) if steps[-1].user is not None else said[-1]
 
 
 EpisodeDriver = Callable[[Episode, Watch], Awaitable[Outcome]]  # takes the steps of an episode

@@ -55,6 +55,8 @@ from harness.rollout.monitor import Monitor, show_progress
 from harness.rollout.plan import EpisodePlan
 from harness.rollout.scheduler import Admit, run_all
 from harness.settings.limits import Limits
+from harness.users.base import UserSource
+from harness.users.scripted import TaskUsers
 from scenarios.format import Scenario
 
 EndedEpisode = tuple[EpisodeRow, int]  # its row, and the sequence number of its next record
@@ -140,6 +142,7 @@ class RunParts(msgspec.Struct, frozen=True):
     open_database: OpenDatabase = open_sqlite  # of the log
     beginning: Beginning | None = None  # the turns that each episode keeps; None: it keeps none
     faults: Faults | None = None  # None: none are injected
+    users: UserSource = msgspec.field(default_factory=TaskUsers)  # with whom agents talk
 
 
 async def run_session(
@@ -266,6 +269,7 @@ def make_context(
         windows=windows,
         watchdog=Watchdog(),
         meters=meters,
+        users=parts.users,
     )
 
 

@@ -154,7 +154,10 @@ def changes_of(trajectory: Trajectory) -> tuple[RowChange, ...]:
     """The world's rows, end against start. Failed calls count: where tools commit by themselves, a
     call may change rows and then fail."""
     moves = [
-        result.changes for step in trajectory.steps for result in step.results if result.changes
+        result.changes
+        for step in trajectory.steps
+        for result in step.executed_results
+        if result.changes
     ]
     return net_changes(moves) if moves else ()
 
@@ -176,8 +179,9 @@ def episode_digest(trajectory: Trajectory) -> str:
             (
                 step.reply.text,
                 step.decision,
-                [(result.text, result.error, result.digest) for result in step.results],
+                [(one.text, one.error, one.digest) for one in step.executed_results],
                 step.reward,
+                *(() if step.user is None else (step.user.text, step.user.calls)),
             )
             for step in trajectory.steps
         ],

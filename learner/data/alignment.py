@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from harness.core.briefings import logged_briefing
 from harness.core.events import HistorySummarized
 from harness.core.messages import Briefing, Window
 from harness.core.token_bytes import ID_BYTES, decode_ids, encode_ids
@@ -156,8 +157,8 @@ class Alignment:
                 f"{source}: the log does not contain its scenario "
                 f"(digest {trajectory.started.scenario_digest})"
             )
-        return Briefing(
-            instruction=trajectory.started.instruction,
+        return logged_briefing(
+            trajectory.started,
             rules=scenario.rules,
             tools=scenario.tools,
             user=scenario.user,

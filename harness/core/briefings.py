@@ -1,0 +1,30 @@
+"""The briefing of a logged episode: what its agent knew before the first turn."""
+
+from collections.abc import Sequence
+
+from envpool.core.types import ToolSpec
+from harness.core.events import EpisodeStarted
+from harness.core.messages import Briefing
+
+
+def logged_briefing(
+    started: EpisodeStarted, *, rules: str, tools: Sequence[ToolSpec], user: str, now: str
+) -> Briefing:
+    """The briefing of an episode that was logged, from its start and its world. `tools` are all of
+    the world's; those that the agent did not have at the start are left out."""
+    return Briefing(
+        started.instruction,
+        rules,
+        shown_tools(tools, started.hidden),
+        user,
+        now,
+        started.is_dialogue,
+    )
+
+
+def shown_tools(tools: Sequence[ToolSpec], hidden: Sequence[str]) -> tuple[ToolSpec, ...]:
+    """The tools without the hidden ones, as a tuple. A tuple of which none is hidden is returned
+    itself: texts that describe it are shared by its identity (see ScenarioText)."""
+    if hidden:
+        return tuple([tool for tool in tools if tool.name not in hidden])
+    return tools if isinstance(tools, tuple) else tuple(tools)

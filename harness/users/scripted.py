@@ -1,0 +1,47 @@
+"""Users whose turns the task itself contains."""
+
+from collections.abc import Sequence
+
+from envpool.core.types import ToolSpec
+from harness.core.messages import UserTurn
+from harness.users.base import User, UserWorld
+from scenarios.format import Scenario, Task
+from scenarios.users.scripts import UserScript
+
+
+class ScriptedUser:
+    """Says the texts of a script, one for each reply of the agent, and then ends the talk."""
+
+    def __init__(self, script: UserScript, tools: Sequence[ToolSpec]) -> None:
+        self._turns = script.turns
+        self._specs = {tool.name: tool for tool in tools}
+        self._num_said = 0
+        self.hidden = script.withheld
+
+    def __repr__(self) -> str:
+        return f"<ScriptedUser [{self._num_said} of {len(self._turns)} turns said]>"
+
+    def keep(self, said: str, turn: UserTurn) -> None:
+        """Go on after a turn that is logged already."""
+        self._num_said += 1
+
+    async def reply(self, said: str, world: UserWorld) -> UserTurn:
+        """Return the next text, with the tools that the agent gets with it."""
+        if self._num_said == len(self._turns):
+            return UserTurn("", ended=True)
+        turn = self._turns[self._num_said]
+        self._num_said += 1
+        return UserTurn(turn.text, tools=tuple([self._specs[name] for name in turn.tools]))
+
+
+class TaskUsers:
+    """Makes the users that tasks describe without a model (harness.users.base.UserSource)."""
+
+    def user(
+        self, scenario: Scenario, task: Task, tools: Sequence[ToolSpec], *, seed: int
+    ) -> User | None:
+        """Return the user that the task describes; None: it is not a dialogue."""
+        match task.user:
+            case UserScript() as script:
+                return ScriptedUser(script, tools)
+        return None

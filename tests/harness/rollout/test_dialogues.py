@@ -1,0 +1,178 @@
+"""Dialogues: replies without a call are said to a user, who answers and ends the talk."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from envpool.core.types import ToolResult
+from harness.continuation.beginning import Beginning
+from harness.core.events import Ending, EpisodeStarted, StepTaken
+from harness.core.messages import Answer, Message, Reply, UserTurn
+from harness.dialects.format_rules import FormatSettings
+from harness.dialects.registry import dialect_of
+from harness.rollout.episode import run_episode
+from harness.rollout.plan import EpisodePlan
+from harness.settings.limits import Limits
+from scenarios.users.scripts import ScriptedTurn, UserScript
+from tests.support.run_context import (
+    LOOK,
+    MemorySink,
+    Move,
+    MovesPolicy,
+    calls,
+    make_run_context,
+    pay,
+    plans,
+    watchdog_running,
+)
+
+_SCRIPT = UserScript(
+    (ScriptedTurn("The fine of Anna."), ScriptedTurn("And lend?", ("lend_book",))),
+    withheld=("lend_book",),
+)
+
+
+def _plan(script: UserScript = _SCRIPT) -> EpisodePlan:
+    (plan,) = plans()
+    task = msgspec.structs.replace(plan.task, user=script)
+    return msgspec.structs.replace(plan, task=task)
+
+
+async def _play(
+    *moves: Move, beginning: Beginning | None = None, **settings: Any
+) -> tuple[list[Any], MovesPolicy]:
+    """The events of one dialogue with these moves, and the policy that made them."""
+    sink, policy = MemorySink(), MovesPolicy(*moves)
+    context = make_run_context(policy, sink, **settings)
+    async with watchdog_running(context):
+        await run_episode(_plan(), context, beginning=beginning)
+    return sink.events("e000000"), policy
+
+
+async def test_a_reply_without_a_call_is_said_to_the_user() -> None:
+    """An answer gets the user's next text and ends nothing; when the script is over the user ends
+    the talk, and the answer is everything that the agent said."""
+    events, _ = await _play(Reply("Whose?"), pay(350), Reply("Paid."), Reply("No."))
+    start, *steps, end = events
+    assert isinstance(start, EpisodeStarted)
+    assert (start.is_dialogue, start.hidden) == (True, ("lend_book",))
+    said = [(step.user.text, step.user.ended) for step in steps if step.user is not None]
+    assert said == [("The fine of Anna.", False), ("And lend?", False), ("", True)]
+    assert (end.ending, end.answer) == (Ending.ANSWERED, "Whose?\n\nPaid.\n\nNo.")
+
+
+@pytest.mark.parametrize("dialect", ["native", "hermes", "awm"])
+async def test_the_history_contains_the_talk(dialect: str) -> None:
+    """After an answer the next window ends with the agent's words and the user's, in every
+    dialect."""
+    spoken = dialect_of(dialect, lenient=True)
+    _, policy = await _play(Reply("Whose?"), Reply("Done."), dialect=spoken)
+    window = policy.agents["e000000"].windows[1]
+    assert window.messages[-2:] == (
+        Message("assistant", "Whose?"),
+        Message("user", "The fine of Anna."),
+    )
+    assert "You talk with a person." in window.messages[0].content
+
+
+async def test_withheld_tools_are_unknown_until_the_user_brings_them() -> None:
+    """A withheld tool is neither shown nor named in an error; from the user's turn on it is in the
+    request, and works."""
+    lend = calls("lend_book", member_id=3, book_id=21)
+    events, policy = await _play(lend, Reply("Whose?"), Reply("Paid."), lend, Reply("Done."))
+    first, last = events[1], events[4]
+    assert first.results[0].error == "unknown_tool"
+    assert "lend_book" not in first.results[0].text.partition("Tools:")[2]
+    assert last.results[0].error is None
+    windows = policy.agents["e000000"].windows
+    shown = ["lend_book" in [tool.name for tool in window.tools] for window in windows]
+    assert shown == [False, False, False, True, True]
+
+
+async def test_text_dialects_describe_new_tools_in_the_user_s_words() -> None:
+    """Where tools stand in the prompt, the message with which a tool comes describes it."""
+    _, policy = await _play(
+        *(Reply("Whose?"), Reply("Paid."), Reply("Done.")), dialect=dialect_of("hermes")
+    )
+    before, after = policy.agents["e000000"].windows[0], policy.agents["e000000"].windows[2]
+    assert "lend_book" not in before.messages[0].content
+    assert after.messages[-1].content.startswith("And lend?\n\nFrom now on")
+    assert '"name":"lend_book"' in after.messages[-1].content
+
+
+async def test_a_talk_goes_on_after_kept_turns() -> None:
+    """An episode that begins after logged turns asks its user for what comes next, not for what was
+    said already."""
+    events, _ = await _play(Reply("Whose?"), pay(350), Reply("Paid."), Reply("Done."))
+    whole = [event for event in events if isinstance(event, StepTaken)]
+    digest = events[0].start_digest
+    for kept in range(1, 4):
+        beginning = Beginning(tuple(whole[:kept]), digest)
+        again, _ = await _play(*_replies(whole[kept:]), beginning=beginning)
+        steps = [event for event in again if isinstance(event, StepTaken)]
+        assert [(s.decision, s.user) for s in steps] == [(s.decision, s.user) for s in whole]
+
+
+def _replies(steps: list[StepTaken]) -> list[Reply]:
+    return [step.reply for step in steps]
+
+
+async def test_the_step_limit_ends_a_talk() -> None:
+    """A talk that the user has not ended is cut off at the step limit, without an answer."""
+    events, _ = await _play(Reply("Whose?"), limits=Limits(max_steps=2))
+    assert (events[-1].ending, events[-1].answer) == (Ending.STEP_LIMIT, "")
+
+
+async def test_awm_s_rules_allow_a_question_before_a_call() -> None:
+    """The rule that an answer needs a successful call does not hold in a dialogue."""
+    think = "<think>hm</think>"
+    listed = Reply(f'{think}<tool_call>{{"name": "list_tools", "arguments": {{}}}}</tool_call>')
+    events, _ = await _play(
+        *(listed, Reply(f"{think}Whose?"), Reply(f"{think}Bye."), Reply(f"{think}Bye.")),
+        dialect=dialect_of("awm", lenient=False),
+        format=FormatSettings(rules="awm"),
+    )
+    assert [type(step.decision) for step in events[2:5]] == [Answer, Answer, Answer]
+    assert events[-1].ending is Ending.ANSWERED
+
+
+class _PayingUser:
+    """Pays a fine at the first reply, and ends the talk at the second."""
+
+    hidden = ("pay_fine",)
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, ToolResult]] = []
+
+    def keep(self, said: str, turn: UserTurn) -> None:
+        self.heard.append((said, turn.results[0]))
+
+    async def reply(self, said: str, world: Any) -> UserTurn:
+        if self.heard:
+            return UserTurn("", ended=True)
+        arguments = {"member_id": 2, "amount_cents": 350, "method": "card"}
+        self.heard.append((said, await world.call("pay_fine", arguments)))
+        return UserTurn("I paid.")
+
+
+class _PayingUsers:
+    def user(self, scenario: Any, task: Any, tools: Any, *, seed: int) -> _PayingUser:
+        return _PayingUser()
+
+
+async def test_a_user_acts_in_the_world() -> None:
+    """A user's calls change the world, are logged with their results, and are no tools of the
+    agent."""
+    sink, policy = MemorySink(), MovesPolicy(LOOK, pay(350), Reply("Please pay."), Reply("Thanks."))
+    context = msgspec.structs.replace(make_run_context(policy, sink), users=_PayingUsers())
+    async with watchdog_running(context):
+        await run_episode(_plan(), context)
+    look, refused, asked, _ = [e for e in sink.events("e000000") if isinstance(e, StepTaken)]
+    assert [one.error for one in (*look.results, *refused.results)] == [None, "unknown_tool"]
+    assert asked.results == () and asked.user is not None
+    (call,), (result,) = asked.executed_calls, asked.executed_results
+    assert (call.name, call.id, result.error) == ("pay_fine", "c2-0", None)
+    assert len(result.changes) == 1
+    end = sink.ended("e000000")
+    assert end.state is not None and end.state.digest == result.digest

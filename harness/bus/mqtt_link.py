@@ -9,10 +9,12 @@ Promises:
   connections and restarts of the broker, as long as the publisher lives. While the broker is away,
   the outbox fills, and then publishers wait.
 - At the end the publisher waits until the followers have every record: as long as they send
-  requests, and `linger_s` longer. A follower that comes later reads the log itself.
+  requests, and `linger_s` longer. A follower that comes more than `linger_s` after the end reads
+  the log itself, so followers that come and go do not keep a run open.
 - Memory is bounded by the settings (`outbox`, `in_flight`, `batch`).
 """
 
+import math
 import secrets
 import time
 from collections import Counter, deque
@@ -104,6 +106,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         self._drained: anyio.Event | None = None  # set once all is sent; None: no wait
         self._activity = anyio.Event()  # set: a follower requested something, or left
         self._followers: set[str] = set()
+        self._joinable_until = math.inf  # when the publisher waits for no further followers
         self._failure: BusError | None = None
         self._scope = anyio.CancelScope(shield=True)
         self._counters = Counter[str]()
@@ -272,16 +275,19 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         """Register the followers and answer their requests."""
         async for message in client.messages:
             follower, level = message.topic.value.split("/")[3:5]
+            comes = level == "here" and message.payload
+            if comes and anyio.current_time() <= self._joinable_until:
+                self._followers.add(follower)
+            is_awaited = follower in self._followers
             if level == "request":
                 await self._answer(client, follower, message)
             elif level == "ask":
                 await self._send_part(client, follower, message)
-            elif message.payload:
-                self._followers.add(follower)
-            else:
+            elif not message.payload:
                 self._followers.discard(follower)
             client.ack(message)
-            self._activity.set()
+            if is_awaited:
+                self._activity.set()
 
     async def _answer(self, client: Client, follower: str, message: Message) -> None:
         try:
@@ -328,6 +334,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         if not self._ended.is_set():
             _log.warning("mqtt_closed_unsent", run=self._run_name, records=self.num_unsent)
             return
+        self._joinable_until = anyio.current_time() + settings.linger_s
         while self._followers and not hurry:
             self._activity = anyio.Event()
             with anyio.move_on_after(settings.linger_s) as silence:

@@ -64,18 +64,20 @@ class FollowedRun:
 
     async def _follow(self) -> None:
         """Follow until this life has ended. One that comes when the broker still says that the run
-        has ended, before it is resumed, has nothing to do and comes again."""
+        has ended, before it is resumed, has nothing to do and comes again; so does one that did not
+        reach the broker."""
         await anyio.sleep(self._choices.amount("follower_begins", 8.0, rate=0.3))
         while True:
-            has_ended = self._has_ended
+            has_ended, was_reached = self._has_ended, True
             try:
                 await self._follow_once()
             except* BusError as group:
                 why = str(first_of(group))
                 self.is_late = "no process serves its log any more" in why
-                if not self.is_late and "cannot be reached" not in why:
+                was_reached = "cannot be reached" not in why
+                if was_reached and not self.is_late:
                     raise
-            if has_ended or self.is_late:
+            if self.is_late or (has_ended and was_reached):
                 return
             await anyio.sleep(1.0)
 

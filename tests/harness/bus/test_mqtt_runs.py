@@ -131,3 +131,26 @@ async def test_a_follower_leaves_nothing_behind(broker: Mosquitto) -> None:
             await until(lambda: link.statistics()["followers"] == 1)
         await until(lambda: link.statistics()["followers"] == 0)
         assert "followers=0" in repr(link)
+
+
+async def test_visitors_do_not_keep_a_run_open(broker: Mosquitto) -> None:
+    """Followers that come and go after the end, while one that is lost never says that it left, do
+    not make the publisher wait for ever."""
+    log, settings = Log(), settings_for(broker, linger_s=0.3)
+    closed = anyio.Event()
+
+    async def visit() -> None:
+        number = 0
+        while not closed.is_set():
+            number += 1
+            here = topic("r", "catchup", f"visitor-{number}", "here")
+            await write_foreign_message(broker, here, b"here")
+            await write_foreign_message(broker, here, b"")
+
+    async with anyio.create_task_group() as tasks:
+        async with MqttLink(settings, "r", log="a", read_log=log.read) as link:
+            lost = topic("r", "catchup", "lost", "here")
+            await write_foreign_message(broker, lost, b"here")
+            await until(lambda: link.statistics()["followers"] == 1)
+            tasks.start_soon(visit)
+        closed.set()

@@ -12,7 +12,7 @@ the pool: their own tasks end with it. So a scenario is hosted before it is leas
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import anyio
 from anyio import AsyncContextManagerMixin
@@ -25,9 +25,22 @@ from envpool.store.pool_protocol import Pool, VerifierKind
 from envpool.store.states import States
 from envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings, open_fork_server
 from scenarios.catalogue import is_trusted
+from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
 
 _MAX_HOSTING = 16  # scenarios that are hosted concurrently
+
+
+@runtime_checkable
+class ScoringPool(Protocol):
+    """A pool whose suite scores episodes."""
+
+    async def score(
+        self, scenario: Scenario, task: Task, talk: list[dict[str, Any]]
+    ) -> tuple[Finding, ...]:
+        """The suite's findings on an episode. Raises PoolError."""
+
+
 ReportTrusted = Callable[[Sequence[Scenario]], None]
 Calls = list[tuple[str, Any]]  # of one episode: tool and arguments
 
@@ -94,7 +107,7 @@ class RoutingPool(AsyncContextManagerMixin):
             scenario
             for scenario in scenarios
             if scenario.digest not in self._reported
-            and scenario.foreign is None
+            and scenario.has_code
             and not (self.isolates(scenario) or self._is_bundled(scenario))
         ]
         if here:
@@ -172,6 +185,14 @@ class RoutingPool(AsyncContextManagerMixin):
         if self.isolates(scenario):
             pool = self._started_workers(scenario)
         return await pool.verify(scenario, task, state, answer, which)
+
+    async def score(
+        self, scenario: Scenario, task: Task, talk: list[dict[str, Any]]
+    ) -> tuple[Finding, ...]:
+        """A suite's own scoring of an episode (see envpool.objects.pool). Raises PoolError."""
+        if not isinstance(self._elsewhere, ScoringPool):
+            raise PoolError(f"scenario {scenario.name!r} is scored by its suite, which is not open")
+        return await self._elsewhere.score(scenario, task, talk)
 
     async def bare_cpu_s(self, scenario: Scenario, episodes: Sequence[Calls]) -> float:
         """CPU seconds of the episodes' calls, back to back in one worker. Raises PoolError."""

@@ -75,7 +75,7 @@ def is_trusted(scenario: Scenario, *, strict: bool = False) -> bool:
     """
     if scenario.awm is not None or scenario.written_by == "model":
         return False
-    return not strict or scenario.foreign is not None or is_bundled(scenario)
+    return not strict or not scenario.has_code or is_bundled(scenario)
 
 
 def find(name: str) -> Scenario:

@@ -36,11 +36,12 @@ import msgspec
 
 from scenarios.api import User
 from scenarios.call_checks import McpRecord
+from scenarios.core.dialogue import UserScript
+from scenarios.core.suite_record import SuiteRecord
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
 from scenarios.nearest import did_you_mean
 from scenarios.task_tables import TaskTables
-from scenarios.users.scripts import UserScript
 from scenarios.value_checks import NAME, NOT_A_CLOCK, is_clock, json_fault
 
 BUNDLED = Path(__file__).parent / "bundled"  # the scenarios that ship with the project
@@ -80,6 +81,13 @@ class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     arguments: dict[str, Any] = {}
 
 
+class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an oracle says to the user of a dialogue, once it has made `after` of its calls."""
+
+    after: int
+    text: str
+
+
 class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One task of a scenario, with its author's solution."""
 
@@ -92,6 +100,8 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trap: str | None = None  # what could mislead the agent; None: nothing in particular
     verify: str = ""  # the function in verify.py; empty: the id with `-` written `_`
     user: UserScript | None = None  # with whom the agent talks; None: nobody answers it
+    says: tuple[Said, ...] = ()  # what the oracle says to the user before its answer, in order
+    single_turn: bool = False  # the first reply ends the episode: its calls are the answer
 
     @property
     def is_dialogue(self) -> bool:
@@ -156,6 +166,13 @@ class Scenario(msgspec.Struct, frozen=True):
     awm: AwmRecord | None = None  # None: a package in our format; set: the two SQL texts are empty
     foreign: McpRecord | None = None  # set: tasks for an MCP server, without SQL
     written_by: CodeAuthor = "people"  # code that a model wrote never runs in this process
+    suite: SuiteRecord | None = None  # set: its worlds and scoring are those of a benchmark
+
+    @property
+    def has_code(self) -> bool:
+        """Whether it has tools and verifiers of its own: an MCP server or a suite has them
+        elsewhere."""
+        return self.foreign is None and self.suite is None
 
     def task(self, task_id: str) -> Task:
         """Return the task of this id. Raises UnknownScenario."""

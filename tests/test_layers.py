@@ -30,7 +30,7 @@ COMPOSITION_ROOT = {
 # "." is the package's root. A folder has one subject, and at most 16 modules.
 FOLDERS = {
     "scenarios": (
-        *(".", "awm", "generate/core", "generate/vocabulary", "generate/plan"),
+        *("core", ".", "suites", "awm", "generate/core", "generate/vocabulary", "generate/plan"),
         *("generate/structure", "generate/content", "generate/tasks", "generate/modules"),
         *("generate/situations/sales", "generate/situations/service"),
         *("generate/situations/operations", "generate/situations/crossing"),
@@ -38,17 +38,18 @@ FOLDERS = {
         *("synth/core", "synth/storage", "synth/stages", "synth", "synth/awm_export"),
     ),
     "envpool": (
-        *("core", "store", "inprocess", "offloaded", "hosting/dbapi", "hosting/determinism"),
+        *("core", "store", "inprocess", "offloaded", "objects/adapters", "objects"),
+        *("hosting/dbapi", "hosting/determinism"),
         *("hosting", "kernel", "workers/messages", "workers", "mcp", "server", "client", "."),
     ),
     "harness": (
         *("core", "dialects", "history", "log", "tokenization", "chat", "bus", "admission"),
         *("settings", "following", "policies", "vllm/child", "vllm", "play", "continuation"),
-        *("chaos", "rollout", "fleet", "cluster", "simulation", "replay", "reports", "profile"),
+        *("chaos", "users", "rollout", "fleet", "cluster", "simulation", "replay", "reports", "profile"),
         *("otlp", "serving", "commands", "."),
     ),
     "judge": (
-        *("core", "code", "llm", "playback", "verdicts", "gate/core", "gate/checks", "gate"),
+        *("core", "code", "suites", "llm", "playback", "verdicts", "gate/core", "gate/checks", "gate"),
         *("defects", "testkit"),
         *("worlds", "reliability", "simulation", "commands"),
     ),

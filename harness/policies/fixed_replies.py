@@ -3,39 +3,63 @@
 from collections.abc import Sequence
 
 from harness.core.events import HistorySummarized, StepTaken
-from harness.core.messages import Act, Reply, Window
+from harness.core.messages import Act, Answer, Reply, Window
 from harness.dialects.base import Dialect
-from scenarios.format import Call
+from scenarios.format import Call, Said, Task
 
 
-def replies_of(dialect: Dialect, calls: Sequence[Call], answer: str) -> tuple[Reply, ...]:
-    """The replies of an agent that makes these calls, one per turn, and then answers.
+def replies_of(
+    dialect: Dialect, calls: Sequence[Call], answer: str, says: Sequence[Said] = ()
+) -> tuple[Reply, ...]:
+    """The replies of an agent that makes these calls, one per turn, and then answers; in a dialogue
+    it `says` something in between.
 
     Calls that the dialect requires first (`Dialect.openers`) are put in front. Raises ValueError
     for an answer that the dialect cannot express.
     """
     openers = dialect.opening_calls()
+    moves: list[Call | str] = []
     if tuple(calls[: len(openers)]) != openers:
-        calls = (*openers, *calls)
-    turns = [dialect.write((call,), "", turn=turn) for turn, call in enumerate(calls)]
-    return (*turns, dialect.write((), answer, turn=len(turns)))
+        moves += openers
+    for number in range(len(calls) + 1):
+        moves += [said.text for said in says if said.after == number]
+        moves += calls[number : number + 1]
+    return tuple(
+        [
+            dialect.write((), move, turn=turn)
+            if isinstance(move, str)
+            else dialect.write((move,), "", turn=turn)
+            for turn, move in enumerate((*moves, answer))
+        ]
+    )
+
+
+def solution_replies(
+    dialect: Dialect, task: Task, calls: Sequence[Call], answer: str, says: Sequence[Said]
+) -> tuple[Reply, ...]:
+    """The replies by which an agent plays a solution of a task, or one with a mistake. Where the
+    first reply ends the episode, it makes all calls, or gives the answer."""
+    if not task.single_turn:
+        return replies_of(dialect, calls, answer, says)
+    return (dialect.write(tuple(calls), "" if calls else answer, turn=0),)
 
 
 # The summary of its history that an agent gives whose calls are fixed or drawn at random.
 FIXED_SUMMARY = Reply("I did what came first, and go on with what comes next.")
 
 
-def num_calls_in(kept: Sequence[StepTaken | HistorySummarized]) -> int:
-    """How many calls were made in an episode so far."""
+def num_moves_in(kept: Sequence[StepTaken | HistorySummarized]) -> int:
+    """How many calls were made and texts were said in an episode so far."""
     decisions = [event.decision for event in kept if isinstance(event, StepTaken)]
-    return sum(len(decision.calls) for decision in decisions if isinstance(decision, Act))
+    num_calls = sum(len(decision.calls) for decision in decisions if isinstance(decision, Act))
+    return num_calls + sum(isinstance(decision, Answer) for decision in decisions)
 
 
 class FixedRepliesAgent:
     """An agent that gives its replies in order, and repeats the last one when asked for more.
 
-    `first` is the reply with which it begins: one call is made in each but the last, so an agent
-    that takes an episode over begins after as many replies as calls were made.
+    `first` is the reply with which it begins: each makes one call or says one text, so an agent
+    that takes an episode over begins after as many replies as there were moves.
     """
 
     __slots__ = ("_next", "_replies")

@@ -22,9 +22,9 @@ from envpool.core.types import ToolSpec
 from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FixedRepliesAgent, num_calls_in, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, num_moves_in, solution_replies
 from harness.policies.mutations import changed_calls, is_id, wrong_answers
-from scenarios.format import Call, Scenario, Task
+from scenarios.format import Call, Said, Scenario, Task
 
 
 class Mutant(msgspec.Struct, frozen=True):
@@ -37,6 +37,7 @@ class Mutant(msgspec.Struct, frozen=True):
     calls: tuple[Call, ...]
     answer: str
     note: str  # the mutation in words, for a reader
+    says: tuple[Said, ...] = ()  # what it says to the user of a dialogue
 
 
 def mutants_of(
@@ -64,7 +65,24 @@ def mutants_of(
         if key not in seen:
             seen.add(key)
             found.append(mutant)
-    return found
+    if not task.says:
+        return found
+    return [msgspec.structs.replace(one, says=_moved(task, one)) for one in found]
+
+
+def _moved(task: Task, mutant: Mutant) -> tuple[Said, ...]:
+    """What the oracle says, at the same points between the mutant's calls: those before the first
+    difference stay, later ones move with the number of calls."""
+    calls, more = mutant.calls, len(mutant.calls) - len(task.oracle)
+    pairs = enumerate(zip(task.oracle, calls, strict=False))
+    shortest = min(len(task.oracle), len(calls))
+    first = next((index for index, (one, other) in pairs if one != other), shortest)
+    return tuple(
+        [
+            msgspec.structs.replace(said, after=said.after + (more if said.after > first else 0))
+            for said in task.says
+        ]
+    )
 
 
 def _key(calls: Sequence[Call], answer: str) -> bytes:
@@ -169,9 +187,11 @@ class MutantPolicy:
         replies = self._replies.get(key)
         if replies is None:
             mutant = mutants[index] if mutants else _oracle(assignment.task)
-            replies = replies_of(self._dialect, mutant.calls, mutant.answer)
+            replies = solution_replies(
+                *(self._dialect, assignment.task, mutant.calls, mutant.answer), mutant.says
+            )
             self._replies[key] = replies
-        return FixedRepliesAgent(replies, num_calls_in(assignment.kept))
+        return FixedRepliesAgent(replies, num_moves_in(assignment.kept))
 
     def _mutants_of(self, assignment: Assignment) -> list[Mutant]:
         scenario, task = assignment.scenario, assignment.task
@@ -186,4 +206,4 @@ class MutantPolicy:
 
 
 def _oracle(task: Task) -> Mutant:
-    return Mutant("none", task.oracle, task.answer, "no mutation")
+    return Mutant("none", task.oracle, task.answer, "no mutation", task.says)

@@ -3,11 +3,11 @@
 from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FixedRepliesAgent, num_calls_in, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, num_moves_in, solution_replies
 
 
 class OraclePolicy:
-    """Makes the task's oracle calls, one a turn, and gives its answer."""
+    """Makes the task's oracle calls, one a turn, says what it says, and gives its answer."""
 
     name = "oracle"
 
@@ -21,5 +21,7 @@ class OraclePolicy:
         key = (assignment.scenario.digest, task.id)
         replies = self._replies.get(key)
         if replies is None:
-            replies = self._replies[key] = replies_of(self._dialect, task.oracle, task.answer)
-        return FixedRepliesAgent(replies, num_calls_in(assignment.kept))
+            replies = self._replies[key] = solution_replies(
+                self._dialect, task, task.oracle, task.answer, task.says
+            )
+        return FixedRepliesAgent(replies, num_moves_in(assignment.kept))

@@ -16,7 +16,7 @@ from harness.core.errors import SettingsError
 from harness.core.messages import Reply
 from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FixedRepliesAgent, num_calls_in, replies_of
+from harness.policies.fixed_replies import FixedRepliesAgent, num_moves_in, replies_of
 from scenarios.decode_errors import field_sentence
 from scenarios.format import Call
 
@@ -82,7 +82,7 @@ class ScriptedPolicy:
         """An agent that plays the line of its member."""
         lines = self._lines_of(assignment.scenario.name, assignment.task.id)
         replies = lines[assignment.member % len(lines)]
-        return FixedRepliesAgent(replies, num_calls_in(assignment.kept))
+        return FixedRepliesAgent(replies, num_moves_in(assignment.kept))
 
     def _lines_of(self, scenario: str, task: str) -> list[tuple[Reply, ...]]:
         lines = self._replies.get((scenario, task))

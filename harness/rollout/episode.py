@@ -374,6 +374,8 @@ class Episode:
         """How the episode ends with its latest step, which breaks this format rule (None: none);
         None: it goes on."""
         over = outcome_of(step, fault, self.context.format, self.context.limits)
+        if over is None and self.plan.task.single_turn:
+            over = Ending.ANSWERED, None
         if over is not None and over[0] is Ending.ANSWERED:
             self.answer = answer_of_steps(self.steps)
         return over or self._token_limit_reached()
@@ -578,7 +580,7 @@ def answer_of_steps(steps: Sequence[StepTaken]) -> str:
     """The answer of an episode that its agent ended: in a dialogue everything that it said, with an
     empty line between two replies."""
     said = [step.decision.text for step in steps if isinstance(step.decision, Answer)]
-    return "\n\n".join(said) if steps[-1].user is not None else said[-1]
+    return "\n\n".join(said)
 
 
 EpisodeDriver = Callable[[Episode, Watch], Awaitable[Outcome]]  # takes the steps of an episode

@@ -70,6 +70,7 @@ from scenarios.catalogue import find
 from scenarios.distribution import missing_package
 from scenarios.format import Scenario, Task
 from scenarios.mcp_tasks import read_mcp_tasks
+from scenarios.suites.catalogue import Suite, SuiteFinder, SuiteSource, suite
 
 After = Callable[[RoutingPool, Meters], Awaitable[Any]]  # called while the pool is still open
 
@@ -292,6 +293,8 @@ async def pool_of(
             remote = await stack.enter_async_context(leased)
         elif worlds.mcp:
             remote = _mcp_pool(worlds)
+        elif worlds.suite:
+            remote = await stack.enter_async_context(_suite_pool(worlds))
         pool = RoutingPool(
             workers,
             isolate=worlds.isolate,
@@ -300,6 +303,20 @@ async def pool_of(
             open_spawner=open_fork_server if chaos is None else chaos.open_spawner,
         )
         yield await stack.enter_async_context(pool)
+
+
+def _suite_pool(settings: WorldSettings) -> Any:
+    """The pool of the suite's worlds, to be entered. Raises ScenarioError."""
+    found, source = opened_suite(settings)
+    programs = import_module("envpool.objects.process")
+    program = programs.ProgramSettings(found.adapter, source.options(), settings.suite_python)
+    return import_module("envpool.objects.pool").ObjectPool(program)
+
+
+def opened_suite(settings: WorldSettings) -> tuple[Suite, SuiteSource]:
+    """The suite of the settings, and its data. Raises ScenarioError."""
+    found = suite(settings.suite)
+    return found, found.open(settings.suite_path, settings.suite_python)
 
 
 def _mcp_pool(settings: WorldSettings) -> Pool:
@@ -318,6 +335,8 @@ def finder(settings: Settings) -> Callable[[str], Scenario]:
     worlds = settings.worlds
     if worlds.mcp:
         return lambda path: read_mcp_tasks(Path(path), worlds.mcp)
+    if worlds.suite:
+        return SuiteFinder(*opened_suite(worlds)).find
     if worlds.awm:
         return AwmFolder(Path(worlds.awm), seeding=worlds.seeding).find
     return find
@@ -328,10 +347,10 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
     if not settings.scenarios:
         raise SettingsError("scenarios: name at least one scenario")
     allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
-    tasks = select_tasks(settings.scenarios, finder(settings), allowed)
+    tasks = select_tasks(_expanded(settings), finder(settings), allowed)
     if settings.policy.name in ("oracle", "mutant"):
         for scenario, task in tasks:
-            if task.kind == "open" and not task.oracle:
+            if task.kind == "open" and not task.oracle and scenario.suite is None:
                 raise SettingsError(
                     f"policy: {settings.policy.name!r} plays the oracle of a task, and "
                     f"{scenario.name}:{task.id} has no oracle"
@@ -343,6 +362,22 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
         seed=seed_of(settings),
     )
     return tasks, list(plans)
+
+
+def _expanded(settings: Settings) -> Sequence[str]:
+    """The scenarios of the settings; the category of a suite stands for all of its entries."""
+    if not settings.worlds.suite:
+        return settings.scenarios
+    found, source = opened_suite(settings.worlds)
+    return [
+        name
+        for one in settings.scenarios
+        for name in (
+            [scenario.name for scenario in source.scenarios(one)]
+            if one in found.categories
+            else [one]
+        )
+    ]
 
 
 def described(

@@ -64,6 +64,28 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "TARGET"},
         ),
     ] = ""
+    suite: Annotated[
+        str,
+        Meta(
+            description="Suite (a benchmark of others) whose entries are the scenarios; "
+            "`rehearse suites list` names them.",
+            extra={"metavar": "SUITE", "default": "no suite"},
+        ),
+    ] = ""
+    suite_path: Annotated[
+        str,
+        Meta(
+            description="Folder with the suite's data: a package, or a checkout of its repository.",
+            extra={"metavar": "DIR", "default": "the package that the interpreter has"},
+        ),
+    ] = ""
+    suite_python: Annotated[
+        str,
+        Meta(
+            description="Python interpreter that runs the suite's own code.",
+            extra={"metavar": "FILE", "default": "the one that runs this program"},
+        ),
+    ] = ""
     mcp_env: Annotated[
         tuple[str, ...],
         Meta(

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from envpool.core.types import ToolSpec
 from harness.core.messages import UserTurn
 from harness.users.base import User, UserWorld
+from scenarios.core.dialogue import UserScript
 from scenarios.format import Scenario, Task
-from scenarios.users.scripts import UserScript
 
 
 class ScriptedUser:

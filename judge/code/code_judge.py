@@ -77,13 +77,13 @@ class CodeJudge:
     async def _judge(
         self, trajectory: Trajectory, *, observe: bool
     ) -> tuple[Judged, Evidence | None]:
-        ended = ended_of(trajectory)
+        ended_of(trajectory)  # raises for an episode that is not over
         task = self._tasks.get(trajectory.started.task)
         if task is None:
             why = f"scenario {self._scenario!r} has no task {trajectory.started.task!r}"
             return unjudged(trajectory, why, ()), None
         changes = changes_of(trajectory)
-        verification = await self._runner.verify(task, ended, changes, observe=observe)
+        verification = await self._runner.verify(task, trajectory, changes, observe=observe)
         evidence = gather(trajectory, verification, self._info, changes)
         try:
             idle = await self._idle_goals(task) if needs_idle(evidence) else Counter[str]()

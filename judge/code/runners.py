@@ -19,10 +19,11 @@ from envpool.core.errors import PoolError, StateError
 from envpool.core.offload import Verified
 from envpool.core.types import StoredState
 from envpool.store.states import States
-from harness.core.events import EpisodeEnded, VerifierRun
+from harness.core.events import VerifierRun
+from harness.core.trajectory import Trajectory
 from judge.core.case import VerifierKind
 from judge.core.errors import VerifierError
-from judge.core.evidence import Verification
+from judge.core.evidence import Verification, ended_of
 from judge.core.verifier import Verifier
 from scenarios.api import RowChange
 from scenarios.checks import Finding
@@ -47,10 +48,10 @@ class VerifierRunner(Protocol):
         caller's task."""
 
     async def verify(
-        self, task: Task, ended: EpisodeEnded, changes: Sequence[RowChange], *, observe: bool
+        self, task: Task, trajectory: Trajectory, changes: Sequence[RowChange], *, observe: bool
     ) -> Verification:
-        """The findings on how an episode ended. `changes` are the world's rows, end against start;
-        with `observe`, verifiers that give evidence and no findings are asked too."""
+        """The findings on an episode that is over. `changes` are the world's rows, end against
+        start; with `observe`, verifiers that give evidence and no findings are asked too."""
 
     async def verify_idle(self, task: Task) -> Verification:
         """The findings on an episode in which nothing was done and no answer was given. None are
@@ -72,9 +73,10 @@ class InProcessRunner:
         self._verifier = verifier or Verifier(world.scenario)
 
     async def verify(
-        self, task: Task, ended: EpisodeEnded, changes: Sequence[RowChange], *, observe: bool
+        self, task: Task, trajectory: Trajectory, changes: Sequence[RowChange], *, observe: bool
     ) -> Verification:
         """See VerifierRunner."""
+        ended = ended_of(trajectory)
         if ended.state is None:
             return Verification((), _STATE_UNKNOWN)
         return self._run(task, ended.state, changes, ended.answer)
@@ -127,9 +129,10 @@ class WorkerRunner:
         self.kind: VerifierKind = "package" if scenario.awm is None else "awm"
 
     async def verify(
-        self, task: Task, ended: EpisodeEnded, changes: Sequence[RowChange], *, observe: bool
+        self, task: Task, trajectory: Trajectory, changes: Sequence[RowChange], *, observe: bool
     ) -> Verification:
         """See VerifierRunner."""
+        ended = ended_of(trajectory)
         if ended.state is None:
             return Verification((), _STATE_UNKNOWN)
         verification = await self._run(task, ended.state, ended.answer)
@@ -191,9 +194,10 @@ class LoggedRunner:
     suspends = False
 
     async def verify(
-        self, task: Task, ended: EpisodeEnded, changes: Sequence[RowChange], *, observe: bool
+        self, task: Task, trajectory: Trajectory, changes: Sequence[RowChange], *, observe: bool
     ) -> Verification:
         """See VerifierRunner."""
+        ended = ended_of(trajectory)
         if not ended.checked:
             return Verification((), "nothing was checked in the world at the episode's end")
         return Verification(ended.checked, run=_TOOL_CALLS)

@@ -25,6 +25,7 @@ KINDS: Sequence[Kind] = ("started", "step", "ended", "judged")
 _SETTINGS = MqttSettings(batch=16, gather_s=0.005, ahead=1, linger_s=20.0, close_s=300.0)
 _RUN = "run"
 _DEPTH = 64
+_PATIENCE_S = 300.0  # with a run that has ended
 assert set(KINDS) <= set(get_args(Kind))
 
 
@@ -65,12 +66,15 @@ class FollowedRun:
     async def _follow(self) -> None:
         """Follow until this life has ended. One that comes when the broker still says that the run
         has ended, before it is resumed, has nothing to do and comes again; so does one that did not
-        reach the broker."""
+        reach the broker. One that hears nothing of a run that has ended gives up: the broker has
+        restarted since, and forgotten it."""
         await anyio.sleep(self._choices.amount("follower_begins", 8.0, rate=0.3))
         while True:
             has_ended, was_reached = self._has_ended, True
             try:
-                await self._follow_once()
+                with anyio.move_on_after(_PATIENCE_S if has_ended else None) as scope:
+                    await self._follow_once()
+                self.is_late = scope.cancelled_caught
             except* BusError as group:
                 why = str(first_of(group))
                 self.is_late = "no process serves its log any more" in why

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from envpool.router import ScoringPool
 from envpool.store.states import States
 from harness.bus.local import Subscription
 from harness.core.events import Judged
@@ -19,6 +20,7 @@ from judge.core import live_judging
 from judge.core.case import Case
 from judge.core.errors import JudgeError
 from judge.core.rewards import AWM, RewardProfile
+from judge.suites.runner import SuiteRunner
 from scenarios.format import Scenario
 
 
@@ -86,6 +88,9 @@ def runner_of(pool: HostingPool, scenario: Scenario) -> VerifierRunner:
     broken verify.py."""
     if scenario.foreign is not None:
         return LoggedRunner()
+    if scenario.suite is not None:
+        assert isinstance(pool, ScoringPool)
+        return SuiteRunner(scenario, pool)
     world = pool.hosted(scenario)
     if pool.isolates(scenario):
         assert isinstance(pool, VerifierPool)

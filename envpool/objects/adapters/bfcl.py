@@ -1,0 +1,234 @@
+"""The worlds and the scoring of the BFCL (see scenarios.suites.bfcl), in the suite's own process.
+
+The state classes and the checks of answers are those of the package `bfcl_eval`, unchanged. Three
+things of the package are not used: the function that executes what a model wrote by `eval`, the
+instances that it keeps in module globals from one run to the next, and the list of its models, for
+whose import it would need a hundred packages.
+"""
+
+import copy
+import importlib
+import inspect
+import json
+import sys
+import types
+from typing import Any
+
+_CLASSES = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
+_FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")  # as upstream
+
+
+def adapter(package: str, version: str) -> "Bfcl":
+    """The adapter for the package in this folder."""
+    return Bfcl(package, version)
+
+
+class Bfcl:
+    """The suite."""
+
+    def __init__(self, package: str, version: str) -> None:
+        self.version = version
+        folder = package.rstrip("/").rpartition("/")[0]
+        sys.path.insert(0, folder)
+        # The checks ask the list of models only whether a model's API allows dots in names.
+        models = types.ModuleType("bfcl_eval.constants.model_config")
+        models.MODEL_CONFIG_MAPPING = _NoDots()  # type: ignore[attr-defined]
+        sys.modules[models.__name__] = models
+        config = importlib.import_module("bfcl_eval.constants.executable_backend_config")
+        self.paths: dict[str, str] = config.CLASS_FILE_PATH_MAPPING
+        self.stateless: list[str] = config.STATELESS_CLASSES
+
+    def world(self, spec: dict[str, Any]) -> "World":
+        """A world at its start."""
+        return World(self.instances(spec), spec["tools"])
+
+    def instances(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """New instances of an entry's classes."""
+        made = {}
+        for name in spec["classes"]:
+            made[name] = getattr(importlib.import_module(self.paths[name]), name)()
+            if name not in self.stateless:
+                made[name]._load_scenario(
+                    copy.deepcopy(spec["config"].get(name, {})), long_context=spec["long_context"]
+                )
+        return made
+
+    def score(
+        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """The official verdict on an episode, as one finding for each turn or one for all."""
+        category = scoring["category"]
+        if category.startswith("multi_turn"):
+            return self._multi_turn(spec, scoring["truth"], talk)
+        calls = [{one["name"]: one["arguments"]} for one in talk[0]["calls"]] if talk else []
+        if category.endswith("relevance"):  # irrelevance, too
+            wanted = "no call" if category.endswith("irrelevance") else "a call"
+            passed = bool(calls) == (wanted == "a call")
+            return [_finding("relevance", passed, wanted, f"{len(calls)} calls")]
+        return [self._single_turn(category, spec["functions"], calls, scoring["truth"])]
+
+    def _single_turn(
+        self, category: str, functions: list[Any], calls: list[Any], truth: Any
+    ) -> dict[str, Any]:
+        checker = importlib.import_module("bfcl_eval.eval_checker.ast_eval.ast_checker")
+        language = importlib.import_module("bfcl_eval.constants.enums").Language
+        kind = {"simple_java": language.JAVA, "simple_javascript": language.JAVASCRIPT}
+        verdict = checker.ast_checker(
+            functions, calls, truth, kind.get(category, language.PYTHON), category, "any"
+        )
+        why = "" if verdict["valid"] else json.dumps(verdict.get("error"), default=str)
+        return _finding("calls match the possible answers", verdict["valid"], "", why or "they do")
+
+    def _multi_turn(
+        self, spec: dict[str, Any], truth: list[list[str]], talk: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """The verdict on a talk with several turns, by the same steps as upstream's checker: after
+        each turn the state must be that of the reference, and what the reference calls returned
+        must be among what the model's calls have returned so far."""
+        checker = importlib.import_module(
+            "bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker"
+        )
+        turns, is_whole = _turns(talk)
+        if not is_whole or len(turns) != len(truth):
+            found = f"{len(turns)} turns"
+            return [_finding("all turns were played", False, f"{len(truth)} turns", found)]
+        model, reference = self.instances(spec), self.instances(spec)
+        heard: list[str] = []
+        findings = []
+        for number, (calls, wanted) in enumerate(zip(turns, truth, strict=True), 1):
+            heard += [execute(model, one["name"], one["arguments"])[0] for one in calls]
+            results = [_execute_text(reference, text) for text in wanted]
+            name = f"turn {number}"
+            if not wanted:
+                passed = not calls
+                findings.append(_finding(name, passed, "no call", f"{len(calls)} calls"))
+                continue
+            if not calls:
+                findings.append(_finding(name, False, "calls", "no call"))
+                continue
+            verdict = checker.state_checker(model, reference)
+            if verdict["valid"]:
+                verdict = checker.response_checker(heard, results, number - 1)
+            why = "" if verdict["valid"] else str(verdict["error_message"])
+            findings.append(_finding(name, verdict["valid"], "state and results", why or "equal"))
+        return findings
+
+
+class _NoDots:
+    """Says of each model that its API allows no dots in names."""
+
+    def __getitem__(self, name: str) -> Any:
+        return types.SimpleNamespace(underscore_to_dot=True)
+
+
+class World:
+    """The instances of an entry."""
+
+    def __init__(self, instances: dict[str, Any], tools: list[Any]) -> None:
+        self.instances = instances
+        self._tools = tools
+
+    def tools(self) -> list[Any]:
+        """The tools as they are described."""
+        return self._tools
+
+    def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, str | None]:
+        """Execute a call: its text, and `refused` where it raised."""
+        if not self.instances:
+            return "The call is noted.", None
+        return execute(self.instances, name, arguments)
+
+    def records(self) -> Any:
+        """The public attributes of each instance, and the files of a file system one by one."""
+        for name, instance in self.instances.items():
+            for attribute, value in vars(instance).items():
+                if attribute.startswith("_"):
+                    continue
+                if hasattr(value, "contents"):
+                    yield from _files(f"{name}.{attribute}", "", value)
+                else:
+                    yield name, attribute, value
+
+
+def _files(kind: str, path: str, directory: Any) -> Any:
+    for name, item in directory.contents.items():
+        inner = f"{path}/{name}"
+        if hasattr(item, "contents"):
+            yield kind, f"{inner}/", None
+            yield from _files(kind, inner, item)
+        else:
+            yield kind, inner, item.content
+
+
+def execute(
+    instances: dict[str, Any], name: str, arguments: dict[str, Any]
+) -> tuple[str, str | None]:
+    """Call the method of this name, as text like upstream's."""
+    try:
+        method = _method(instances, name)
+        if name in _FORBIDDEN:
+            raise Exception(f"Function call {name} is not allowed.")
+        value = method(**arguments)
+    except Exception as exc:
+        return f"Error during execution: {exc}", "refused"
+    return _text(value), None
+
+
+def _execute_text(instances: dict[str, Any], text: str) -> str:
+    """Make a reference call, which is Python text with literal arguments."""
+    import ast
+
+    call = ast.parse(text.strip(), mode="eval").body
+    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+    try:
+        method = _method(instances, call.func.id)
+        positional = [ast.literal_eval(one) for one in call.args]
+        named = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
+        return _text(method(*positional, **named))
+    except Exception as exc:
+        return f"Error during execution: {exc}"
+
+
+def _method(instances: dict[str, Any], name: str) -> Any:
+    for instance in instances.values():
+        method = getattr(instance, name, None)
+        if not name.startswith("_") and inspect.ismethod(method):
+            return method
+    raise NameError(f"name {name!r} is not defined")
+
+
+def _text(value: Any) -> str:
+    """A result as text, by upstream's rules."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        try:
+            return json.dumps(value)
+        except (TypeError, ValueError):
+            return str(value)
+    return str(value)
+
+
+def _turns(talk: list[dict[str, Any]]) -> tuple[list[list[dict[str, Any]]], bool]:
+    """The calls of each turn of the user, and whether the talk came to its end. A call of a tool
+    that the model did not have was not made."""
+    turns: list[list[dict[str, Any]]] = [[]]
+    is_whole = False
+    for step in talk:
+        turns[-1] += [one for one in step["calls"] if one["error"] != "unknown_tool"]
+        user = step["user"]
+        if user is not None and user["ended"]:
+            is_whole = True
+        elif user is not None:
+            turns.append([])
+    return turns, is_whole
+
+
+def _finding(name: str, passed: bool, expected: str, found: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "passed": passed,
+        "expected": expected,
+        "found": found[:2000],
+        "kind": "goal",
+    }

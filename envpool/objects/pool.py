@@ -1,0 +1,320 @@
+"""A pool of object worlds: worlds whose state is Python objects, in the process of their suite.
+
+Each world has a mirror in our own store: the table `records`, into which every call's changed
+records are written. So the worlds have digests, row changes, stored states and diffs like any
+other, and the log and the viewers need to know nothing of them. A fork repeats the calls of its
+origin before its own first call.
+
+Where the suite's process ends, the worlds that it held break (WorldError), and the next lease
+starts another one.
+"""
+
+import itertools
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    suppress,
+)
+from typing import Any, Self
+
+import anyio
+import msgspec
+from anyio import AsyncContextManagerMixin
+from anyio.abc import TaskGroup
+
+from envpool.core.errors import PoolError, WorldError
+from envpool.core.offload import Verified
+from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from envpool.inprocess.toolset import Tool
+from envpool.inprocess.world import HostedScenario, Lease
+from envpool.objects.process import ProgramSettings, SuiteProcess
+from envpool.offloaded.owned_tasks import OwnedTasks
+from envpool.store.pool_protocol import VerifierKind
+from envpool.store.states import States
+from scenarios.api import Db
+from scenarios.checks import Finding
+from scenarios.core.suite_record import RECORDS_SQL
+from scenarios.format import Scenario, Task
+
+_MIRROR = "write"
+_NO_CLOCK = "2000-01-01T00:00:00Z"  # of a database that nobody asks for the time
+_REMEMBERED = 8  # call ids whose results a lease remembers
+_INSERT = (
+    "INSERT INTO records (kind, key, value) VALUES (?, ?, ?)"
+    " ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value"
+)
+_DELETE = "DELETE FROM records WHERE kind = ? AND key = ?"
+Talk = list[dict[str, Any]]  # of an episode: its turns as JSON (see judge.suites.talk)
+
+
+class _Writes(msgspec.Struct):
+    writes: list[tuple[str, str, str | None]]
+
+
+def _write(db: Db, writes: list[tuple[str, str, str | None]]) -> str:
+    for kind, key, value in writes:
+        if value is None:
+            db.run(_DELETE, kind, key)
+        else:
+            db.run(_INSERT, kind, key, value)
+    return ""
+
+
+_WRITE = Tool(_write, ToolSpec(_MIRROR, "", {"type": "object"}), _Writes)
+
+
+class ObjectStates(HostedScenario):
+    """The mirror of a suite's world: the states of a hosted scenario."""
+
+    def __init__(self, scenario: Scenario, tools: Sequence[ToolSpec], data_sql: str) -> None:
+        mirrored = msgspec.structs.replace(
+            scenario, schema_sql=RECORDS_SQL, data_sql=data_sql, clock=scenario.clock or _NO_CLOCK
+        )
+        super().__init__(mirrored, tools={_MIRROR: _WRITE})
+        self.scenario = scenario
+        self.tools = tuple(tools)
+        self.names = frozenset(tool.name for tool in tools)
+
+
+class ObjectEnv:
+    """A leased object world. It implements envpool.core.types.Env."""
+
+    awaits = True
+
+    def __init__(self, process: SuiteProcess, lease: Lease, numbers: "_Numbers") -> None:
+        self._process = process
+        self._lease = lease
+        self._numbers = numbers
+        self._world = numbers.next()
+        self._calls: list[tuple[str, dict[str, Any]]] = []
+        self._is_open = False  # whether the suite has the world, in the state after `_calls`
+        self._answered: OrderedDict[str, ToolResult] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<ObjectEnv {self._world} {self._lease!r}>"
+
+    @property
+    def _states(self) -> ObjectStates:
+        states = self._lease.world
+        assert isinstance(states, ObjectStates)
+        return states
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        return self._states.tools
+
+    @property
+    def start_digest(self) -> str:
+        return self._lease.start_digest
+
+    @property
+    def digest(self) -> str:
+        return self._lease.digest
+
+    async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+        if call_id and call_id in self._answered:
+            return self._answered[call_id]
+        if name not in self._states.names:
+            known = ", ".join(tool.name for tool in self.tools)
+            text = f"There is no tool {name!r}. Tools: {known}."
+            return ToolResult(text, "unknown_tool", (), self.digest)
+        if not isinstance(arguments, dict):
+            text = f"{name}: the arguments must be a JSON object."
+            return ToolResult(text, "arguments", (), self.digest)
+        result = self._mirrored(await self._called(name, arguments))
+        if call_id:
+            self._answered[call_id] = result
+            if len(self._answered) > _REMEMBERED:
+                self._answered.popitem(last=False)
+        return result
+
+    async def _called(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            if not self._is_open:
+                await self._open()
+            return await self._call(name, arguments)
+        except PoolError as exc:
+            raise WorldError(str(exc)) from exc
+        finally:
+            self._calls.append((name, arguments))
+
+    async def _open(self) -> None:
+        """Make the suite's world, and repeat the calls so far."""
+        spec = spec_of(self._states.scenario)
+        await self._process.request("open", world=self._world, spec=spec)
+        for name, arguments in self._calls:
+            await self._call(name, arguments)
+        self._is_open = True
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return await self._process.request(
+            "call", world=self._world, name=name, arguments=arguments
+        )
+
+    def _mirrored(self, answer: dict[str, Any]) -> ToolResult:
+        """The result of a call, whose changed records are written into the mirror."""
+        text, error = answer["text"], answer["error"]
+        if not answer["writes"]:
+            return ToolResult(text, error, (), self.digest)
+        written = self._lease.call(_MIRROR, {"writes": answer["writes"]})
+        assert written.error is None, written.text
+        return msgspec.structs.replace(written, text=text, error=error)
+
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        return ()
+
+    def state(self) -> StoredState:
+        return self._lease.state()
+
+    def fork(self) -> "ObjectEnv":
+        """A second world in the state that this one has now."""
+        second = ObjectEnv(self._process, self._lease.fork(), self._numbers)
+        second._calls = list(self._calls)
+        return second
+
+    def reset(self) -> None:
+        self._lease.reset()
+        self._answered.clear()
+        self._calls.clear()
+        self._is_open = False
+
+
+class _Numbers:
+    """The numbers of the suite's worlds that one lease uses: its own, and those of forks."""
+
+    def __init__(self, source: Iterator[int]) -> None:
+        self._source = source
+        self.used: list[int] = []
+
+    def next(self) -> int:
+        self.used.append(next(self._source))
+        return self.used[-1]
+
+
+def spec_of(scenario: Scenario) -> dict[str, Any]:
+    """From what the suite's program makes the scenario's world."""
+    assert scenario.suite is not None
+    return scenario.suite.world
+
+
+class ObjectPool(AsyncContextManagerMixin):
+    """Leases the worlds of one suite. It implements envpool.store.pool_protocol.Pool.
+
+    To be used in `async with`. Raises PoolError where the suite's program cannot be started.
+    """
+
+    _tasks: TaskGroup  # while the block is open
+
+    def __init__(self, settings: ProgramSettings) -> None:
+        self._settings = settings
+        self._starting = anyio.Lock()
+        self._process: SuiteProcess | None = None
+        self._states: dict[str, ObjectStates] = {}  # scenario digest -> its mirror
+        self._numbers = itertools.count()
+        self.num_live = 0
+        self.max_live = 0
+        self._num_starts = 0
+
+    def __repr__(self) -> str:
+        return f"<ObjectPool {self._settings.adapter} [{self.num_live} live]>"
+
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        try:
+            async with OwnedTasks() as self._tasks:
+                yield self
+        finally:
+            for states in self._states.values():
+                states.close()
+
+    async def _running(self) -> SuiteProcess:
+        """The suite's process, which is started where none runs."""
+        async with self._starting:
+            if self._process is None or self._process.why_ended:
+                process = SuiteProcess(self._settings)
+                await self._tasks.start(process.run)
+                self._process = process
+                self._num_starts += 1
+            return self._process
+
+    async def host(self, scenario: Scenario) -> States:
+        """Ask the suite for the world's tools and records. Raises PoolError."""
+        if scenario.digest not in self._states:
+            process = await self._running()
+            described = await process.request("describe", spec=spec_of(scenario))
+            tools = msgspec.convert(described["tools"], list[ToolSpec])
+            data_sql = "".join(map(_row_sql, described["records"]))
+            self._states[scenario.digest] = ObjectStates(scenario, tools, data_sql)
+        return self._states[scenario.digest]
+
+    def hosted(self, scenario: Scenario) -> States:
+        """The mirror of a scenario that is hosted already."""
+        return self._states[scenario.digest]
+
+    def isolates(self, scenario: Scenario) -> bool:
+        """Always False: the suite's code is not in the workers."""
+        return False
+
+    def lease(
+        self, scenario: Scenario, task: Task | None = None
+    ) -> AbstractAsyncContextManager[Env]:
+        return self._lease(scenario)
+
+    @asynccontextmanager
+    async def _lease(self, scenario: Scenario) -> AsyncIterator[Env]:
+        await self.host(scenario)
+        process, numbers = await self._running(), _Numbers(self._numbers)
+        self.num_live += 1
+        self.max_live = max(self.max_live, self.num_live)
+        try:
+            yield ObjectEnv(process, self._states[scenario.digest].lease(), numbers)
+        finally:
+            self.num_live -= 1
+            with anyio.CancelScope(shield=True), suppress(PoolError):
+                await process.request("close", worlds=numbers.used)
+
+    async def verify(
+        self,
+        scenario: Scenario,
+        task: Task,
+        state: StoredState,
+        answer: str,
+        which: VerifierKind = "code",
+    ) -> Verified:
+        """A suite scores whole episodes: `score`."""
+        raise PoolError(
+            f"scenario {scenario.name!r} is scored by its suite, from the whole episode"
+        )
+
+    async def score(self, scenario: Scenario, task: Task, talk: Talk) -> tuple[Finding, ...]:
+        """The suite's own scoring of an episode, as findings. Raises PoolError."""
+        assert scenario.suite is not None
+        process = await self._running()
+        answer = await process.request(
+            "score",
+            spec=spec_of(scenario),
+            scoring=scenario.suite.scoring.get(task.id, {}),
+            talk=talk,
+        )
+        return msgspec.convert(tuple(answer["findings"]), tuple[Finding, ...])
+
+    def statistics(self) -> dict[str, int]:
+        return {
+            "worlds": len(self._states),
+            "live": self.num_live,
+            "max_live": self.max_live,
+            "leases": sum(states.num_leases for states in self._states.values()),
+            "calls": sum(states.num_calls for states in self._states.values()),
+            "starts": self._num_starts,
+        }
+
+
+def _row_sql(record: Sequence[str]) -> str:
+    """The statement that adds a record to the start.
+
+    Example: ["Bank", "name", '"Ada"'] -> INSERT INTO records VALUES ('Bank', 'name', '"Ada"');
+    """
+    values = ", ".join("'" + text.replace("'", "''") + "'" for text in record)
+    return f"INSERT INTO records VALUES ({values});\n"

@@ -1,0 +1,148 @@
+"""The process of a suite's program (see envpool.objects.program), and requests to it.
+
+The program runs with the rights of the user and the variables of `_PASSED` alone, so keys in the
+environment do not reach it. What it prints goes to our standard error.
+"""
+
+import os
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.abc import Process, TaskStatus
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from envpool.core.errors import PoolError
+
+_PROGRAM = Path(__file__).with_name("program.py")
+_PASSED = ("HOME", "LANG", "LC_ALL", "PATH", "SYSTEMROOT", "TEMP", "TMPDIR")
+_PATIENCE_S = 120.0  # with one request; then the program is killed
+_LONGEST_LINE = 256 * 1024 * 1024  # bytes
+_encode, _decode = msgspec.json.encode, msgspec.json.decode
+
+
+class ProgramSettings(msgspec.Struct, frozen=True):
+    """How a suite's program is started."""
+
+    adapter: str  # module in envpool/objects/adapters
+    options: dict[str, Any] = {}  # of the adapter; JSON
+    python: str = ""  # the interpreter; empty: ours
+
+
+class _Waiting:
+    """A request that has no answer yet."""
+
+    __slots__ = ("answer", "arrived")
+
+    def __init__(self) -> None:
+        self.arrived = anyio.Event()
+        self.answer: dict[str, Any] | None = None  # None: the program ended
+
+
+class SuiteProcess:
+    """A program, which lives as long as the task `run`. Requests are answered in their order, so
+    several may be under way."""
+
+    def __init__(self, settings: ProgramSettings) -> None:
+        self._settings = settings
+        self._waiting: deque[_Waiting] = deque()
+        self._process: Process
+        self._sending = anyio.Lock()
+        self.why_ended = ""  # a sentence; empty: it runs
+        self.version = ""  # of the suite's data
+
+    def __repr__(self) -> str:
+        state = self.why_ended or f"{len(self._waiting)} requests"
+        return f"<SuiteProcess {self._settings.adapter} [{state}]>"
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run the program until it ends or the task is cancelled; started when it is ready. Raises
+        PoolError where it cannot start."""
+        command = self._command()
+        environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
+        try:
+            process = await anyio.open_process(command, env=environment, stderr=None)
+        except OSError as exc:
+            raise PoolError(f"{command[0]} cannot be started: {exc}") from exc
+        self._process = process
+        assert process.stdout is not None
+        lines = BufferedByteReceiveStream(process.stdout)
+        try:
+            await self._greet(lines)
+            task_status.started()
+            await self._read(lines)
+        finally:
+            self._end("it was closed")
+            with anyio.CancelScope(shield=True):
+                if process.returncode is None:
+                    process.kill()
+                await process.aclose()
+
+    def _command(self) -> list[str]:
+        settings = self._settings
+        options = _encode(settings.options).decode()
+        return [settings.python or sys.executable, "-I", str(_PROGRAM), settings.adapter, options]
+
+    async def _greet(self, lines: BufferedByteReceiveStream) -> None:
+        greeting = await _line(lines)
+        if greeting is None:
+            command = " ".join(self._command()[:3])
+            raise PoolError(f"{command} ended before it was ready; its message is above")
+        if fault := greeting.get("fault"):
+            raise PoolError(f"suite {self._settings.adapter!r} cannot be loaded: {fault}")
+        self.version = greeting["version"]
+
+    async def request(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Send a request and return the answer. Raises PoolError where the program fails to answer
+        or has ended. A caller that is cancelled leaves the answer to nobody."""
+        waiting = _Waiting()
+        data = _encode({"op": op, **fields}) + b"\n"
+        stdin = self._process.stdin
+        assert stdin is not None
+        async with self._sending:
+            if self.why_ended:
+                raise PoolError(self._gone())
+            self._waiting.append(waiting)
+            try:
+                with anyio.CancelScope(shield=True):  # half a line would spoil all later ones
+                    await stdin.send(data)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                self._end("it closed its input")
+        with anyio.move_on_after(_PATIENCE_S) as scope:
+            await waiting.arrived.wait()
+        if scope.cancelled_caught:
+            self._end(f"a request took longer than {_PATIENCE_S:g} s")
+            self._process.kill()
+        if waiting.answer is None:
+            raise PoolError(self._gone())
+        if fault := waiting.answer.get("fault"):
+            raise PoolError(f"suite {self._settings.adapter!r}: {op}: {fault}")
+        return waiting.answer
+
+    async def _read(self, lines: BufferedByteReceiveStream) -> None:
+        while (answer := await _line(lines)) is not None:
+            waiting = self._waiting.popleft()
+            waiting.answer = answer
+            waiting.arrived.set()
+        self._end("it ended")
+
+    def _end(self, why: str) -> None:
+        self.why_ended = self.why_ended or why
+        while self._waiting:
+            self._waiting.popleft().arrived.set()
+
+    def _gone(self) -> str:
+        return f"the program of suite {self._settings.adapter!r} does not answer: {self.why_ended}"
+
+
+async def _line(lines: BufferedByteReceiveStream) -> dict[str, Any] | None:
+    """The next answer; None: the program has closed its output."""
+    try:
+        line = await lines.receive_until(b"\n", _LONGEST_LINE)
+    except (anyio.IncompleteRead, anyio.EndOfStream, anyio.ClosedResourceError):
+        return None
+    answer: dict[str, Any] = _decode(line)
+    return answer

@@ -1,0 +1,138 @@
+"""The program of a suite: it keeps the worlds of a benchmark, whose state is Python objects.
+
+It is started with an interpreter that the user names, so it uses the standard library alone and
+imports nothing of ours but one adapter beside it. Requests and answers are lines of JSON:
+
+    {"op": "describe", "spec": {...}}                    -> {"tools": [...], "records": [...]}
+    {"op": "open", "world": 3, "spec": {...}}            -> {}
+    {"op": "call", "world": 3, "name": "cd", "arguments": {...}}
+                                                         -> {"text": "...", "writes": [...]}
+    {"op": "close", "worlds": [3]}                       -> {}
+    {"op": "score", "spec": {...}, "scoring": {...}, "talk": [...]}  -> {"findings": [...]}
+
+Requests are answered in their order. A record is [kind, key, value]: kind and key are texts, value
+is JSON as text, or null in a write that removes the record. An answer {"fault": "..."} says why a
+request failed; `fatal` in it means that the program cannot go on.
+
+A world is made once for each spec and then unpickled for each lease, which takes some 50 µs for the
+worlds of the BFCL.
+"""
+
+import importlib
+import json
+import os
+import pickle
+import sys
+import traceback
+from typing import Any
+
+
+class Worlds:
+    """The live worlds, and the start of each kind."""
+
+    def __init__(self, adapter: Any) -> None:
+        self.adapter = adapter
+        self.live: dict[int, Any] = {}
+        self.records: dict[int, dict[tuple[str, str], str]] = {}
+        self.starts: dict[str, tuple[bytes, dict[tuple[str, str], str]]] = {}
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Carry out a request."""
+        match request["op"]:
+            case "describe":
+                return self.describe(request["spec"])
+            case "open":
+                self.open(request["world"], request["spec"])
+            case "call":
+                return self.call(request["world"], request["name"], request["arguments"])
+            case "close":
+                for world in request["worlds"]:
+                    self.live.pop(world, None)
+                    self.records.pop(world, None)
+            case "score":
+                found = self.adapter.score(request["spec"], request["scoring"], request["talk"])
+                return {"findings": found}
+        return {}
+
+    def describe(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """The tools of a world and its records at the start."""
+        blob, records = self.start_of(spec)
+        world = pickle.loads(blob)  # nosec B301: it is our own pickle
+        return {
+            "tools": world.tools(),
+            "records": [[kind, key, value] for (kind, key), value in records.items()],
+        }
+
+    def open(self, world: int, spec: dict[str, Any]) -> None:
+        """Make a world."""
+        blob, records = self.start_of(spec)
+        self.live[world] = pickle.loads(blob)  # nosec B301: it is our own pickle
+        self.records[world] = dict(records)
+
+    def start_of(self, spec: dict[str, Any]) -> tuple[bytes, dict[tuple[str, str], str]]:
+        """A pickled world at its start, and its records."""
+        name = json.dumps(spec, sort_keys=True)
+        start = self.starts.get(name)
+        if start is None:
+            made = self.adapter.world(spec)
+            start = self.starts[name] = pickle.dumps(made), records_of(made)
+        return start
+
+    def call(self, world: int, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Execute a call: its text, what kind of failure it is, and the records that changed."""
+        one = self.live[world]
+        text, error = one.call(name, arguments)
+        before, after = self.records[world], records_of(one)
+        writes: list[list[Any]] = [
+            [*key, value] for key, value in after.items() if before.get(key) != value
+        ]
+        writes += [[*key, None] for key in before if key not in after]
+        if writes:
+            self.records[world] = after
+        return {"text": text, "error": error, "writes": writes}
+
+
+def records_of(world: Any) -> dict[tuple[str, str], str]:
+    """The records of a world, each value as JSON text."""
+    return {(kind, key): _text_of(value) for kind, key, value in world.records()}
+
+
+def _text_of(value: Any) -> str:
+    """A value as JSON, with sorted keys where they are all texts."""
+    try:
+        return json.dumps(value, sort_keys=True, default=str)
+    except TypeError:
+        return json.dumps(value, default=str)
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    # What the suite's code prints goes to standard error.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "adapters"))
+    try:
+        adapter = importlib.import_module(sys.argv[1]).adapter(**json.loads(sys.argv[2]))
+    except Exception as exc:
+        answers.write(json.dumps({"fault": _sentence(exc), "fatal": True}) + "\n")
+        answers.flush()
+        return
+    answers.write(json.dumps({"version": adapter.version, "pid": os.getpid()}) + "\n")
+    answers.flush()
+    worlds = Worlds(adapter)
+    for line in sys.stdin:
+        try:
+            answer = worlds.answer(json.loads(line))
+        except Exception as exc:
+            traceback.print_exc()
+            answer = {"fault": _sentence(exc)}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _sentence(exc: BaseException) -> str:
+    return f"{type(exc).__name__}: {exc}"
+
+
+if __name__ == "__main__":
+    main()

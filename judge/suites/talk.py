@@ -1,0 +1,44 @@
+"""An episode as a suite's program scores it: its turns as JSON."""
+
+from typing import Any
+
+from envpool.core.types import ToolResult
+from harness.core.events import StepTaken
+from harness.core.messages import AgentCall, Answer
+from harness.core.trajectory import Trajectory
+
+
+def talk_of(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """The turns of an episode, each with its calls, what the agent said (None: it made calls, or
+    its reply was malformed), and the user's turn (None: there was none).
+
+    Example: [{"calls": [{"name": "cd", "arguments": {"folder": "a"}, "text": "…", "error": None}],
+    "said": None, "user": None}]
+    """
+    return [_turn(step) for step in trajectory.steps]
+
+
+def _turn(step: StepTaken) -> dict[str, Any]:
+    said = step.decision.text if isinstance(step.decision, Answer) else None
+    user = step.user
+    return {
+        "calls": [] if user is not None else _calls(step),
+        "said": said,
+        "user": None
+        if user is None
+        else {"text": user.text, "ended": user.ended, "calls": _calls(step)},
+    }
+
+
+def _calls(step: StepTaken) -> list[dict[str, Any]]:
+    made = zip(step.executed_calls, step.executed_results, strict=False)
+    return [_call(call, result) for call, result in made]
+
+
+def _call(call: AgentCall, result: ToolResult) -> dict[str, Any]:
+    return {
+        "name": call.name,
+        "arguments": call.arguments,
+        "text": result.text,
+        "error": result.error,
+    }

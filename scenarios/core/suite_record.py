@@ -1,0 +1,27 @@
+"""What makes a scenario one of a suite: a benchmark whose worlds and scoring are not ours.
+
+The state of such a world is Python objects in a process of the suite (envpool.objects); its
+canonical form is rows of the table `records`, so that log, replay and diffs know it like any other.
+"""
+
+from typing import Any
+
+import msgspec
+
+RECORDS_SQL = """CREATE TABLE records (
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (kind, key)
+);
+"""
+
+
+class SuiteRecord(msgspec.Struct, frozen=True):
+    """The part of a scenario that belongs to its suite."""
+
+    suite: str  # as in `bfcl_v3`
+    version: str  # of the suite's data
+    category: str
+    world: dict[str, Any]  # from which the suite's program makes the world; JSON
+    scoring: dict[str, dict[str, Any]] = {}  # task id -> what its program needs to score it; JSON

@@ -1,0 +1,136 @@
+"""The suites that there are, and where their data is found."""
+
+import os
+import subprocess  # nosec B404
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from scenarios.errors import PackageError, UnknownScenario
+from scenarios.format import Scenario
+from scenarios.nearest import did_you_mean
+from scenarios.suites import bfcl
+
+
+class SuiteSource(Protocol):
+    """The data of a suite, read."""
+
+    @property
+    def version(self) -> str:
+        """The version of the data."""
+
+    def scenarios(self, category: str) -> list[Scenario]:
+        """The scenarios of a category. Raises PackageError."""
+
+    def options(self) -> dict[str, Any]:
+        """What the suite's adapter in envpool.objects needs."""
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """A suite: what it is, and how its data is read."""
+
+    name: str
+    title: str
+    categories: tuple[str, ...]
+    adapter: str  # module in envpool/objects/adapters
+    needs: str  # what the user installs or names, in a sentence
+    open: Callable[[str, str], SuiteSource]  # of the user's folder and interpreter; may be empty
+
+
+def suite(name: str) -> Suite:
+    """Return a suite by its name. Raises UnknownScenario."""
+    if name in SUITES:
+        return SUITES[name]
+    hint = did_you_mean(name, SUITES) or f"; suites: {', '.join(SUITES)}"
+    raise UnknownScenario(f"suite {name!r} not found{hint}")
+
+
+def scenarios_of(source: SuiteSource, one: Suite, category: str) -> list[Scenario]:
+    """Return the scenarios of a category, or of all (empty). Raises UnknownScenario."""
+    if category and category not in one.categories:
+        hint = did_you_mean(category, one.categories)
+        hint = hint or f"; categories: {', '.join(one.categories)}"
+        raise UnknownScenario(f"suite {one.name!r} has no category {category!r}{hint}")
+    chosen = (category,) if category else one.categories
+    return [scenario for name in chosen for scenario in source.scenarios(name)]
+
+
+class SuiteFinder:
+    """Finds the scenarios of a suite by name; reads each category once."""
+
+    def __init__(self, one: Suite, source: SuiteSource) -> None:
+        self._suite = one
+        self._source = source
+        self._known: dict[str, dict[str, Scenario]] = {}  # category -> its scenarios by name
+
+    def find(self, name: str) -> Scenario:
+        """Return a scenario. Raises UnknownScenario and PackageError."""
+        # The longest category that the name begins with comes first.
+        for category in sorted(self._suite.categories, key=len, reverse=True):
+            if name.startswith(category) and (found := self._of(category).get(name)) is not None:
+                return found
+        raise UnknownScenario(
+            f"suite {self._suite.name!r} has no entry {name!r}; categories: "
+            f"{', '.join(self._suite.categories)}"
+        )
+
+    def _of(self, category: str) -> dict[str, Scenario]:
+        if category not in self._known:
+            scenarios = self._source.scenarios(category)
+            self._known[category] = {scenario.name: scenario for scenario in scenarios}
+        return self._known[category]
+
+
+def _open_bfcl(folder: str, python: str) -> SuiteSource:
+    package, version = installed_package("bfcl_eval", "bfcl-eval", folder, python)
+    return bfcl.BfclData(package, version)
+
+
+_FIND = (
+    "import importlib.metadata, importlib.util, sys;"
+    "found = importlib.util.find_spec(sys.argv[1]);"
+    "print(list(found.submodule_search_locations)[0] if found else '');"
+    "print(importlib.metadata.version(sys.argv[2]) if found else '')"
+)
+
+
+def installed_package(module: str, project: str, folder: str, python: str) -> tuple[Path, str]:
+    """Return the folder of a package and its version: that in `folder` where one is named,
+    otherwise that which the interpreter has (empty: ours). Nothing of it is imported. Raises
+    PackageError."""
+    if folder:
+        path = Path(folder)
+        package = path if (path / "__init__.py").is_file() else path / module
+        if not package.is_dir():
+            raise PackageError(f"{folder}: there is no package {module!r} in this folder")
+        return package.absolute(), "unknown"
+    command = [python or sys.executable, "-c", _FIND, module, project]
+    try:
+        found = subprocess.run(  # nosec B603
+            command, capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ)
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise PackageError(f"{command[0]} cannot be started: {exc}") from exc
+    lines = found.stdout.splitlines()
+    if found.returncode or len(lines) < 2 or not lines[0]:
+        where = python or "this environment"
+        raise PackageError(
+            f"{where} has no package {module!r}: pip install --no-deps {project} there, or name "
+            "its folder"
+        )
+    return Path(lines[0]), lines[1]
+
+
+SUITES: dict[str, Suite] = {
+    bfcl.NAME: Suite(
+        bfcl.NAME,
+        "Berkeley Function Calling Leaderboard v3",
+        bfcl.CATEGORIES,
+        "bfcl",
+        "pip install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0",
+        _open_bfcl,
+    ),
+}

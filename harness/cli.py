@@ -27,7 +27,7 @@ from harness.rollout.trust_notice import forget_named
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from harness.settings.schema import Schema, run_schema, schema_of
-from judge.commands import gate, generate, reliability, report, simulate, synthesize
+from judge.commands import gate, generate, reliability, report, simulate, suites, synthesize
 from judge.commands import judge as judge_commands
 from judge.core.errors import JudgeError
 from judge.llm.rubric import Rubric
@@ -160,6 +160,8 @@ for _command in (
     generate.generate_command,
     synthesize.synthesise_command,
     simulate.simulate_command,
+    suites.suites_group,
+    suites.eval_command,
     worlds.scenarios_group,
     worlds.import_group,
     worlds.serve_command,

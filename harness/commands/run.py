@@ -65,24 +65,16 @@ def run_command(
     if output is None:
         output = fresh_folder(settings)
     if dry_run:
-        _print_settings(settings)
+        print_settings(settings)
         return
     folder = output
     outage: ModelOutageError | None = None
     try:
-        with continued_by(lambda: resumed_run(folder)):
-            _launch(
-                settings,
-                folder,
-                resume=resume,
-                open_judge=context.judge_opener(settings),
-                local_policy=context.local_policy,
-            )
+        report = play_run(context, settings, folder, resume=resume)
     except ModelOutageError as exc:
         if not (folder / LOG_NAME).exists():  # it went away before the first episode
             raise
-        outage = exc
-    report = _report(output)
+        outage, report = exc, _report(folder)
     write_report(output, report)
     console = console_of(json_file)
     console.print(f"run folder {output}", highlight=False)
@@ -92,6 +84,28 @@ def run_command(
         stop_for_outage(outage, resumed_run(folder))
     if report.lacks_model:
         sys.exit(1)
+
+
+def play_run(
+    context: CommandContext,
+    settings: Settings,
+    folder: Path,
+    *,
+    resume: bool,
+    progress: bool = True,
+) -> RunReport:
+    """Run the episodes of the settings into a folder; returns their report. Raises
+    ModelOutageError where the model server went away."""
+    with continued_by(lambda: resumed_run(folder)):
+        _launch(
+            settings,
+            folder,
+            resume=resume,
+            open_judge=context.judge_opener(settings),
+            local_policy=context.local_policy,
+            progress=progress,
+        )
+    return _report(folder)
 
 
 @click.command("bench", cls=SectionedCommand)
@@ -125,7 +139,7 @@ def bench_command(
         raise SettingsError("--resume: a benchmark is measured in one go and cannot be resumed")
     settings = settings_of(config, output, resume, flags)
     if dry_run:
-        _print_settings(settings)
+        print_settings(settings)
         return
     if output is None and settings.policy.name in MODEL_POLICIES:
         output = fresh_folder(settings)  # what a model did is worth keeping
@@ -201,8 +215,8 @@ def _launch(settings: Settings, folder: Path, **arguments: Any) -> Launched:
     return launched
 
 
-def _print_settings(settings: Settings) -> None:
-    """Print the settings, if a run of them could begin."""
+def print_settings(settings: Settings) -> None:
+    """Print the settings, if a run of them could begin. Raises what `planned` raises."""
     parse_history(settings.history)
     if settings.bus.url:
         broker_of(settings.bus)

@@ -359,7 +359,16 @@ class Episode:
             self.num_tokens += reply.usage.completion_tokens
             if (over := self._outcome_after(step, fault)) is not None:
                 return over
+            if limits.turn_steps is not None and self._replies_in_turn() >= limits.turn_steps:
+                return Ending.STEP_LIMIT, f"{limits.turn_steps} replies in one turn of the user"
         return Ending.STEP_LIMIT, None
+
+    def _replies_in_turn(self) -> int:
+        """How many steps there were since the user spoke last; 0 outside of dialogues."""
+        if self.user is None:
+            return 0
+        earlier = (number for number, step in enumerate(reversed(self.steps)) if step.user)
+        return next(earlier, len(self.steps))
 
     async def _wait_for_admission(self, watch: Watch) -> None:
         """Park before the model is asked: more episodes run than the server has room for."""

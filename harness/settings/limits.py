@@ -19,6 +19,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="Maximum number of tool calls in one reply; a reply with more is malformed."
         ),
     ] = 128
+    turn_steps: Annotated[
+        _Count | None,
+        Meta(
+            description="Maximum number of replies of the model between two turns of the user, in "
+            "a dialogue.",
+            extra={"default": "no limit"},
+        ),
+    ] = None
     token_limit: Annotated[
         _Count | None,
         Meta(

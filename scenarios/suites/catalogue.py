@@ -38,6 +38,8 @@ class Suite(msgspec.Struct, frozen=True):
     adapter: str  # module in envpool/objects/adapters
     needs: str  # what the user installs or names, in a sentence
     open: Callable[[str, str], SuiteSource]  # of the user's folder and interpreter; may be empty
+    max_steps: int = 200  # of an episode
+    turn_steps: int | None = None  # of a model between two turns of the user; None: no limit
 
 
 def suite(name: str) -> Suite:
@@ -132,5 +134,6 @@ SUITES: dict[str, Suite] = {
         "bfcl",
         "pip install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0",
         _open_bfcl,
+        turn_steps=21,  # upstream stops a model that goes on calling after 20
     ),
 }

@@ -1,0 +1,125 @@
+"""The scores of a suite: the share of its tasks that are completed, by category and over all.
+
+An episode that no judge labelled, and one whose world failed, counts in no score; how many there
+are stands beside it. A task that was played several times counts by the share of its episodes.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from harness.core.events import Label
+from harness.log.schema import EpisodeRow
+from scenarios.suites import bfcl
+
+_Categories = Mapping[str, float]
+
+
+class SuiteScores(msgspec.Struct, frozen=True):
+    """The scores of the episodes of one policy."""
+
+    scores: dict[str, float]  # by category; a share from 0 to 1
+    overall: float | None  # by the suite's own formula; None: a category of it was not played
+    groups: dict[str, float] = {}  # parts of the overall score, and what stands beside it
+    pass_hat_k: dict[str, float] = {}  # pass^k, where each task was played k times; by k
+    tasks: int = 0
+    episodes: int = 0
+    unjudged: int = 0  # without a label, or with the world's failure
+
+
+def scores_of(
+    suite: str, rows: Iterable[EpisodeRow], category_of: Mapping[str, str]
+) -> SuiteScores:
+    """The scores of a run. `category_of`: scenario -> its category."""
+    ended = [row for row in rows if row.ending is not None]
+    judged = [row for row in ended if row.label not in (None, Label.ENVIRONMENT_ERROR)]
+    by_task: dict[str, dict[tuple[str, str], list[bool]]] = {}
+    for row in judged:
+        tasks = by_task.setdefault(category_of[row.scenario], {})
+        tasks.setdefault((row.scenario, row.task), []).append(row.label is Label.COMPLETED)
+    scores = {
+        category: _mean([_mean(tries) for tries in tasks.values()])
+        for category, tasks in sorted(by_task.items())
+    }
+    groups = _GROUPS.get(suite, _no_groups)(scores, {c: len(t) for c, t in by_task.items()})
+    tries = [tries for tasks in by_task.values() for tries in tasks.values()]
+    played = set(category_of.values())
+    return SuiteScores(
+        scores=scores,
+        overall=_OVERALL.get(suite, _mean_of_all)(scores, groups, played),
+        groups=groups,
+        pass_hat_k=_pass_hat(tries),
+        tasks=sum(map(len, by_task.values())),
+        episodes=len(ended),
+        unjudged=len(ended) - len(judged),
+    )
+
+
+def _pass_hat(tries: Sequence[Sequence[bool]]) -> dict[str, float]:
+    """pass^k: the chance that k tries at a task all succeed, estimated without bias from n tries of
+    which c succeed as C(c, k) / C(n, k) (tau-bench, arXiv:2406.12045)."""
+    most = min(map(len, tries), default=0)
+    return {str(k): _mean([_all_of(one, k) for one in tries]) for k in range(1, most + 1)}
+
+
+def _all_of(tries: Sequence[bool], k: int) -> float:
+    num, successes = len(tries), sum(tries)
+    chance = 1.0
+    for drawn in range(k):
+        chance *= max(0, successes - drawn) / (num - drawn)
+    return chance
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _no_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
+    return {}
+
+
+def _bfcl_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:
+    """The three columns of the leaderboard's third version, and hallucination beside them.
+
+    Multi-turn and non-live are means of categories (the three languages count as one); live is the
+    mean of its tasks.
+    """
+    groups: dict[str, float] = {}
+    simple = ("simple_python", "simple_java", "simple_javascript")
+    calls = ("multiple", "parallel", "parallel_multiple")
+    if all(name in scores for name in (*simple, *calls)):
+        values = [_mean([scores[name] for name in simple]), *(scores[name] for name in calls)]
+        groups["non_live"] = _mean(values)
+    live = [name for name in bfcl.LIVE if not name.endswith("relevance")]
+    if all(name in scores for name in live):
+        total = sum(sizes[name] for name in live)
+        groups["live"] = sum(scores[name] * sizes[name] for name in live) / total
+    if all(name in scores for name in bfcl.MULTI_TURN):
+        groups["multi_turn"] = _mean([scores[name] for name in bfcl.MULTI_TURN])
+    irrelevance = ("irrelevance", "live_irrelevance")
+    if all(name in scores for name in irrelevance):
+        groups["irrelevance"] = _mean([scores[name] for name in irrelevance])
+    if "live_relevance" in scores:
+        groups["relevance"] = scores["live_relevance"]
+    return groups
+
+
+def _bfcl_overall(
+    scores: _Categories, groups: Mapping[str, float], played: Iterable[str]
+) -> float | None:
+    columns = ("non_live", "live", "multi_turn")
+    return _mean([groups[name] for name in columns]) if all(c in groups for c in columns) else None
+
+
+def _mean_of_all(
+    scores: _Categories, groups: Mapping[str, float], played: Iterable[str]
+) -> float | None:
+    return _mean(list(scores.values())) if scores else None
+
+
+_GROUPS: dict[str, Callable[[_Categories, Mapping[str, int]], dict[str, float]]] = {
+    bfcl.NAME: _bfcl_groups
+}
+_OVERALL: dict[str, Callable[[_Categories, Mapping[str, float], Iterable[str]], float | None]] = {
+    bfcl.NAME: _bfcl_overall
+}

@@ -81,7 +81,7 @@ class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     arguments: dict[str, Any] = {}
 
 
-class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Utterance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an oracle says to the user of a dialogue, once it has made `after` of its calls."""
 
     after: int
@@ -100,7 +100,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trap: str | None = None  # what could mislead the agent; None: nothing in particular
     verify: str = ""  # the function in verify.py; empty: the id with `-` written `_`
     user: UserScript | None = None  # with whom the agent talks; None: nobody answers it
-    says: tuple[Said, ...] = ()  # what the oracle says to the user before its answer, in order
+    utterances: tuple[Utterance, ...] = ()  # of the oracle to the user, before its answer
     single_turn: bool = False  # the first reply ends the episode: its calls are the answer
 
     @property

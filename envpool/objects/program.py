@@ -1,7 +1,7 @@
 """The program of a suite: it keeps the worlds of a benchmark, whose state is Python objects.
 
 It is started with an interpreter that the user names, so it uses the standard library alone and
-imports nothing of ours but one adapter beside it. Requests and answers are lines of JSON:
+imports nothing of this project but one adapter beside it. Requests and answers are lines of JSON:
 
     {"op": "describe", "spec": {...}}                    -> {"tools": [...], "records": [...]}
     {"op": "open", "world": 3, "spec": {...}}            -> {}

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from harness.core.events import HistorySummarized, StepTaken
 from harness.core.messages import Act, Answer, Reply, Window
 from harness.dialects.base import Dialect
-from scenarios.format import Call, Said, Task
+from scenarios.format import Call, Task, Utterance
 
 
 def replies_of(
-    dialect: Dialect, calls: Sequence[Call], answer: str, says: Sequence[Said] = ()
+    dialect: Dialect, calls: Sequence[Call], answer: str, utterances: Sequence[Utterance] = ()
 ) -> tuple[Reply, ...]:
     """The replies of an agent that makes these calls, one per turn, and then answers; in a dialogue
-    it `says` something in between.
+    it says something in between.
 
     Calls that the dialect requires first (`Dialect.openers`) are put in front. Raises ValueError
     for an answer that the dialect cannot express.
@@ -22,7 +22,7 @@ def replies_of(
     if tuple(calls[: len(openers)]) != openers:
         moves += openers
     for number in range(len(calls) + 1):
-        moves += [said.text for said in says if said.after == number]
+        moves += [one.text for one in utterances if one.after == number]
         moves += calls[number : number + 1]
     return tuple(
         [
@@ -35,12 +35,16 @@ def replies_of(
 
 
 def solution_replies(
-    dialect: Dialect, task: Task, calls: Sequence[Call], answer: str, says: Sequence[Said]
+    dialect: Dialect,
+    task: Task,
+    calls: Sequence[Call],
+    answer: str,
+    utterances: Sequence[Utterance],
 ) -> tuple[Reply, ...]:
     """The replies by which an agent plays a solution of a task, or one with a mistake. Where the
     first reply ends the episode, it makes all calls, or gives the answer."""
     if not task.single_turn:
-        return replies_of(dialect, calls, answer, says)
+        return replies_of(dialect, calls, answer, utterances)
     return (dialect.write(tuple(calls), "" if calls else answer, turn=0),)
 
 

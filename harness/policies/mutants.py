@@ -24,7 +24,7 @@ from harness.dialects.base import Dialect
 from harness.policies.base import Agent, Assignment
 from harness.policies.fixed_replies import FixedRepliesAgent, num_moves_in, solution_replies
 from harness.policies.mutations import changed_calls, is_id, wrong_answers
-from scenarios.format import Call, Said, Scenario, Task
+from scenarios.format import Call, Scenario, Task, Utterance
 
 
 class Mutant(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Mutant(msgspec.Struct, frozen=True):
     calls: tuple[Call, ...]
     answer: str
     note: str  # the mutation in words, for a reader
-    says: tuple[Said, ...] = ()  # what it says to the user of a dialogue
+    utterances: tuple[Utterance, ...] = ()  # what it says to the user of a dialogue
 
 
 def mutants_of(
@@ -65,12 +65,12 @@ def mutants_of(
         if key not in seen:
             seen.add(key)
             found.append(mutant)
-    if not task.says:
+    if not task.utterances:
         return found
-    return [msgspec.structs.replace(one, says=_moved(task, one)) for one in found]
+    return [msgspec.structs.replace(one, utterances=_moved(task, one)) for one in found]
 
 
-def _moved(task: Task, mutant: Mutant) -> tuple[Said, ...]:
+def _moved(task: Task, mutant: Mutant) -> tuple[Utterance, ...]:
     """What the oracle says, at the same points between the mutant's calls: those before the first
     difference stay, later ones move with the number of calls."""
     calls, more = mutant.calls, len(mutant.calls) - len(task.oracle)
@@ -79,8 +79,8 @@ def _moved(task: Task, mutant: Mutant) -> tuple[Said, ...]:
     first = next((index for index, (one, other) in pairs if one != other), shortest)
     return tuple(
         [
-            msgspec.structs.replace(said, after=said.after + (more if said.after > first else 0))
-            for said in task.says
+            msgspec.structs.replace(one, after=one.after + (more if one.after > first else 0))
+            for one in task.utterances
         ]
     )
 
@@ -188,7 +188,7 @@ class MutantPolicy:
         if replies is None:
             mutant = mutants[index] if mutants else _oracle(assignment.task)
             replies = solution_replies(
-                *(self._dialect, assignment.task, mutant.calls, mutant.answer), mutant.says
+                *(self._dialect, assignment.task, mutant.calls, mutant.answer), mutant.utterances
             )
             self._replies[key] = replies
         return FixedRepliesAgent(replies, num_moves_in(assignment.kept))
@@ -206,4 +206,4 @@ class MutantPolicy:
 
 
 def _oracle(task: Task) -> Mutant:
-    return Mutant("none", task.oracle, task.answer, "no mutation", task.says)
+    return Mutant("none", task.oracle, task.answer, "no mutation", task.utterances)

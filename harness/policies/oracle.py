@@ -22,6 +22,6 @@ class OraclePolicy:
         replies = self._replies.get(key)
         if replies is None:
             replies = self._replies[key] = solution_replies(
-                self._dialect, task, task.oracle, task.answer, task.says
+                self._dialect, task, task.oracle, task.answer, task.utterances
             )
         return FixedRepliesAgent(replies, num_moves_in(assignment.kept))

@@ -522,12 +522,12 @@ class Episode:
             step = msgspec.structs.replace(step, reward=self.context.format.reward)
         return step, fault
 
-    async def _hear_user(self, user: User, said: str, turn: int) -> tuple[UserTurn, float]:
+    async def _hear_user(self, user: User, text: str, turn: int) -> tuple[UserTurn, float]:
         """What the user says to the agent's words, and the seconds that it took. Raises
         WorldError."""
         began = time.perf_counter()
         acting = _ActingUser(self._call, turn)
-        heard = await user.reply(said, acting)
+        heard = await user.reply(text, acting)
         self._add_tools(heard)
         heard = msgspec.structs.replace(
             heard, calls=tuple(acting.calls), results=tuple(acting.results)
@@ -588,8 +588,8 @@ class _ActingUser:
 def answer_of_steps(steps: Sequence[StepTaken]) -> str:
     """The answer of an episode that its agent ended: in a dialogue everything that it said, with an
     empty line between two replies."""
-    said = [step.decision.text for step in steps if isinstance(step.decision, Answer)]
-    return "\n\n".join(said)
+    texts = [step.decision.text for step in steps if isinstance(step.decision, Answer)]
+    return "\n\n".join(texts)
 
 
 EpisodeDriver = Callable[[Episode, Watch], Awaitable[Outcome]]  # takes the steps of an episode

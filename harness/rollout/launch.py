@@ -24,6 +24,8 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from envpool.objects.pool import ObjectPool
+from envpool.objects.process import ProgramSettings
 from envpool.router import ReportTrusted, RoutingPool
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import WorkerSettings, open_fork_server
@@ -305,12 +307,11 @@ async def pool_of(
         yield await stack.enter_async_context(pool)
 
 
-def _suite_pool(settings: WorldSettings) -> Any:
+def _suite_pool(settings: WorldSettings) -> ObjectPool:
     """The pool of the suite's worlds, to be entered. Raises ScenarioError."""
     found, source = opened_suite(settings)
-    programs = import_module("envpool.objects.process")
-    program = programs.ProgramSettings(found.adapter, source.options(), settings.suite_python)
-    return import_module("envpool.objects.pool").ObjectPool(program)
+    program = ProgramSettings(found.adapter, source.options(), settings.suite_python)
+    return ObjectPool(program)
 
 
 def opened_suite(settings: WorldSettings) -> tuple[Suite, SuiteSource]:

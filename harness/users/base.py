@@ -31,10 +31,10 @@ class User(Protocol):
         """Tools of the world that the agent does not have at the start: those that are withheld
         from it, and the user's own."""
 
-    def keep(self, said: str, turn: UserTurn) -> None:
+    def keep(self, text: str, turn: UserTurn) -> None:
         """Hear what the agent said in a turn that is in the log already, and what followed."""
 
-    async def reply(self, said: str, world: UserWorld) -> UserTurn:
+    async def reply(self, text: str, world: UserWorld) -> UserTurn:
         """Return what the user says to the agent's words; `calls` and `results` stay empty: `world`
         has recorded them. Raises WorldError where the user cannot answer: that is not the agent's
         fault."""

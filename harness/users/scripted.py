@@ -15,22 +15,22 @@ class ScriptedUser:
     def __init__(self, script: UserScript, tools: Sequence[ToolSpec]) -> None:
         self._turns = script.turns
         self._specs = {tool.name: tool for tool in tools}
-        self._num_said = 0
+        self._num_turns = 0
         self.hidden = script.withheld
 
     def __repr__(self) -> str:
-        return f"<ScriptedUser [{self._num_said} of {len(self._turns)} turns said]>"
+        return f"<ScriptedUser [{self._num_turns} of {len(self._turns)} turns said]>"
 
-    def keep(self, said: str, turn: UserTurn) -> None:
+    def keep(self, text: str, turn: UserTurn) -> None:
         """Go on after a turn that is logged already."""
-        self._num_said += 1
+        self._num_turns += 1
 
-    async def reply(self, said: str, world: UserWorld) -> UserTurn:
+    async def reply(self, text: str, world: UserWorld) -> UserTurn:
         """Return the next text, with the tools that the agent gets with it."""
-        if self._num_said == len(self._turns):
+        if self._num_turns == len(self._turns):
             return UserTurn("", ended=True)
-        turn = self._turns[self._num_said]
-        self._num_said += 1
+        turn = self._turns[self._num_turns]
+        self._num_turns += 1
         return UserTurn(turn.text, tools=tuple([self._specs[name] for name in turn.tools]))
 
 

@@ -13,17 +13,17 @@ def talk_of(trajectory: Trajectory) -> list[dict[str, Any]]:
     its reply was malformed), and the user's turn (None: there was none).
 
     Example: [{"calls": [{"name": "cd", "arguments": {"folder": "a"}, "text": "…", "error": None}],
-    "said": None, "user": None}]
+    "text": None, "user": None}]
     """
     return [_turn(step) for step in trajectory.steps]
 
 
 def _turn(step: StepTaken) -> dict[str, Any]:
-    said = step.decision.text if isinstance(step.decision, Answer) else None
+    text = step.decision.text if isinstance(step.decision, Answer) else None
     user = step.user
     return {
         "calls": [] if user is not None else _calls(step),
-        "said": said,
+        "text": text,
         "user": None
         if user is None
         else {"text": user.text, "ended": user.ended, "calls": _calls(step)},

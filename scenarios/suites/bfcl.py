@@ -23,7 +23,7 @@ from scenarios.core.dialogue import ScriptedTurn, UserScript
 from scenarios.core.suite_record import SuiteRecord
 from scenarios.errors import PackageError
 from scenarios.files import read_text
-from scenarios.format import Call, Said, Scenario, Task
+from scenarios.format import Call, Scenario, Task, Utterance
 from scenarios.suites.bfcl_answers import reference_call
 
 NAME = "bfcl_v3"
@@ -148,8 +148,8 @@ class BfclData:
             answer=_DONE,
             oracle=tuple(call for turn in calls for call in turn),
             user=UserScript(tuple(later), tuple(n for names in missed.values() for n in names)),
-            says=tuple(
-                Said(sum(map(len, calls[: turn + 1])), _DONE) for turn in range(len(calls) - 1)
+            utterances=tuple(
+                Utterance(sum(map(len, calls[: turn + 1])), _DONE) for turn in range(len(calls) - 1)
             ),
         )
         world = {

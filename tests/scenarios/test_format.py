@@ -70,7 +70,7 @@ _FAULTS = {
     ),
     "task's key": (
         *(_TASKS, "answer =", "anwser ="),
-        f"{_OPEN}object contains unknown field `anwser`; did you mean 'answer'?",
+        f"{_OPEN}object contains unknown field `anwser`; did you mean 'answer' or 'user'?",
     ),
     "oracle's key": (
         *(_TASKS, "arguments =", "args ="),

@@ -6,6 +6,7 @@ instances that it keeps in module globals from one run to the next, and the list
 whose import it would need a hundred packages.
 """
 
+import ast
 import copy
 import importlib
 import inspect
@@ -176,8 +177,6 @@ def execute(
 
 def _execute_text(instances: dict[str, Any], text: str) -> str:
     """Make a reference call, which is Python text with literal arguments."""
-    import ast
-
     call = ast.parse(text.strip(), mode="eval").body
     assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
     try:

@@ -31,6 +31,7 @@ class Situation(msgspec.Struct, frozen=True):
     steps: int  # about the number of the oracle's calls
     trades: tuple[str, ...]  # only in these; empty: in all that have the modules
     without: tuple[str, ...]  # trades in which it makes no sense
+    rare: bool  # whether people seldom ask for this
 
 
 def situation(
@@ -41,6 +42,7 @@ def situation(
     steps: int = 6,
     trades: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
+    rare: bool = False,
 ) -> Callable[[Write], Write]:
     """Register a function as a situation. Raises ModuleError when its id exists.
 
@@ -53,7 +55,7 @@ def situation(
         if known is not None and known.write.__module__ != write.__module__:
             raise ModuleError(f"two situations have the id {name!r}")
         _registered[name] = Situation(
-            name, modules, write, kind, because, memory, steps, trades, without
+            name, modules, write, kind, because, memory, steps, trades, without, rare
         )
         return write
 

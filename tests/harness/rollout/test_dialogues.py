@@ -14,7 +14,7 @@ from harness.dialects.registry import dialect_of
 from harness.rollout.episode import run_episode
 from harness.rollout.plan import EpisodePlan
 from harness.settings.limits import Limits
-from scenarios.users.scripts import ScriptedTurn, UserScript
+from scenarios.core.dialogue import ScriptedTurn, UserScript
 from tests.support.run_context import (
     LOOK,
     MemorySink,
@@ -50,15 +50,15 @@ async def _play(
     return sink.events("e000000"), policy
 
 
-async def test_a_reply_without_a_call_is_said_to_the_user() -> None:
+async def test_a_reply_without_a_call_goes_to_the_user() -> None:
     """An answer gets the user's next text and ends nothing; when the script is over the user ends
     the talk, and the answer is everything that the agent said."""
     events, _ = await _play(Reply("Whose?"), pay(350), Reply("Paid."), Reply("No."))
     start, *steps, end = events
     assert isinstance(start, EpisodeStarted)
     assert (start.is_dialogue, start.hidden) == (True, ("lend_book",))
-    said = [(step.user.text, step.user.ended) for step in steps if step.user is not None]
-    assert said == [("The fine of Anna.", False), ("And lend?", False), ("", True)]
+    heard = [(step.user.text, step.user.ended) for step in steps if step.user is not None]
+    assert heard == [("The fine of Anna.", False), ("And lend?", False), ("", True)]
     assert (end.ending, end.answer) == (Ending.ANSWERED, "Whose?\n\nPaid.\n\nNo.")
 
 
@@ -137,7 +137,7 @@ async def test_awm_s_rules_allow_a_question_before_a_call() -> None:
     assert events[-1].ending is Ending.ANSWERED
 
 
-class _PayingUser:
+class _ActingUser:
     """Pays a fine at the first reply, and ends the talk at the second."""
 
     hidden = ("pay_fine",)
@@ -145,27 +145,27 @@ class _PayingUser:
     def __init__(self) -> None:
         self.heard: list[tuple[str, ToolResult]] = []
 
-    def keep(self, said: str, turn: UserTurn) -> None:
-        self.heard.append((said, turn.results[0]))
+    def keep(self, text: str, turn: UserTurn) -> None:
+        self.heard.append((text, turn.results[0]))
 
-    async def reply(self, said: str, world: Any) -> UserTurn:
+    async def reply(self, text: str, world: Any) -> UserTurn:
         if self.heard:
             return UserTurn("", ended=True)
         arguments = {"member_id": 2, "amount_cents": 350, "method": "card"}
-        self.heard.append((said, await world.call("pay_fine", arguments)))
+        self.heard.append((text, await world.call("pay_fine", arguments)))
         return UserTurn("I paid.")
 
 
-class _PayingUsers:
-    def user(self, scenario: Any, task: Any, tools: Any, *, seed: int) -> _PayingUser:
-        return _PayingUser()
+class _ActingUsers:
+    def user(self, scenario: Any, task: Any, tools: Any, *, seed: int) -> _ActingUser:
+        return _ActingUser()
 
 
 async def test_a_user_acts_in_the_world() -> None:
-    """A user's calls change the world, are logged with their results, and are no tools of the
+    """A user's calls change the world, are logged with their results, and are not tools of the
     agent."""
     sink, policy = MemorySink(), MovesPolicy(LOOK, pay(350), Reply("Please pay."), Reply("Thanks."))
-    context = msgspec.structs.replace(make_run_context(policy, sink), users=_PayingUsers())
+    context = msgspec.structs.replace(make_run_context(policy, sink), users=_ActingUsers())
     async with watchdog_running(context):
         await run_episode(_plan(), context)
     look, refused, asked, _ = [e for e in sink.events("e000000") if isinstance(e, StepTaken)]

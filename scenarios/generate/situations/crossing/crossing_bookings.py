@@ -386,7 +386,7 @@ def the_spouse_calls_it_off(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", "memberships", steps=7)
+@situation("bookings", "memberships", steps=7, rare=True)
 def as_many_as_the_card_allows(maker: Maker) -> Draft | None:
     """A booking becomes as large as the tier of the member's card allows free guests."""
     tier = maker.pick(
@@ -443,7 +443,7 @@ def as_many_as_the_card_allows(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", "payments", steps=6)
+@situation("bookings", "payments", steps=6, rare=True)
 def paid_up_before_more_seats(maker: Maker) -> Draft | None:
     """A booking may grow by two people only when no payment of the customer has failed."""
     products = some_products(maker, 2)

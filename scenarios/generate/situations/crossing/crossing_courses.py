@@ -186,7 +186,7 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "training", steps=8)
+@situation("messaging", "training", steps=8, rare=True)
 def who_will_be_teaching(maker: Maker) -> Draft:
     """All who have a seat in a session are told in their threads who teaches it."""
     teacher = new_employee(maker)
@@ -242,7 +242,7 @@ def who_will_be_teaching(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "training", steps=6)
+@situation("messaging", "training", steps=6, rare=True)
 def one_more_chair(maker: Maker) -> Draft | None:
     """A supervisor adds a seat, and whoever moves up by it is told."""
     if not is_ranked(maker, "supervisor"):
@@ -430,7 +430,7 @@ def the_next_date_for_a_friend(maker: Maker) -> Draft:
     )
 
 
-@situation("payments", "training", steps=6)
+@situation("payments", "training", steps=6, rare=True)
 def a_seat_for_who_has_paid(maker: Maker) -> Draft:
     """Somebody is enrolled in the first session with a seat, if all their payments are settled."""
     customer = new_customer(maker)
@@ -475,7 +475,7 @@ def a_seat_for_who_has_paid(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", "training", steps=9)
+@situation("shifts", "training", steps=9, rare=True)
 def teaching_and_on_duty(maker: Maker) -> Draft:
     """The teacher of a session is on duty that day: a swap is asked with a free team mate."""
     team, (teacher, away, free) = plant_team(maker, "clerk", "clerk", "clerk")

@@ -78,7 +78,7 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "stock", steps=7)
+@situation("orders", "stock", steps=7, rare=True)
 def only_as_many_as_we_have(maker: Maker) -> Draft | None:
     """One line of an open order is larger than our stock: it shrinks, and the order is "
     "confirmed."""
@@ -256,7 +256,7 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="question", steps=6)
+@situation("shipments", kind="question", steps=6, rare=True)
 def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
     """Which street a parcel goes to, who carries it, and what its contents are worth."""
     goods = some_products(maker, 2)
@@ -472,7 +472,7 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", "refunds", "tickets", steps=9)
+@situation("payments", "refunds", "tickets", steps=9, rare=True)
 def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
     """A ticket complains of lateness: the refund is opened up to the share of that reason."""
     goods = some_products(maker, 2, least=1_000)
@@ -540,7 +540,7 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", "tickets", steps=9)
+@situation("payments", "tickets", steps=9, rare=True)
 def the_card_had_expired(maker: Maker) -> Draft | None:
     """A ticket asks why a payment failed: it goes by the one method that is still good."""
     if len(unsolved_tickets(maker, maker.me)) > 4:

@@ -177,7 +177,7 @@ def back_and_on_to_the_next(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", "messaging", steps=7)
+@situation("loans", "messaging", steps=7, rare=True)
 def the_next_in_line_is_late(maker: Maker) -> Draft | None:
     """The first in the queue has something overdue and may not borrow; they are told what."""
     products = lendable(maker, 2)
@@ -292,7 +292,7 @@ def a_family_goes_away(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", "invoices", "tickets", steps=8)
+@situation("loans", "invoices", "tickets", steps=8, rare=True)
 def a_clean_slate_first(maker: Maker) -> Draft | None:
     """Something is lent only if no bill and no loan of the customer is late."""
     products = lendable(maker, 2)
@@ -344,7 +344,7 @@ def a_clean_slate_first(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", "tickets", kind="decline", steps=5)
+@situation("loans", "tickets", kind="decline", steps=5, rare=True)
 def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
     """All renewals are used up; the item shall be taken back and lent anew on paper only."""
     products = lendable(maker, 2)

@@ -27,7 +27,7 @@ from scenarios.generate.modules.staff.make import new_absence, new_employee
 from scenarios.generate.situations.crossing.crossing_planting import plant_team
 
 
-@situation("approvals", steps=7)
+@situation("approvals", steps=7, rare=True)
 def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
     """The open requests of a decider who travels go to the one of the team who may decide them."""
     team, (away, _, heir) = plant_team(maker, "supervisor", "clerk", "supervisor")
@@ -74,7 +74,7 @@ def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
     )
 
 
-@situation("approvals", steps=7)
+@situation("approvals", steps=7, rare=True)
 def one_fresh_and_one_stale(maker: Maker) -> Draft:
     """Of two requests of a colleague one is out of date: it is rejected, the other approved."""
     author = new_employee(maker)
@@ -167,7 +167,7 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=8)
+@situation("cases", steps=8, rare=True)
 def a_case_that_has_become_serious(maker: Maker) -> Draft:
     """A case of high priority goes to the one of a team who may handle it and is there."""
     team, (clerk, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")

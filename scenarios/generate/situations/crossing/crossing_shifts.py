@@ -370,7 +370,7 @@ def off_the_rota_for_a_course(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", "shifts", kind="question", steps=8)
+@situation("calendars", "shifts", kind="question", steps=8, rare=True)
 def who_has_a_free_day(maker: Maker) -> Draft:
     """Who of a team has neither leave nor an appointment nor a shift on a day."""
     team, (away, met, works, free) = plant_team(maker, "clerk", "clerk", "clerk", "supervisor")
@@ -415,7 +415,7 @@ def who_has_a_free_day(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", "tickets", steps=7)
+@situation("shifts", "tickets", steps=7, rare=True)
 def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     """A ticket goes to whoever has the early shift at a post that day, since they will be asked."""
     _, (early, late) = plant_team(maker, "clerk", "clerk")

@@ -431,7 +431,7 @@ def who_sat_at_the_table(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", steps=5)
+@situation("calendars", steps=5, rare=True)
 def as_soon_as_they_are_back(maker: Maker) -> Draft | None:
     """An own appointment falls into an absence; it moves to the first day after, same hour."""
     customer, away = new_customer(maker), new_employee(maker)

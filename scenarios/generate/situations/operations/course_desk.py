@@ -148,7 +148,7 @@ def cold_feet(maker: Maker) -> Draft:
     )
 
 
-@situation("training", kind="decline", steps=3)
+@situation("training", kind="decline", steps=3, rare=True)
 def past_the_queue(maker: Maker) -> Draft:
     """Somebody who waits shall have a seat before another one who has waited longer."""
     course = new_course(maker)
@@ -225,7 +225,7 @@ def what_the_courses_come_to(maker: Maker) -> Draft:
     )
 
 
-@situation("training", kind="decline", because="permission", steps=3)
+@situation("training", kind="decline", because="permission", steps=3, rare=True)
 def two_more_chairs(maker: Maker) -> Draft | None:
     """A clerk shall enlarge a session for which people wait."""
     if is_ranked(maker, "supervisor"):
@@ -395,7 +395,7 @@ def put_into_the_wrong_course(maker: Maker) -> Draft:
     )
 
 
-@situation("training", steps=6)
+@situation("training", steps=6, rare=True)
 def gives_up_a_place_in_the_queue(maker: Maker) -> Draft:
     """Somebody has as many enrolments as allowed; the one that only waits makes room."""
     most = maker.parameters["MOST_ENROLMENTS_AHEAD"]

@@ -224,7 +224,7 @@ def drive_when_not_on_duty(maker: Maker) -> Draft:
     )
 
 
-@situation("devices", "fleet", memory=True, steps=8, without=NO_DEVICES)
+@situation("devices", "fleet", memory=True, steps=8, without=NO_DEVICES, rare=True)
 def how_will_they_get_there(maker: Maker) -> Draft:
     """For a planned visit to a customer's device the trip is planned: its day, its driver and the
     customer's town."""
@@ -317,7 +317,7 @@ def inspected_by_who_is_there(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", "training", steps=6)
+@situation("loans", "training", steps=6, rare=True)
 def long_enough_for_the_course(maker: Maker) -> Draft:
     """Somebody borrows for a course, if the loan lasts until then; they waited for nothing."""
     length = maker.parameters["LOAN_DAYS"]
@@ -364,7 +364,7 @@ def long_enough_for_the_course(maker: Maker) -> Draft:
     )
 
 
-@situation("devices", "calendars", steps=4, without=NO_DEVICES)
+@situation("devices", "calendars", steps=4, without=NO_DEVICES, rare=True)
 def talk_after_the_visit(maker: Maker) -> Draft:
     """An appointment is planned for the day after a visit to the customer's device."""
     customer, worker = new_customer(maker), new_employee(maker)

@@ -214,7 +214,7 @@ def farther_than_allowed(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", steps=5)
+@situation("loans", steps=5, rare=True)
 def as_many_as_they_may_have(maker: Maker) -> Draft:
     """A customer wants two things, in an order; there is room for one more only."""
     most = maker.parameters["MOST_LOANS"]
@@ -445,7 +445,7 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     )
 
 
-@situation("devices", kind="question", steps=3, without=NO_DEVICES)
+@situation("devices", kind="question", steps=3, without=NO_DEVICES, rare=True)
 def longest_without_care(maker: Maker) -> Draft:
     """Which device had its maintenance longest ago; a cancelled visit and a repair do not count."""
     customer, worker = new_customer(maker), new_employee(maker)

@@ -33,7 +33,7 @@ def _small(model: str) -> str:
     return f"{model[0].lower()}{model[1:]}"
 
 
-@situation("devices", kind="decline", steps=3, without=NO_DEVICES)
+@situation("devices", kind="decline", steps=3, without=NO_DEVICES, rare=True)
 def it_ran_backwards(maker: Maker) -> Draft:
     """A customer reports less than the counter said before; it shall be entered a bit higher."""
     customer = new_customer(maker)
@@ -72,7 +72,7 @@ def it_ran_backwards(maker: Maker) -> Draft:
     )
 
 
-@situation("devices", kind="decline", because="permission", steps=4, without=NO_DEVICES)
+@situation("devices", kind="decline", because="permission", steps=4, without=NO_DEVICES, rare=True)
 def a_leap_upwards(maker: Maker) -> Draft | None:
     """A clerk shall record a reading far above the last one, or a smaller one in its place."""
     if is_ranked(maker, "supervisor"):
@@ -243,7 +243,7 @@ def all_that_nobody_comes_for(maker: Maker) -> Draft:
     )
 
 
-@situation("devices", steps=5, without=NO_DEVICES)
+@situation("devices", steps=5, without=NO_DEVICES, rare=True)
 def enough_for_a_calibration(maker: Maker) -> Draft:
     """The rise since the last reading decides whether somebody comes."""
     customer, worker = new_customer(maker), new_employee(maker)

@@ -238,7 +238,7 @@ def mended_and_off_again(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", kind="decline", because="permission", steps=3)
+@situation("fleet", kind="decline", because="permission", steps=3, rare=True)
 def garage_bill_in_two_parts(maker: Maker) -> Draft:
     """A repair costs more than the own limit; it shall be entered with less."""
     vehicle = new_vehicle(maker)
@@ -383,7 +383,7 @@ def a_buyer_has_been_found(maker: Maker) -> Draft | None:
     )
 
 
-@situation("fleet", steps=7)
+@situation("fleet", steps=7, rare=True)
 def the_one_with_fewer_trips(maker: Maker) -> Draft:
     """One driver has as many trips ahead as allowed, so the second choice drives."""
     most = maker.parameters["MOST_TRIPS_AHEAD"]

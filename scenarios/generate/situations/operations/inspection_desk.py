@@ -27,7 +27,7 @@ def _who(employee: Row) -> Call:
     return call("search_employees", query=employee["name"])
 
 
-@situation("inspections", steps=4)
+@situation("inspections", steps=4, rare=True)
 def three_weeks_are_too_many(maker: Maker) -> Draft | None:
     """Somebody shall see to two findings until a day that is too late for the critical one."""
     most = maker.parameters["FOLLOWUP_DAYS"]
@@ -179,7 +179,7 @@ def a_kinder_word_for_it(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", steps=5)
+@situation("inspections", steps=5, rare=True)
 def back_from_the_round(maker: Maker) -> Draft:
     """Today's inspection gave two findings; the critical one needs somebody at once."""
     inspector, worker = new_employee(maker), new_employee(maker)
@@ -342,7 +342,7 @@ def green_before_the_visit(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", steps=4)
+@situation("inspections", steps=4, rare=True)
 def inspector_with_a_full_book(maker: Maker) -> Draft:
     """An inspection changes hands; of two colleagues the first has as many ahead as allowed."""
     most = maker.parameters["MOST_INSPECTIONS_AHEAD"]

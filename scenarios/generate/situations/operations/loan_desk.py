@@ -195,7 +195,7 @@ def overdue_one_back_new_one_out(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", kind="decline", steps=3)
+@situation("loans", kind="decline", steps=3, rare=True)
 def in_and_out_on_paper(maker: Maker) -> Draft:
     """A loan that was renewed as often as allowed shall be booked in and out again."""
     most = maker.parameters["MOST_RENEWALS"]
@@ -264,7 +264,7 @@ def which_of_the_two_came_back(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", steps=5)
+@situation("loans", steps=5, rare=True)
 def wait_for_the_first_that_comes(maker: Maker) -> Callable[[], Draft | None]:
     """All of a name are out: reserve the one that is due first of those nobody waits for."""
     title = item_titles(maker)[0]

@@ -115,7 +115,7 @@ def room_or_course(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", "memberships", steps=7)
+@situation("bookings", "memberships", steps=7, rare=True)
 def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
     """A room for a customer and as many companions as their membership allows."""
     most = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]
@@ -170,7 +170,7 @@ def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", "calendars", steps=5)
+@situation("loans", "calendars", steps=5, rare=True)
 def come_for_it_on_the_day(maker: Maker) -> Draft | None:
     """An appointment on the day on which an item is due."""
     customer = new_customer(maker)
@@ -268,7 +268,7 @@ def who_is_coming_with_what(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", "shifts", kind="question", steps=4)
+@situation("bookings", "shifts", kind="question", steps=4, rare=True)
 def a_name_for_the_door(maker: Maker) -> Draft:
     """Who works at a post on the day of a booking in a part of the day."""
     customer, resource, post = new_customer(maker), new_resource(maker), new_post(maker)

@@ -126,7 +126,7 @@ def the_same_a_week_later(maker: Maker) -> Draft:
     )
 
 
-@situation(steps=4)
+@situation(steps=4, rare=True)
 def not_both_at_a_time(maker: Maker) -> Draft:
     """A leave is entered for the wished days, or later, as the deputy is away then."""
     worker, deputy = new_employee(maker), new_employee(maker)
@@ -303,7 +303,7 @@ def it_was_a_business_trip(maker: Maker) -> Draft:
     )
 
 
-@situation(steps=3)
+@situation(steps=3, rare=True)
 def to_the_smaller_team(maker: Maker) -> Callable[[], Draft] | None:
     """Somebody is moved to that of two teams which has fewer people."""
     if not is_ranked(maker, "supervisor"):

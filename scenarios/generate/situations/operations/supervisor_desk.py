@@ -71,7 +71,7 @@ def a_seat_for_all_who_wait(maker: Maker) -> Draft | None:
     )
 
 
-@situation("inspections", steps=4)
+@situation("inspections", steps=4, rare=True)
 def small_things_can_go(maker: Maker) -> Draft | None:
     """The minor findings without a followup are waived; the critical one must stay."""
     if not _leads(maker):
@@ -117,7 +117,7 @@ def small_things_can_go(maker: Maker) -> Draft | None:
     )
 
 
-@situation("fleet", steps=4)
+@situation("fleet", steps=4, rare=True)
 def the_one_without_plans(maker: Maker) -> Draft | None:
     """Of two vehicles the one is sold that has no planned trips."""
     if not _leads(maker):

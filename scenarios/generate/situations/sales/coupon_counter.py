@@ -95,7 +95,7 @@ def found_in_an_old_coat(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", steps=3)
+@situation("coupons", steps=3, rare=True)
 def laid_up_for_a_while(maker: Maker) -> Draft | None:
     """All open coupons get a later day; the expired one does not."""
     campaigns = [new_campaign(maker, ends=60) for _ in range(2)]
@@ -210,7 +210,7 @@ def again_from_the_same_campaign(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", steps=5, memory=True)
+@situation("coupons", steps=5, memory=True, rare=True)
 def room_for_a_new_one(maker: Maker) -> Draft | None:
     """Expired coupons take up the places; they are made void before a new one is issued."""
     most = maker.parameters["MOST_OPEN_COUPONS"]
@@ -251,7 +251,7 @@ def room_for_a_new_one(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", kind="decline", because="permission", steps=5)
+@situation("coupons", kind="decline", because="permission", steps=5, rare=True)
 def the_budget_is_used_up(maker: Maker) -> Draft | None:
     """A coupon cannot be redeemed since the budget is used up, which a clerk may not raise."""
     goods = couponable(maker, 2)
@@ -369,7 +369,7 @@ def price_after_the_best_discount(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", steps=5, memory=True)
+@situation("coupons", steps=5, memory=True, rare=True)
 def something_better_that_runs(maker: Maker) -> Callable[[], Draft | None] | None:
     """A coupon is exchanged for one of the running campaign that takes off most."""
     weak = new_campaign(maker, 5)

@@ -118,7 +118,7 @@ def it_is_at_their_door_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "shipments", steps=7, without=_ODD)
+@situation("orders", "shipments", steps=7, without=_ODD, rare=True)
 def packed_before_it_grew(maker: Maker) -> Draft | None:
     """An order was raised after its shipment was packed; what is missing gets a parcel."""
     least = maker.parameters["INSURED_FROM_CENTS"]
@@ -222,7 +222,7 @@ def accept_it_and_pay_back(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "stock", steps=5, without=_NOT_FROM_STOCK)
+@situation("orders", "stock", steps=5, without=_NOT_FROM_STOCK, rare=True)
 def as_many_as_we_have(maker: Maker) -> Draft | None:
     """A quantity is raised as far as the open warehouses hold it."""
     goods = some_products(maker, 1, without="stock_levels")
@@ -309,7 +309,7 @@ def from_one_place(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=4, without=_BY_THE_DAY)
+@situation("orders", steps=4, without=_BY_THE_DAY, rare=True)
 def no_further_one_allowed(maker: Maker) -> Draft | None:
     """The customer has as many open orders as allowed: the new thing joins the latest."""
     most = maker.parameters["MOST_OPEN_ORDERS"]

@@ -351,7 +351,7 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=6)
+@situation("invoices", steps=6, rare=True)
 def rather_time_than_fees(maker: Maker) -> Draft | None:
     """Not yet due ones are deferred to the allowed end, the overdue one is reminded."""
     goods = some_products(maker, 2)

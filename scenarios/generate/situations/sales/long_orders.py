@@ -166,7 +166,7 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", "stock", steps=9, without=_NO_STOCK)
+@situation("suppliers", "stock", steps=9, without=_NO_STOCK, rare=True)
 def both_gaps_in_one_delivery(maker: Maker) -> Draft | None:
     """Two products are below their reorder points; one supplier has both, what is missing comes."""
     goods = some_products(maker, 2, without="stock_levels")
@@ -330,7 +330,7 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=4)
+@situation(steps=4, rare=True)
 def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
     """All active products of a category but the dearest become dearer by the same amount."""
     most = maker.parameters["MOST_PRICE_CHANGE_PERCENT"]

@@ -227,7 +227,7 @@ def two_into_one(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=4, without=_BY_THE_DAY)
+@situation("orders", steps=4, without=_BY_THE_DAY, rare=True)
 def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     """The quantity of a line goes up as far as a sum allows; the other line counts, too."""
     goods = some_products(maker, 2, most=40_000)

@@ -383,7 +383,7 @@ def card_lost_on_the_train(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=4)
+@situation("payments", steps=4, rare=True)
 def no_room_for_the_new_card(maker: Maker) -> Draft | None:
     """All places for methods are taken, one of them by an expired card."""
     goods = some_products(maker, 1)

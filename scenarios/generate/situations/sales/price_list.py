@@ -84,7 +84,7 @@ def a_few_per_cent_more(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="decline", because="permission", steps=3)
+@situation(kind="decline", because="permission", steps=3, rare=True)
 def too_large_a_jump(maker: Maker) -> Draft | None:
     """A clerk is to change a price by more than allowed, in steps if need be."""
     goods = some_products(maker, 1, least=500)
@@ -121,7 +121,7 @@ def too_large_a_jump(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="decline", steps=3)
+@situation(kind="decline", steps=3, rare=True)
 def a_price_among_friends(maker: Maker) -> Draft | None:
     """The price of a product is to go down because one customer asks for it."""
     goods = some_products(maker, 1, least=800)

@@ -121,7 +121,9 @@ def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", kind="decline", because="permission", steps=4, without=OTHER_PURCHASES)
+@situation(
+    "suppliers", kind="decline", because="permission", steps=4, without=OTHER_PURCHASES, rare=True
+)
 def more_than_a_clerk_may_send(maker: Maker) -> Draft | None:
     """A draft is above what a clerk may send; two halves are forbidden."""
     if maker.me["role"] != "clerk":

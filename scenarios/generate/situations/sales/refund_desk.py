@@ -10,7 +10,7 @@ from scenarios.generate.modules.payments.make import new_method, new_payment
 from scenarios.generate.modules.refunds.make import new_refund, refund_reason, share_of
 
 
-@situation("refunds", "payments", steps=5, without=("permits_office",))
+@situation("refunds", "payments", steps=5, without=("permits_office",), rare=True)
 def not_what_was_promised(maker: Maker) -> Draft | None:
     """As much goes back as the reason allows for the right one of two payments."""
     goods = some_products(maker, 2)
@@ -246,7 +246,7 @@ def approve_what_is_not_mine(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", kind="decline", because="permission", steps=4)
+@situation("refunds", "payments", kind="decline", because="permission", steps=4, rare=True)
 def larger_than_my_limit(maker: Maker) -> Draft | None:
     """An open refund is above the own limit; lowering it is no way out."""
     if maker.me["role"] == "manager":

@@ -193,7 +193,7 @@ def cheapest_for_light_things(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=7, memory=True)
+@situation("shipments", steps=7, memory=True, rare=True)
 def cheapest_with_insurance(maker: Maker) -> Draft | None:
     """One parcel is worth so much that the cheapest carrier may not take it."""
     most = maker.parameters["INSURED_FROM_CENTS"]

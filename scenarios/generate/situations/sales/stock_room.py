@@ -232,7 +232,7 @@ def it_looks_like_fewer(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", steps=4, without=SERVICE_TRADES)
+@situation("stock", steps=4, without=SERVICE_TRADES, rare=True)
 def left_in_the_closed_place(maker: Maker) -> Draft | None:
     """What a closed warehouse still has is moved to the open one that is shortest of it."""
     closed = closed_warehouse(maker)

@@ -242,7 +242,7 @@ def cases_of_a_sick_handler(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("cases", kind="decline", because="permission", steps=4)
+@situation("cases", kind="decline", because="permission", steps=4, rare=True)
 def a_report_above_my_limit(maker: Maker) -> Draft:
     """A step that costs more than one's limit shall be planned, in two halves if need be."""
     customer = new_customer(maker)
@@ -284,7 +284,7 @@ def a_report_above_my_limit(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=5)
+@situation("cases", steps=5, rare=True)
 def put_off_a_step(maker: Maker) -> Draft | None:
     """A planned step cannot take place; it is dropped and planned anew at the same cost."""
     customer = new_customer(maker)
@@ -422,7 +422,7 @@ def no_second_case_for_it(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=5)
+@situation("cases", steps=5, rare=True)
 def room_for_one_more_step(maker: Maker) -> Draft | None:
     """A case is full of planned steps; the one that the customer does not need makes room."""
     most = maker.parameters["MOST_OPEN_STEPS"]

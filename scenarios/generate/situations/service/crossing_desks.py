@@ -20,7 +20,7 @@ from scenarios.generate.modules.projects.make import (
 from scenarios.generate.modules.tickets.make import new_comment, new_ticket, ticket_subjects
 
 
-@situation("projects", "approvals", steps=7)
+@situation("projects", "approvals", steps=7, rare=True)
 def money_to_the_project_lead(maker: Maker) -> Draft | None:
     """A request that is too large for oneself goes to the lead of the project it is for."""
     author = some_employee(maker, role="clerk")
@@ -227,7 +227,7 @@ def the_next_step_in_writing(maker: Maker) -> Draft:
     )
 
 
-@situation("projects", "documents", steps=5)
+@situation("projects", "documents", steps=5, rare=True)
 def lead_and_keeper(maker: Maker) -> Draft | None:
     """A supervisor makes the lead of a project the keeper of its paper."""
     lead = some_employee(maker)

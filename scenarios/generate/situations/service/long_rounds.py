@@ -34,7 +34,7 @@ def _by_name(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["name"], row["id"]))
 
 
-@situation("approvals", steps=6)
+@situation("approvals", steps=6, rare=True)
 def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
     """What people of one team have in the own tray is approved where limit and age allow it."""
     team = team_of(maker, 2, 5)
@@ -128,7 +128,7 @@ def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("projects", steps=7, memory=True)
+@situation("projects", steps=7, memory=True, rare=True)
 def wind_up_a_project(maker: Maker) -> Callable[[], Draft | None] | None:
     """What was worked on is finished; what nobody has begun goes to the lead."""
     lead = some_employee(maker)

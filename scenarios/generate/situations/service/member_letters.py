@@ -333,7 +333,7 @@ def the_complaint_was_right(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", "feedback", steps=5, without=("charity", "insurance_broker"))
+@situation("subscriptions", "feedback", steps=5, without=("charity", "insurance_broker"), rare=True)
 def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
     """Whoever has praised the product that they subscribe to gets a discount on it."""
     plans, bare = plans_of(maker, 1), bare_product(maker)

@@ -31,7 +31,7 @@ def _small(maker: Maker) -> int:
     return maker.cents(1_500, maker.me["limit_cents"] - 500, 50)
 
 
-@situation("approvals", steps=7, memory=True)
+@situation("approvals", steps=7, memory=True, rare=True)
 def what_is_in_my_tray(maker: Maker) -> Callable[[], Draft | None] | None:
     """The requests of one author in the own tray: approve, hand on, or reject as out of date."""
     author = _author(maker)
@@ -321,7 +321,7 @@ def waiting_for_how_much(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("approvals", steps=5)
+@situation("approvals", steps=5, rare=True)
 def back_from_a_sick_decider(maker: Maker) -> Callable[[], Draft | None] | None:
     """The open requests with a decider who is ill: those within one's limit come over, and one
     of one's own does not."""

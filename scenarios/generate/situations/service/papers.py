@@ -48,7 +48,7 @@ def approving_ones_own_words(maker: Maker) -> Draft:
     )
 
 
-@situation("documents", steps=3)
+@situation("documents", steps=3, rare=True)
 def last_words_are_a_colleagues(maker: Maker) -> Draft | None:
     """A draft whose last version a colleague wrote may be approved, though the first was one's
     own."""
@@ -322,7 +322,7 @@ def who_can_change_it(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", steps=5)
+@situation("documents", steps=5, rare=True)
 def make_room_for_a_share(maker: Maker) -> Draft | None:
     """All shares are given; the one of a colleague who only reads makes room for another."""
     most = maker.parameters["MOST_SHARES"]

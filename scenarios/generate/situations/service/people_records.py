@@ -295,6 +295,7 @@ def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] |
         "moving_company",
         "film_rental",
     ),
+    rare=True,
 )
 def no_room_for_another_address(maker: Maker) -> Draft:
     """Somebody wants two addresses added, but there is room for one only; they said which."""

@@ -20,7 +20,7 @@ from scenarios.generate.modules.projects.make import (
 )
 
 
-@situation("projects", steps=4)
+@situation("projects", steps=4, rare=True)
 def finish_what_was_worked_on(maker: Maker) -> Draft:
     """Of a project's open tasks only those with time entered can be finished."""
     lead = some_employee(maker) or maker.me
@@ -284,7 +284,7 @@ def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("projects", steps=7)
+@situation("projects", steps=7, rare=True)
 def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
     """A task goes to whoever in a team has the fewest open tasks."""
     team = team_of(maker, 2, 3)

@@ -118,7 +118,7 @@ def dearest_by_the_month(maker: Maker) -> Draft | None:
     )
 
 
-@situation("projects", kind="question", steps=5)
+@situation("projects", kind="question", steps=5, rare=True)
 def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
     """Who in a team has the fewest open tasks, and when that person's next one is due."""
     team = team_of(maker, 2, 4)

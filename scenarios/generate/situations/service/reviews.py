@@ -255,7 +255,7 @@ def a_promise_in_a_reply(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", steps=6)
+@situation("feedback", steps=6, rare=True)
 def reply_under_the_wrong_review(maker: Maker) -> Draft | None:
     """Our own reply stands under the wrong one of two reviews; it moves, word for word."""
     products = _products(maker, 2)
@@ -340,7 +340,7 @@ def average_of_a_product(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("feedback", "tickets", steps=5)
+@situation("feedback", "tickets", steps=5, rare=True)
 def low_stars_become_tickets(maker: Maker) -> Draft | None:
     """Each low rating of somebody becomes a ticket about the product, unless there is one."""
     products = _products(maker, 3)
@@ -392,7 +392,7 @@ def low_stars_become_tickets(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", steps=5)
+@situation("feedback", steps=5, rare=True)
 def flagged_without_reason(maker: Maker) -> Draft | None:
     """A supervisor publishes a pending review that a colleague flagged for no good reason."""
     products = _products(maker, 2)

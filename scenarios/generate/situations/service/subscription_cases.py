@@ -293,7 +293,7 @@ def discount_above_the_role(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=6, without=("charity",))
+@situation("subscriptions", steps=6, without=("charity",), rare=True)
 def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
     """Of three running subscriptions the one that began first gets a discount."""
     plans = plans_of(maker, 1)

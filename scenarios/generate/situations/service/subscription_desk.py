@@ -309,7 +309,7 @@ def one_of_two_is_too_old(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=4, without=("charity", "insurance_broker"))
+@situation("subscriptions", steps=4, without=("charity", "insurance_broker"), rare=True)
 def as_much_discount_as_i_may(maker: Maker) -> Draft | None:
     """A discount is asked for that only the higher roles may give; else the most that one may."""
     plans = plans_of(maker, 1)
@@ -356,7 +356,7 @@ def as_much_discount_as_i_may(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=4)
+@situation("subscriptions", steps=4, rare=True)
 def away_for_longer_than_we_pause(maker: Maker) -> Draft | None:
     """Somebody is away for longer than a pause may last: it is paused to the last allowed day."""
     plans = plans_of(maker, 1)

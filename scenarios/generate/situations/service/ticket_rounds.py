@@ -145,7 +145,7 @@ def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | Non
     return draft
 
 
-@situation("tickets", steps=5)
+@situation("tickets", steps=5, rare=True)
 def if_the_assignee_is_away(maker: Maker) -> Callable[[], Draft | None] | None:
     """A ticket changes hands only if its assignee is away on the day on which it is due."""
     assignee = some_employee(maker)

@@ -44,7 +44,7 @@ def rows(maker: Maker) -> None:
         )
         if document["status"] != "archived" and maker.chance(0.5):
             reader = maker.rng.choice(employees)
-            if reader["id"] != document["keeper_id"]:
+            if reader["id"] != document["owner_id"]:
                 new_share(maker, document, reader)
 
 
@@ -63,26 +63,26 @@ def new_document(
     maker: Maker,
     *,
     title: str | None = None,
-    keeper: Row | None = None,
+    owner: Row | None = None,
     author: Row | None = None,
     versions: int = 1,
     age: int = 60,
     **columns: Any,
 ) -> Row:
     """Insert a document with so many versions, the latest of which is `age` days old, by one
-    author, the keeper unless given."""
-    keeper = keeper or maker.rng.choice(maker.rows("employees", active=1))
+    author, the owner unless given."""
+    owner = owner or maker.rng.choice(maker.rows("employees", active=1))
     given = {"classification": "internal", "status": "approved"} | columns
     document = maker.insert(
         "documents",
         reference=new_code(maker, "documents", "reference", "DC"),
         title=new_title(maker, "documents", "title", title or document_titles(maker, 1)[0]),
-        keeper_id=keeper["id"],
+        owner_id=owner["id"],
         **given,
     )
     for number in range(1, versions + 1):
         days = age + 40 * (versions - number)
-        new_version(maker, document, author or keeper, number=number, age=days)
+        new_version(maker, document, author or owner, number=number, age=days)
     return document
 
 

@@ -2,7 +2,7 @@ CREATE TABLE documents (
   id INTEGER PRIMARY KEY,
   reference TEXT NOT NULL UNIQUE,
   title TEXT NOT NULL UNIQUE,
-  keeper_id INTEGER NOT NULL REFERENCES employees(id),
+  owner_id INTEGER NOT NULL REFERENCES employees(id),
   classification TEXT NOT NULL CHECK (classification IN ('public', 'internal', 'confidential')),
   status TEXT NOT NULL DEFAULT 'draft' CHECK (status IN ('draft', 'approved', 'archived'))
 );

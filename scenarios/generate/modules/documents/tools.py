@@ -40,18 +40,18 @@ def _share_mode(db: Db, document_id: int, employee_id: int) -> ShareMode | None:
 def search_documents(
     db: Db,
     query: Text | None = None,
-    keeper_id: Id | None = None,
+    owner_id: Id | None = None,
     status: DocumentStatus | None = None,
     limit: Limit = 20,
 ) -> list[Row]:
-    """Find documents by a part of their reference or title, by keeper, by status, or by any of
+    """Find documents by a part of their reference or title, by owner, by status, or by any of
     these together. Without any of them all documents are listed."""
     return db.all(
-        "SELECT id, reference, title, keeper_id, classification, status FROM documents WHERE (?1 "
+        "SELECT id, reference, title, owner_id, classification, status FROM documents WHERE (?1 "
         "IS NULL OR reference LIKE ?1 ESCAPE '\\' OR title LIKE ?1 ESCAPE '\\') AND (?2 IS NULL OR "
-        "keeper_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY title, id LIMIT ?4",
+        "owner_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY title, id LIMIT ?4",
         None if query is None else _like(query),
-        keeper_id,
+        owner_id,
         status,
         limit,
     )
@@ -76,11 +76,11 @@ def get_document(db: Db, document_id: Id) -> Row:
 
 def add_version(db: Db, document_id: Id, summary: Text) -> Row:
     """Enter a new version of a document in your own name, with a summary of what is new. The
-    document becomes a draft again. You need a share to edit, unless you are its keeper, a
+    document becomes a draft again. You need a share to edit, unless you are its owner, a
     supervisor or a manager."""
     document = _document_in_use(db, document_id)
     me = _me(db)["id"]
-    if document["keeper_id"] != me and _share_mode(db, document_id, me) != "edit":
+    if document["owner_id"] != me and _share_mode(db, document_id, me) != "edit":
         _require(db, "supervisor")
     number = 1 + int(
         db.value(
@@ -129,8 +129,8 @@ def set_share(db: Db, document_id: Id, employee_id: Id, mode: ShareMode) -> Row:
     have. Archived documents are not shared."""
     document = _document_in_use(db, document_id)
     _active_employee(db, employee_id)
-    if document["keeper_id"] == employee_id:
-        raise ToolError(f"Employee {employee_id} is the keeper and needs no share.")
+    if document["owner_id"] == employee_id:
+        raise ToolError(f"Employee {employee_id} is the owner and needs no share.")
     known = _share_mode(db, document_id, employee_id)
     if known == mode:
         raise ToolError(f"Employee {employee_id} has this share already.")
@@ -162,15 +162,15 @@ def remove_share(db: Db, document_id: Id, employee_id: Id) -> Row:
     return {"document_id": document_id, "employee_id": employee_id}
 
 
-def change_keeper(db: Db, document_id: Id, employee_id: Id) -> Row:
-    """Make another active employee the keeper of a document; a share that they had ends. Only
+def change_owner(db: Db, document_id: Id, employee_id: Id) -> Row:
+    """Make another active employee the owner of a document; a share that they had ends. Only
     supervisors and managers may do this."""
     _require(db, "supervisor")
     document = _document_in_use(db, document_id)
     _active_employee(db, employee_id)
-    if document["keeper_id"] == employee_id:
-        raise ToolError(f"Employee {employee_id} is the keeper already.")
-    db.run("UPDATE documents SET keeper_id = ? WHERE id = ?", employee_id, document_id)
+    if document["owner_id"] == employee_id:
+        raise ToolError(f"Employee {employee_id} is the owner already.")
+    db.run("UPDATE documents SET owner_id = ? WHERE id = ?", employee_id, document_id)
     db.run(
         "DELETE FROM document_shares WHERE document_id = ? AND employee_id = ?",
         document_id,

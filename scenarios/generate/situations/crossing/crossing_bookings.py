@@ -85,7 +85,7 @@ def the_next_slot_with_room(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", "tickets", steps=7)
+@situation("bookings", "tickets", steps=7, rare=True)
 def too_late_to_call_it_off(maker: Maker) -> Draft | None:
     """A ticket asks to cancel; it is too late by the rules, and the customer is told so."""
     if len(unsolved_tickets(maker, maker.me)) > 4:

@@ -44,14 +44,14 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
         ask=Voices(
             email="{out} has asked me: “I've been called as a witness on {on}, so I can't make "
             "‘{subject}’ with {name}. Could somebody else from my team go?” Please see who's "
-            "free at that time, put them in as required and take {out} out.",
+            "free at that time, put them in as a required attendee and take {out} out.",
             colleague="{out} can't come to “{subject}” with {name} on {on}. Please put in "
-            "somebody else from {out.his} team who's free then, as required.",
+            "somebody else from {out.his} team who's free then, as a required attendee.",
             chat="{out} cant do “{subject}” with {name} on {on}. can you swap in whoever from "
-            "the team is free then, as required",
+            "the team is free then, as a required attendee",
             note="{out} has to be in court on {on} and can't make “{subject}” with {name}. "
             "Please take {out.him} out and send somebody else from {out.his} team, whoever is "
-            "free at that hour. Mark them as required, or they won't turn up.",
+            "free at that hour. Mark them as a required attendee, or they won't turn up.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -158,7 +158,7 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", "tickets", steps=7)
+@situation("calendars", "tickets", steps=7, rare=True)
 def too_short_a_notice(maker: Maker) -> Draft | None:
     """A ticket asks to move an appointment that is too near: it stands, and the ticket says so."""
     mate = some_employee(maker)
@@ -286,12 +286,13 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
         ask=Voices(
             email="Message from {away} ({team}): “Could I have leave from {first} to {last}? "
             "{heir} has offered to go to any [appointment] I have then.” That's approved. Please "
-            "record it and put {heir} in as required instead of {away.him}, if {heir} is free.",
+            "record it and put {heir} in as a required attendee instead of {away.him}, if {heir} "
+            "is free.",
             colleague="{away} ({team}) is on leave from {first} to {last}, please record it. "
             "{heir} has offered to take over any [appointment] in that time; put {heir.him} in "
-            "as required if {heir.he}'s free.",
+            "as a required attendee if {heir.he}'s free.",
             chat="{away} ({team}) is off {first} to {last}, pls put the leave in. {heir} goes to "
-            "{away.his} [appointments] in that time if free, as required",
+            "{away.his} [appointments] in that time if free, as a required attendee",
             note="I've approved {away}'s leave from {first} to {last} ({team}); please record "
             "it. If {away.he} has an [appointment] in that time, {heir} has agreed to go "
             "instead. Make {heir.him} required, provided {heir.he}'s free.",

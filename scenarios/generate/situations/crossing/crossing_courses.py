@@ -75,7 +75,7 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
     )
 
 
-@situation("tickets", "training", steps=7)
+@situation("tickets", "training", steps=7, rare=True)
 def called_off_the_day_before(maker: Maker) -> Draft | None:
     """A ticket asks to cancel an enrolment when it is too late for that: it stands."""
     if len(unsolved_tickets(maker, maker.me)) > 4:

@@ -360,7 +360,7 @@ def to_the_other_house(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", "tickets", steps=7)
+@situation("shipments", "tickets", steps=7, rare=True)
 def it_has_left_already(maker: Maker) -> Draft | None:
     """A ticket asks to hold a shipment back that has left: its customer is told so."""
     goods = some_products(maker, 2)
@@ -415,7 +415,7 @@ def it_has_left_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("tickets", "warranties", steps=9)
+@situation("tickets", "warranties", steps=9, rare=True)
 def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     """A ticket reports a fault of something under warranty: it becomes a claim."""
     goods = some_products(maker, 2)

@@ -129,7 +129,7 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
     case = new_case(maker, customer, subject=subject, handler=handler, age=15)
     closed = new_case(maker, customer, subject=past, age=200, status="closed")
     title = document_titles(maker, 1)[0]
-    document = new_document(maker, title=title, keeper=maker.me, age=50)
+    document = new_document(maker, title=title, owner=maker.me, age=50)
     new_share(maker, document, handler, "read")
     return Draft(
         kind="change",
@@ -227,7 +227,7 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
     done = new_task(maker, project, titles[3], assignee=gone, due=-5, status="done")
     new_entry(maker, done, gone, minutes=90, days=7)
     title = document_titles(maker, 1)[0]
-    document = new_document(maker, title=title, keeper=maker.me, age=33)
+    document = new_document(maker, title=title, owner=maker.me, age=33)
     new_share(maker, document, lead, "edit")
     return Draft(
         kind="change",
@@ -264,7 +264,7 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
     )
 
 
-@situation("payments", "refunds", kind="question", steps=5)
+@situation("payments", "refunds", kind="question", steps=5, rare=True)
 def whose_refund_is_this(maker: Maker) -> Draft | None:
     """What an open refund is for, how much of the payment it is, and who opened it."""
     goods = some_products(maker, 2, least=1_000)

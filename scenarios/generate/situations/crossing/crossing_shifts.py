@@ -310,7 +310,7 @@ def leave_over_a_shift(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shifts", steps=8)
+@situation("shifts", steps=8, rare=True)
 def off_the_rota_for_a_course(maker: Maker) -> Draft | None:
     """A supervisor enters a journey and deletes the shifts in it for which no swap was asked."""
     if not is_ranked(maker, "supervisor"):
@@ -465,7 +465,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7)
+@situation("shifts", steps=7, rare=True)
 def somebody_senior_for_the_post(maker: Maker) -> Draft:
     """A senior post is staffed with the one of a team who may stand there and is not away."""
     team, (junior, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")

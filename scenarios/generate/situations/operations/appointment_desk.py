@@ -160,8 +160,8 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
             email="{name} has written to us: “I'm bringing a colleague to ‘{subject}’. Could a "
             "second person from your side join us too?” Please add {busy}, as a required "
             "attendee. If {busy} already has an [appointment] at that time, add {free} instead.",
-            colleague="{name} would like a second person in “{subject}”. Add {busy} as required, "
-            "or {free} if {busy} already has something then.",
+            colleague="{name} would like a second person in “{subject}”. Add {busy} as a required "
+            "attendee, or {free} if {busy} already has something then.",
             chat="add {busy} to “{subject}” ({name}) pls, required. if they already have sth then "
             "{free}",
             note="{host} needs support at “{subject}” with {name}. Please add {busy} as a required "
@@ -399,7 +399,7 @@ def entered_twice(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", kind="question", steps=4)
+@situation("calendars", kind="question", steps=4, rare=True)
 def who_sat_at_the_table(maker: Maker) -> Draft:
     """Who met a customer the last time, as the organiser and besides; later ones were cancelled."""
     customer, host, guest = new_customer(maker), new_employee(maker), new_employee(maker)

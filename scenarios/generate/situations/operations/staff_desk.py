@@ -267,7 +267,7 @@ def days_of_leave_so_far(maker: Maker) -> Draft:
     )
 
 
-@situation(steps=4)
+@situation(steps=4, without=("law_office", "dental_clinic", "public_library", "gym"))
 def it_was_a_business_trip(maker: Maker) -> Draft:
     """An absence was entered as leave and is travel; another one is really leave."""
     worker = new_employee(maker)

@@ -94,7 +94,7 @@ def wants_out_too_late(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=5, without=_BY_THE_DAY)
+@situation("orders", steps=5, without=(*_BY_THE_DAY, "moving_company"))
 def the_same_as_last_time(maker: Maker) -> Draft | None:
     """The latest completed order is placed once more, at present prices."""
     goods = some_products(maker, 3)

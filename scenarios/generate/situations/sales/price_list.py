@@ -11,7 +11,7 @@ from scenarios.generate.modules.draft_helpers import long_day, some_employee
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation(steps=3)
+@situation(steps=3, without=("charity", "public_library"))
 def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     """The last change of a price was a mistake; it becomes what it was before."""
     goods = some_products(maker, 1, without="price_changes")
@@ -49,7 +49,7 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=3)
+@situation(steps=3, without=("charity", "public_library"))
 def a_few_per_cent_more(maker: Maker) -> Draft | None:
     """A price goes up by a share that the acting employee may decide."""
     goods = some_products(maker, 1, least=500)
@@ -197,7 +197,7 @@ def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="question", steps=3)
+@situation(kind="question", steps=3, without=("charity", "public_library"))
 def what_did_it_cost_then(maker: Maker) -> Draft | None:
     """What a product cost on a day in the past, and who raised the price after that."""
     goods = some_products(maker, 1, without="price_changes")

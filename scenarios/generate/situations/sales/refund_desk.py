@@ -150,7 +150,7 @@ def paid_for_it_two_times(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6)
+@situation("refunds", "payments", steps=6, rare=True)
 def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
     """A colleague opened a refund as goodwill; the note on it shows that we were late."""
     goods = some_products(maker, 1)
@@ -301,7 +301,7 @@ def larger_than_my_limit(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6)
+@situation("refunds", "payments", steps=6, rare=True)
 def had_their_money_already(maker: Maker) -> Draft | None:
     """An open refund is for what was not paid twice; it is rejected, with a note."""
     goods = some_products(maker, 2)
@@ -348,7 +348,7 @@ def had_their_money_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=7, memory=True)
+@situation("refunds", "payments", steps=7, memory=True, rare=True)
 def meant_the_other_purchase(maker: Maker) -> Draft | None:
     """A refund was opened for the wrong payment; it is cancelled and opened for the right one."""
     goods = some_products(maker, 2)

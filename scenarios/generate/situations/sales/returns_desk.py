@@ -69,7 +69,7 @@ def both_arrived_broken(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", kind="decline", steps=3)
+@situation("returns", "orders", kind="decline", steps=3, without=("print_shop",))
 def bought_much_earlier_than_told(maker: Maker) -> Draft | None:
     """A fortnight ago, says the customer; the order is older than the window."""
     goods = some_products(maker, 2)
@@ -294,7 +294,7 @@ def box_without_a_number(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=5)
+@situation("returns", "orders", steps=5, without=("print_shop",))
 def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     """The same product was ordered twice; only what was ordered last may still come back."""
     goods = some_products(maker, 2)
@@ -392,7 +392,7 @@ def worth_of_all_on_the_way(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", kind="decline", steps=4)
+@situation("returns", "orders", kind="decline", steps=4, without=("print_shop",))
 def as_many_returns_as_allowed(maker: Maker) -> Draft | None:
     """The customer has as many returns under way as the rules let them have."""
     goods = some_products(maker, 1)

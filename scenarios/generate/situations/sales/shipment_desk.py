@@ -111,7 +111,12 @@ def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="decline", steps=3)
+@situation(
+    "shipments",
+    kind="decline",
+    steps=3,
+    without=("machine_service", "pharmacy_wholesale", "farm_cooperative"),
+)
 def neighbour_takes_it_in(maker: Maker) -> Draft | None:
     """A neighbour asks to have somebody's shipment sent to themselves."""
     goods = some_products(maker, 1)
@@ -354,7 +359,7 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=7)
+@situation("shipments", steps=7, rare=True)
 def two_boxes_same_day(maker: Maker) -> Draft | None:
     """Two shipments to one address on one day become one."""
     most = maker.parameters["INSURED_FROM_CENTS"]

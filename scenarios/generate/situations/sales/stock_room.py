@@ -411,7 +411,7 @@ def broken_since_the_new_racks(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", kind="question", steps=2, without=SERVICE_TRADES)
+@situation("stock", kind="question", steps=2, without=SERVICE_TRADES, rare=True)
 def what_is_scarcest_here(maker: Maker) -> Callable[[], Draft | None] | None:
     """Which product of a warehouse is furthest below its reorder point."""
     goods = some_products(maker, 3, without="stock_levels")

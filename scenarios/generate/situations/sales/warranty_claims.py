@@ -226,7 +226,7 @@ def bought_it_second_hand(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", steps=5, without=(*TRADE_CUSTOMERS, *NO_WARRANTIES))
+@situation("warranties", steps=5, without=(*TRADE_CUSTOMERS, *NO_WARRANTIES), rare=True)
 def hand_it_on_in_the_family(maker: Maker) -> Draft | None:
     """Before a warranty goes to a relative its assessed claim has to be decided."""
     goods = some_products(maker, 2)
@@ -302,7 +302,7 @@ def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", kind="question", steps=3, without=NO_WARRANTIES)
+@situation("warranties", kind="question", steps=3, without=NO_WARRANTIES, rare=True)
 def what_it_has_cost_us(maker: Maker) -> Draft | None:
     """What was paid on all claims about a customer's things."""
     goods = some_products(maker, 2)

@@ -143,7 +143,7 @@ def closed_in_its_first_week(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", "messaging", kind="decline", steps=3)
+@situation("cases", "messaging", kind="decline", steps=3, rare=True)
 def the_neighbour_is_curious(maker: Maker) -> Draft:
     """Another customer asks in a thread how somebody's case stands."""
     customer, curious = new_customer(maker), new_customer(maker)
@@ -335,7 +335,7 @@ def put_off_a_step(maker: Maker) -> Draft | None:
     )
 
 
-@situation("cases", kind="question", steps=4)
+@situation("cases", kind="question", steps=4, rare=True, without=("permits_office",))
 def what_it_has_cost(maker: Maker) -> Draft:
     """What the steps of somebody's two open cases have cost that were done."""
     customer = new_customer(maker)

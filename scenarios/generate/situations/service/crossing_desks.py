@@ -94,7 +94,7 @@ def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
     case = new_case(maker, customer, subject=subjects[0], handler=handler, age=24)
     new_case(maker, customer, subject=subjects[1], handler=maker.me, age=80, status="closed")
     title = document_titles(maker, 1)[0]
-    document = new_document(maker, title=title, keeper=maker.me, age=45)
+    document = new_document(maker, title=title, owner=maker.me, age=45)
     return Draft(
         kind="change",
         ask=Voices(
@@ -126,7 +126,7 @@ def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
     )
 
 
-@situation("projects", "messaging", steps=5)
+@situation("projects", "messaging", steps=5, rare=True)
 def when_will_it_be_ready(maker: Maker) -> Draft:
     """A customer asks in a thread when the project is due; the answer comes from the record."""
     customer = new_customer(maker)
@@ -228,27 +228,27 @@ def the_next_step_in_writing(maker: Maker) -> Draft:
 
 
 @situation("projects", "documents", steps=5, rare=True)
-def lead_and_keeper(maker: Maker) -> Draft | None:
-    """A supervisor makes the lead of a project the keeper of its paper."""
+def lead_and_owner(maker: Maker) -> Draft | None:
+    """A supervisor makes the lead of a project the owner of its paper."""
     lead = some_employee(maker)
-    keeper = None if lead is None else some_employee(maker, lead)
-    if lead is None or keeper is None or not is_ranked(maker, "supervisor"):
+    owner = None if lead is None else some_employee(maker, lead)
+    if lead is None or owner is None or not is_ranked(maker, "supervisor"):
         return None
     project = new_project(maker, new_customer(maker), lead=lead, due=70)
     title = document_titles(maker, 1)[0]
-    document = new_document(maker, title=title, keeper=keeper, age=25)
+    document = new_document(maker, title=title, owner=owner, age=25)
     new_share(maker, document, lead, "read")
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{title}” is still with {keeper}, but it's only used for “{project}” now. "
-            "{keeper} and I agree that the lead of that [project] should be looking after it. "
-            "Please make them the keeper.",
-            colleague="Could you make the lead of “{project}” the keeper of “{title}”, instead of "
-            "{keeper}?",
-            chat="make the lead of “{project}” keeper of “{title}” pls, {keeper} is fine with it",
+            email="“{title}” is still with {owner}, but it's only used for “{project}” now. "
+            "{owner} and I agree that the lead of that [project] should be looking after it. "
+            "Please make them the owner.",
+            colleague="Could you make the lead of “{project}” the owner of “{title}”, instead of "
+            "{owner}?",
+            chat="make the lead of “{project}” owner of “{title}” pls, {owner} is fine with it",
             note="“{project}” is under way, so “{title}” should be kept by whoever's leading it "
-            "rather than by {keeper}, who has no part in it. Please change the keeper before we "
+            "rather than by {owner}, who has no part in it. Please change the owner before we "
             "send anything out.",
         ),
         calls=(
@@ -256,11 +256,11 @@ def lead_and_keeper(maker: Maker) -> Draft | None:
             call("get_project", project_id=project["id"]),
             call("search_documents", query=title),
             call("get_employee", employee_id=lead["id"]),
-            call("change_keeper", document_id=document["id"], employee_id=lead["id"]),
+            call("change_owner", document_id=document["id"], employee_id=lead["id"]),
         ),
-        answer="{lead}, who leads “{project}”, is now the keeper of “{title}”.",
+        answer="{lead}, who leads “{project}”, is now the owner of “{title}”.",
         values={
-            "keeper": keeper["name"],
+            "owner": owner["name"],
             "lead": lead["name"],
             "project": project["title"],
             "title": title,
@@ -283,7 +283,7 @@ def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
     )
     new_comment(maker, past, "Settled by phone, thank you.")
     title = document_titles(maker, 1)[0]
-    document = new_document(maker, title=title, keeper=maker.me, age=61)
+    document = new_document(maker, title=title, owner=maker.me, age=61)
     return Draft(
         kind="change",
         ask=Voices(

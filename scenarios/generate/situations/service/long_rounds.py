@@ -252,15 +252,15 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
 
 @situation("documents", steps=8)
 def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
-    """A colleague leaves and loses every share of the papers that a keeper has."""
-    keeper = some_employee(maker)
-    leaver = None if keeper is None else some_employee(maker, keeper)
-    other = None if keeper is None or leaver is None else some_employee(maker, keeper, leaver)
-    if keeper is None or leaver is None or other is None:
+    """A colleague leaves and loses every share of the papers that a owner has."""
+    owner = some_employee(maker)
+    leaver = None if owner is None else some_employee(maker, owner)
+    other = None if owner is None or leaver is None else some_employee(maker, owner, leaver)
+    if owner is None or leaver is None or other is None:
         return None
     titles = document_titles(maker, 3)
     papers = [
-        new_document(maker, title=title, keeper=keeper, age=age)
+        new_document(maker, title=title, owner=owner, age=age)
         for title, age in zip(titles, (20, 65, 110), strict=True)
     ]
     new_share(maker, papers[0], leaver, "edit")
@@ -269,7 +269,7 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
     new_share(maker, papers[2], other, "edit")
 
     def draft() -> Draft | None:
-        kept = maker.rows("documents", keeper_id=keeper["id"])
+        kept = maker.rows("documents", owner_id=owner["id"])
         shared = [
             row
             for row in kept
@@ -282,32 +282,31 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{keeper} has asked me: “{leaver} is leaving us for a competitor. Could "
+                email="{owner} has asked me: “{leaver} is leaving us for a competitor. Could "
                 "you take {leaver.him} off all my [documents]?” Please remove {leaver.him} from "
-                "everything that {keeper} keeps.",
+                "everything that {owner} owns.",
                 colleague="{leaver} is leaving us for a competitor. Please remove {leaver.his} "
-                "access to all [documents] that {keeper} keeps.",
+                "access to all [documents] that {owner} owns.",
                 chat="{leaver} is leaving, can you remove {leaver.his} access to every "
-                "[document] {keeper} keeps",
+                "[document] {owner} owns",
                 note="{leaver}'s last day is tomorrow, and {leaver.he} still has access to some "
-                "[documents] that {keeper} keeps. Please find out which and remove {leaver.him} "
+                "[documents] that {owner} owns. Please find out which and remove {leaver.him} "
                 "from them.",
             ),
             calls=(
                 call("search_employees", query=leaver["name"]),
-                call("search_employees", query=keeper["name"]),
-                call("search_documents", keeper_id=keeper["id"]),
+                call("search_employees", query=owner["name"]),
+                call("search_documents", owner_id=owner["id"]),
                 *(call("get_document", document_id=row["id"]) for row in kept),
                 *(
                     call("remove_share", document_id=row["id"], employee_id=leaver["id"])
                     for row in shared
                 ),
             ),
-            answer="{leaver} no longer has access to anything that {keeper} keeps. It was "
-            "{titles}.",
+            answer="{leaver} no longer has access to anything that {owner} owns. It was {titles}.",
             values={
                 "leaver": leaver["name"],
-                "keeper": keeper["name"],
+                "owner": owner["name"],
                 "titles": " and ".join(f"“{row['title']}”" for row in shared),
             },
         )
@@ -380,7 +379,7 @@ def threads_of_their_people(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("tickets", steps=6)
+@situation("tickets", steps=6, rare=True)
 def high_ones_to_the_supervisor(maker: Maker) -> Callable[[], Draft | None] | None:
     """The high tickets of a team go to the supervisor in it."""
     found = [

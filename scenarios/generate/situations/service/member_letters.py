@@ -128,7 +128,20 @@ def claims_a_dearer_tier(maker: Maker) -> Draft | None:
     )
 
 
-@situation("memberships", "messaging", steps=7, memory=True)
+@situation(
+    "memberships",
+    "messaging",
+    steps=7,
+    memory=True,
+    without=(
+        "car_rental",
+        "hotel",
+        "airline_lounge",
+        "outdoor_shop",
+        "wine_merchant",
+        "public_library",
+    ),
+)
 def freeze_by_message_with_a_limit(maker: Maker) -> Draft:
     """A member asks for a freeze that is longer than allowed; the longest one is entered."""
     most = maker.parameters["MOST_FREEZE_DAYS"]

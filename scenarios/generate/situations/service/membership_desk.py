@@ -223,7 +223,18 @@ def two_freezes_in_a_row(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", steps=5)
+@situation(
+    "memberships",
+    steps=5,
+    without=(
+        "car_rental",
+        "hotel",
+        "airline_lounge",
+        "outdoor_shop",
+        "wine_merchant",
+        "public_library",
+    ),
+)
 def the_trip_was_put_off(maker: Maker) -> Draft:
     """A freeze that has not begun moves to a later day and stays as long as it was."""
     least = maker.parameters["LEAST_FREEZE_DAYS"]
@@ -309,7 +320,18 @@ def room_for_two_guests(maker: Maker) -> Draft | None:
     )
 
 
-@situation("memberships", steps=7)
+@situation(
+    "memberships",
+    steps=7,
+    without=(
+        "car_rental",
+        "hotel",
+        "airline_lounge",
+        "outdoor_shop",
+        "wine_merchant",
+        "public_library",
+    ),
+)
 def frozen_the_wrong_person(maker: Maker) -> Draft:
     """A freeze was entered for the namesake; it is cancelled and entered for the right one."""
     least = maker.parameters["LEAST_FREEZE_DAYS"]

@@ -112,7 +112,7 @@ def apology_by_the_right_template(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", kind="decline", steps=3)
+@situation("messaging", kind="decline", steps=3, rare=True)
 def number_of_another_customer(maker: Maker) -> Draft:
     """A customer asks in a thread for the phone number of another one."""
     customer, other = new_customer(maker), new_customer(maker)
@@ -288,7 +288,7 @@ def closed_and_only_a_clerk(maker: Maker) -> Draft | None:
     )
 
 
-@situation("messaging", steps=4)
+@situation("messaging", steps=4, rare=True)
 def new_thread_for_a_caller(maker: Maker) -> Draft:
     """A caller whose open threads are about other things gets a new one, with a first message."""
     customer = new_customer(maker)

@@ -156,7 +156,7 @@ def hours_of_a_colleague(maker: Maker) -> Draft | None:
     )
 
 
-@situation("projects", kind="question", steps=2)
+@situation("projects", kind="question", steps=2, rare=True)
 def hours_so_far(maker: Maker) -> Draft:
     """How many minutes were worked on a customer's running project, without the finished one."""
     customer = new_customer(maker)

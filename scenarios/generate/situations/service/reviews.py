@@ -297,7 +297,7 @@ def reply_under_the_wrong_review(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", kind="question", steps=2)
+@situation("feedback", kind="question", steps=2, rare=True)
 def average_of_a_product(maker: Maker) -> Callable[[], Draft | None] | None:
     """The average rating of a product over its published reviews."""
     products = _products(maker, 1)

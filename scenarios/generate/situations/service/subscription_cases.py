@@ -17,7 +17,9 @@ from scenarios.generate.modules.subscriptions.make import (
 from scenarios.generate.modules.tickets.make import new_comment, new_ticket
 
 
-@situation("subscriptions", "messaging", steps=6)
+@situation(
+    "subscriptions", "messaging", steps=6, without=("insurance_broker", "veterinary_practice")
+)
 def pause_asked_in_a_thread(maker: Maker) -> Draft | None:
     """A customer has asked for a pause in a message and then corrected the day."""
     plans = plans_of(maker, 1)

@@ -96,7 +96,7 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=6)
+@situation("subscriptions", steps=6, without=("insurance_broker", "veterinary_practice"))
 def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
     """A paused subscription is resumed first, before it can go to the yearly plan."""
     plans = plans_of(maker, 2)
@@ -260,7 +260,7 @@ def credit_for_a_change_of_mind(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=4, without=("charity", "insurance_broker"))
+@situation("subscriptions", steps=4, without=("charity", "insurance_broker"), rare=True)
 def one_of_two_is_too_old(maker: Maker) -> Draft | None:
     """Two charges were doubled by our mistake; one lies too far back to be credited."""
     plans = plans_of(maker, 1)
@@ -333,7 +333,7 @@ def as_much_discount_as_i_may(maker: Maker) -> Draft | None:
             chat="{name} is about to leave, {wanted}% off “{product}” would keep {name.him}. do "
             "it, or the max you're allowed to give",
             note="We've lost two [customers] to cheaper offers this month and I don't want {name} "
-            "to be the next. Put {wanted} % on “{product}”, or if that isn't possible with your "
+            "to be the next. Take {wanted} % off “{product}”, or if that isn't possible with your "
             "role, the most you can give. I'll deal with the rest on Monday.",
         ),
         calls=(
@@ -356,7 +356,7 @@ def as_much_discount_as_i_may(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=4, rare=True)
+@situation("subscriptions", steps=4, rare=True, without=("insurance_broker", "veterinary_practice"))
 def away_for_longer_than_we_pause(maker: Maker) -> Draft | None:
     """Somebody is away for longer than a pause may last: it is paused to the last allowed day."""
     plans = plans_of(maker, 1)

@@ -302,7 +302,7 @@ def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
     )
 
 
-@situation("tickets", kind="decline", steps=3)
+@situation("tickets", kind="decline", steps=3, rare=True)
 def wants_the_internal_remark(maker: Maker) -> Draft:
     """A customer asks for what we wrote internally; it must not go into a public comment."""
     customer = new_customer(maker)

@@ -14,6 +14,10 @@ Requests are answered in their order. A record is [kind, key, value]: kind and k
 is JSON as text, or null in a write that removes the record. An answer {"fault": "..."} says why a
 request failed; `fatal` in it means that the program cannot go on.
 
+An adapter module has a function `adapter(**options)`; what that returns has `version`, and
+`world(spec)`, which makes a world that can be pickled, `tools(spec)`, `call(world, name,
+arguments)`, `records(world)` and `score(spec, scoring, talk)`.
+
 A world is made once for each spec and then unpickled for each lease, which takes some 50 µs for the
 worlds of the BFCL.
 """
@@ -25,6 +29,8 @@ import pickle
 import sys
 import traceback
 from typing import Any
+
+_REMEMBERED = 1_024  # starts of worlds
 
 
 class Worlds:
@@ -56,10 +62,9 @@ class Worlds:
 
     def describe(self, spec: dict[str, Any]) -> dict[str, Any]:
         """The tools of a world and its records at the start."""
-        blob, records = self.start_of(spec)
-        world = pickle.loads(blob)  # nosec B301: it is our own pickle
+        _, records = self.start_of(spec)
         return {
-            "tools": world.tools(),
+            "tools": self.adapter.tools(spec),
             "records": [[kind, key, value] for (kind, key), value in records.items()],
         }
 
@@ -75,14 +80,16 @@ class Worlds:
         start = self.starts.get(name)
         if start is None:
             made = self.adapter.world(spec)
-            start = self.starts[name] = pickle.dumps(made), records_of(made)
+            start = self.starts[name] = pickle.dumps(made), self.records_of(made)
+            if len(self.starts) > _REMEMBERED:
+                self.starts.pop(next(iter(self.starts)))
         return start
 
     def call(self, world: int, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Execute a call: its text, what kind of failure it is, and the records that changed."""
         one = self.live[world]
-        text, error = one.call(name, arguments)
-        before, after = self.records[world], records_of(one)
+        text, error = self.adapter.call(one, name, arguments)
+        before, after = self.records[world], self.records_of(one)
         writes: list[list[Any]] = [
             [*key, value] for key, value in after.items() if before.get(key) != value
         ]
@@ -91,10 +98,9 @@ class Worlds:
             self.records[world] = after
         return {"text": text, "error": error, "writes": writes}
 
-
-def records_of(world: Any) -> dict[tuple[str, str], str]:
-    """The records of a world, each value as JSON text."""
-    return {(kind, key): _text_of(value) for kind, key, value in world.records()}
+    def records_of(self, world: Any) -> dict[tuple[str, str], str]:
+        """The records of a world, each value as JSON text."""
+        return {(kind, key): _text_of(value) for kind, key, value in self.adapter.records(world)}
 
 
 def _text_of(value: Any) -> str:

@@ -9,8 +9,6 @@ chat API does not allow.
 """
 
 import ast
-import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,13 +16,13 @@ from typing import Any
 
 import msgspec
 
-from scenarios.api import User
 from scenarios.core.dialogue import ScriptedTurn, UserScript
 from scenarios.core.suite_record import SuiteRecord
 from scenarios.errors import PackageError
 from scenarios.files import read_text
 from scenarios.format import Call, Scenario, Task, Utterance
 from scenarios.suites.bfcl_answers import reference_call
+from scenarios.suites.entries import ANSWER, entry_scenario, identifier
 
 NAME = "bfcl_v3"
 MULTI_TURN = (
@@ -53,8 +51,6 @@ _DOCS = {
     "VehicleControlAPI": "vehicle_control",
 }
 _MORE_TOOLS = "There are more functions now. Please try again with them."
-_DONE = "Done."
-_NO_USER = User("", "", "")
 
 
 class BfclData:
@@ -109,22 +105,7 @@ class BfclData:
         record = SuiteRecord(NAME, self.version, category, world, {task.id: scoring})
         first = entry["question"][0]
         rules = "\n\n".join(one["content"] for one in first if one["role"] == "system")
-        digest = hashlib.blake2b(msgspec.json.encode((task, record, rules)), digest_size=16)
-        return Scenario(
-            name=task.id,
-            title=entry["id"],
-            version=self.version,
-            description=f"Entry {entry['id']} of the BFCL",
-            clock="",
-            user=_NO_USER,
-            schema_sql="",
-            data_sql="",
-            rules=rules,
-            tasks=(task,),
-            path=self._data,
-            digest=digest.hexdigest(),
-            suite=record,
-        )
+        return entry_scenario(record, task, title=entry["id"], path=self._data, rules=rules)
 
     def _multi_turn(self, entry: dict[str, Any], truth: Any) -> tuple[Task, dict[str, Any]]:
         docs = [doc for name in entry["involved_classes"] for doc in self._docs(name)]
@@ -141,15 +122,16 @@ class BfclData:
         ]
         calls = [[_parsed(text, named) for text in turn] for turn in truth]
         task = Task(
-            id=_identifier(entry["id"]),
+            id=identifier(entry["id"]),
             instruction=texts[0],
             difficulty="unrated",
             kind="open",
-            answer=_DONE,
+            answer=ANSWER,
             oracle=tuple(call for turn in calls for call in turn),
             user=UserScript(tuple(later), tuple(n for names in missed.values() for n in names)),
             utterances=tuple(
-                Utterance(sum(map(len, calls[: turn + 1])), _DONE) for turn in range(len(calls) - 1)
+                Utterance(sum(map(len, calls[: turn + 1])), ANSWER)
+                for turn in range(len(calls) - 1)
             ),
         )
         world = {
@@ -173,11 +155,11 @@ def _single_turn(category: str, entry: dict[str, Any], truth: Any) -> tuple[Task
     if category == "live_relevance":  # any call is right
         oracle = [Call(tool_name(functions[0]["name"]), {})]
     task = Task(
-        id=_identifier(entry["id"]),
+        id=identifier(entry["id"]),
         instruction=_user_text(entry["question"][0]),
         difficulty="unrated",
         kind="open",
-        answer=_DONE,
+        answer=ANSWER,
         oracle=tuple(oracle),
         single_turn=True,
     )
@@ -245,14 +227,6 @@ def _as_text(value: Mapping[str, Any], language: str) -> dict[str, Any]:
 
 def _user_text(messages: Sequence[Mapping[str, str]]) -> str:
     return "\n\n".join(one["content"] for one in messages if one["role"] != "system")
-
-
-def _identifier(entry: str) -> str:
-    """A name for an entry: lower-case letters, digits and `_`.
-
-    Example: "live_simple_0-0-0" -> "live_simple_0_0_0"
-    """
-    return re.sub(r"\W", "_", entry.lower())
 
 
 def _parsed(text: str, docs: Mapping[str, Mapping[str, Any]]) -> Call:

@@ -12,7 +12,7 @@ import msgspec
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario
 from scenarios.nearest import did_you_mean
-from scenarios.suites import bfcl
+from scenarios.suites import agentdojo, bfcl
 
 
 class SuiteSource(Protocol):
@@ -135,5 +135,14 @@ SUITES: dict[str, Suite] = {
         "pip install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0",
         _open_bfcl,
         turn_steps=21,  # upstream stops a model that goes on calling after 20
+    ),
+    agentdojo.NAME: Suite(
+        agentdojo.NAME,
+        "AgentDojo: utility, and resistance to injected instructions",
+        agentdojo.CATEGORIES,
+        "dojo",
+        "pip install agentdojo==0.1.35 in an environment of its own; --suite-python names it",
+        lambda folder, python: agentdojo.AgentDojoData(python),
+        max_steps=40,
     ),
 }

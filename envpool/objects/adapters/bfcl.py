@@ -39,12 +39,8 @@ class Bfcl:
         self.paths: dict[str, str] = config.CLASS_FILE_PATH_MAPPING
         self.stateless: list[str] = config.STATELESS_CLASSES
 
-    def world(self, spec: dict[str, Any]) -> "World":
-        """A world at its start."""
-        return World(self.instances(spec), spec["tools"])
-
-    def instances(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """New instances of an entry's classes."""
+    def world(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """A world at its start: new instances of an entry's classes, by name."""
         made = {}
         for name in spec["classes"]:
             made[name] = getattr(importlib.import_module(self.paths[name]), name)()
@@ -53,6 +49,28 @@ class Bfcl:
                     copy.deepcopy(spec["config"].get(name, {})), long_context=spec["long_context"]
                 )
         return made
+
+    def tools(self, spec: dict[str, Any]) -> list[Any]:
+        """The tools as they are described."""
+        tools: list[Any] = spec["tools"]
+        return tools
+
+    def call(
+        self, world: dict[str, Any], name: str, arguments: dict[str, Any]
+    ) -> tuple[str, str | None]:
+        """Execute a call: its text, and `refused` where it raised."""
+        return execute(world, name, arguments) if world else ("The call is noted.", None)
+
+    def records(self, world: dict[str, Any]) -> Any:
+        """The public attributes of each instance, and the files of a file system one by one."""
+        for name, instance in world.items():
+            for attribute, value in vars(instance).items():
+                if attribute.startswith("_"):
+                    continue
+                if hasattr(value, "contents"):
+                    yield from _files(f"{name}.{attribute}", "", value)
+                else:
+                    yield name, attribute, value
 
     def score(
         self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
@@ -93,7 +111,7 @@ class Bfcl:
         if not is_whole or len(turns) != len(truth):
             found = f"{len(turns)} turns"
             return [_finding("all turns were played", False, f"{len(truth)} turns", found)]
-        model, reference = self.instances(spec), self.instances(spec)
+        model, reference = self.world(spec), self.world(spec)
         heard: list[str] = []
         findings = []
         for number, (calls, wanted) in enumerate(zip(turns, truth, strict=True), 1):
@@ -120,35 +138,6 @@ class _NoDots:
 
     def __getitem__(self, name: str) -> Any:
         return types.SimpleNamespace(underscore_to_dot=True)
-
-
-class World:
-    """The instances of an entry."""
-
-    def __init__(self, instances: dict[str, Any], tools: list[Any]) -> None:
-        self.instances = instances
-        self._tools = tools
-
-    def tools(self) -> list[Any]:
-        """The tools as they are described."""
-        return self._tools
-
-    def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, str | None]:
-        """Execute a call: its text, and `refused` where it raised."""
-        if not self.instances:
-            return "The call is noted.", None
-        return execute(self.instances, name, arguments)
-
-    def records(self) -> Any:
-        """The public attributes of each instance, and the files of a file system one by one."""
-        for name, instance in self.instances.items():
-            for attribute, value in vars(instance).items():
-                if attribute.startswith("_"):
-                    continue
-                if hasattr(value, "contents"):
-                    yield from _files(f"{name}.{attribute}", "", value)
-                else:
-                    yield name, attribute, value
 
 
 def _files(kind: str, path: str, directory: Any) -> Any:

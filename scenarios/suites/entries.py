@@ -1,0 +1,51 @@
+"""One entry of a suite as a scenario with one task."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import msgspec
+
+from scenarios.api import User
+from scenarios.core.suite_record import SuiteRecord
+from scenarios.format import Scenario, Task
+
+_NO_USER = User("", "", "")
+ANSWER = "Done."  # of a reference solution where the suite names none
+
+
+def identifier(entry: str) -> str:
+    """Return a name for an entry: lower-case letters, digits and `_`.
+
+    Example: "live_simple_0-0-0" -> "live_simple_0_0_0"
+    """
+    return re.sub(r"\W", "_", entry.lower())
+
+
+def entry_scenario(
+    record: SuiteRecord,
+    task: Task,
+    *,
+    title: str,
+    path: Path,
+    rules: str = "",
+    user: User = _NO_USER,
+    clock: str = "",
+) -> Scenario:
+    """Return the scenario of an entry, named like its task. `path` is where its data is."""
+    content = msgspec.json.encode((task, record, rules, user, clock))
+    return Scenario(
+        name=task.id,
+        title=title,
+        version=record.version,
+        description=f"Entry {title} of {record.suite}",
+        clock=clock,
+        user=user,
+        schema_sql="",
+        data_sql="",
+        rules=rules,
+        tasks=(task,),
+        path=path,
+        digest=hashlib.blake2b(content, digest_size=16).hexdigest(),
+        suite=record,
+    )

@@ -11,7 +11,7 @@ from harness.core.events import Ending
 from harness.following.copied import read_copied
 from harness.log.reader import LogReader, open_reader, require_format
 from harness.log.schema import LOG_NAME
-from harness.rollout.launch import planned
+from harness.rollout.launch import finder, planned
 from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
 from scenarios.catalogue import find
@@ -74,14 +74,19 @@ def is_complete(folder: Path, reader: LogReader) -> bool:
 
 def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
     """A function that finds the package of a logged world by name and digest: where it was when the
-    run began, or among the bundled ones."""
-    mcp = run_settings(folder).worlds.mcp
+    run began, or among the bundled ones; a suite's where the suite is now. Raises ScenarioError
+    for a suite whose data is not found."""
+    settings = run_settings(folder)
+    mcp = settings.worlds.mcp
+    find_entry = finder(settings) if settings.worlds.suite else None
     with open_reader(folder) as reader:
         paths = {world.scenario_digest: world.source_path for world in reader.scenarios().values()}
 
     def scenario_of(name: str, digest: str) -> Scenario:
         path = paths.get(digest) or name
-        found = [_find(one, mcp) for one in (path, name)]
+        found = (
+            [_find(name, find_entry)] if find_entry else [_find_at(p, mcp) for p in (path, name)]
+        )
         known = [scenario for scenario in found if scenario is not None and scenario.name == name]
         for scenario in known:
             if scenario.digest == digest:
@@ -112,8 +117,12 @@ def found_scenarios(
     return found
 
 
-def _find(path: str, mcp: str) -> Scenario | None:
+def _find_at(path: str, mcp: str) -> Scenario | None:
+    return _find(path, (lambda path: read_mcp_tasks(Path(path), mcp)) if mcp else find)
+
+
+def _find(name: str, find_one: Callable[[str], Scenario]) -> Scenario | None:
     try:
-        return read_mcp_tasks(Path(path), mcp) if mcp else find(path)
+        return find_one(name)
     except ScenarioError:
         return None

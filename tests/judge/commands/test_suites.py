@@ -1,0 +1,88 @@
+"""The commands `suites` and `eval`, on a small benchmark in the format of the BFCL."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Rehearse, json_of
+from tests.support.paths import SUITES
+
+HERE = ("--suite-path", SUITES)
+
+
+def test_the_suites_are_listed(rehearse: Rehearse) -> None:
+    """Each suite has its categories and what it needs."""
+    found = {one["name"]: one for one in json_of(rehearse, "suites", "list")}
+    assert "multi_turn_base" in found["bfcl_v3"]["categories"]
+    assert "pip install" in found["agentdojo"]["needs"]
+
+
+def test_reference_solutions_and_silence(rehearse: Rehearse, tmp_path: Path) -> None:
+    """The reference solutions are the ceiling and doing nothing is the floor, beside every score;
+    mutants are between them."""
+    asked = ("eval", "bfcl_v3", "--category", "multi_turn_base", *HERE)
+    report = json_of(rehearse, *asked, "-p", "oracle", "-o", tmp_path / "oracle")
+    assert report["scores"] == {"multi_turn_base": 1.0}
+    assert (report["floor"], report["ceiling"], report["overall"]) == (0.0, 1.0, None)
+    assert (report["tasks"], report["episodes"], report["unjudged"]) == (2, 2, 0)
+    mutated = json_of(rehearse, *asked, "-p", "mutant", "-k", 4, "-o", tmp_path / "mutant")
+    assert mutated["episodes"] == 8
+    assert mutated["scores"]["multi_turn_base"] < 1.0
+    assert set(mutated["pass_hat_k"]) == {"1", "2", "3", "4"}
+
+
+@pytest.mark.parametrize("category", ["multi_turn_miss_func", "parallel", "simple_java"])
+def test_every_kind_of_entry_is_played(rehearse: Rehearse, tmp_path: Path, category: str) -> None:
+    """Withheld functions, several calls in one reply and other languages are played and scored."""
+    asked = ("eval", "bfcl_v3", "--category", category, *HERE, "-p", "oracle")
+    report = json_of(rehearse, *asked, "-o", tmp_path / "run")
+    assert (report["scores"], report["floor"]) == ({category: 1.0}, 0.0)
+
+
+def test_a_call_is_wrong_where_none_fits(rehearse: Rehearse, tmp_path: Path) -> None:
+    """In the category about irrelevance silence is right, so the floor is as high as the
+    ceiling."""
+    asked = ("eval", "bfcl_v3", "--category", "irrelevance", *HERE, "-p", "random")
+    report = json_of(rehearse, *asked, "-o", tmp_path / "run")
+    assert (report["floor"], report["ceiling"]) == (1.0, 1.0)
+
+
+def test_a_suite_s_episodes_are_like_all_others(rehearse: Rehearse, tmp_path: Path) -> None:
+    """They replay without a difference, are judged again with the same labels, and are exported."""
+    run = tmp_path / "run"
+    asked = ("eval", "bfcl_v3", "--category", "multi_turn_base", *HERE, "-p", "oracle")
+    json_of(rehearse, *asked, "-o", run)
+    replayed = json_of(rehearse, "replay", run)
+    assert (replayed["episodes"], replayed["divergences"]) == (2, [])
+    assert json_of(rehearse, "judge", run)["labels"]["completed"] == 2
+    exported = tmp_path / "chats.jsonl"
+    assert rehearse("export", run, "--to", "sft", "-o", exported)[0] == 0
+    assert "Close the printer ticket and count." in exported.read_text()
+
+
+def test_an_evaluation_goes_on_after_an_interruption(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A run of which only a part was played is resumed, and has the scores of a whole one."""
+    run = tmp_path / "run"
+    asked = ("eval", "bfcl_v3", "--category", "multi_turn_base", *HERE, "-p", "oracle", "-o", run)
+    first = json_of(rehearse, *asked)
+    assert json_of(rehearse, *asked, "--resume") == first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("eval", "bfcl_v9"), "suite 'bfcl_v9' not found; did you mean 'bfcl_v3'?"),
+        (("eval", "bfcl_v3", "--category", "sums"), "has no category 'sums'; categories: multi"),
+        (("eval", "bfcl_v3", "--suite-path", "nowhere"), "there is no package 'bfcl_eval'"),
+        (("eval", "bfcl_v3", "--suite-python", "/no/python"), "/no/python cannot be started"),
+        (("eval", "agentdojo", "--suite-python", "/no/python"), "/no/python cannot be started"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    rehearse: Rehearse, tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    """An unknown suite or category, a missing package and a missing interpreter: status 2."""
+    status, _, err = rehearse(*arguments, "-p", "oracle", "-o", tmp_path / "run")
+    assert status == 2
+    assert sentence in err
+    assert err.count("\n") == 1

@@ -1,0 +1,69 @@
+"""The scores of a suite, worked out by hand."""
+
+import pytest
+
+from harness.core.events import Ending, Label
+from harness.log.schema import EpisodeRow
+from judge.suites.scores import scores_of
+from scenarios.suites import bfcl
+
+DONE, WRONG, BROKEN = Label.COMPLETED, Label.AGENT_ERROR, Label.ENVIRONMENT_ERROR
+
+
+def row(task: str, label: Label | None) -> EpisodeRow:
+    """An episode that is over."""
+    return EpisodeRow(
+        *("e", 1, task, task, "g", 0, "oracle", "digest", 0.0, 1),
+        ending=Ending.ANSWERED,
+        label=label,
+    )
+
+
+def test_a_task_counts_by_the_share_of_its_tries() -> None:
+    """A category is the mean of its tasks; failed worlds and episodes without a label are not
+    counted, and stand beside it."""
+    rows = [row("a", DONE), row("a", WRONG), row("b", DONE), row("b", BROKEN), row("b", None)]
+    found = scores_of("other", rows, {"a": "x", "b": "x"})
+    assert found.scores == {"x": 0.75}
+    assert (found.overall, found.tasks, found.episodes, found.unjudged) == (0.75, 2, 5, 2)
+
+
+def test_pass_hat_k_is_the_chance_that_all_tries_succeed() -> None:
+    """Of three tries at one task two succeeded, of the other all: pass^2 is the mean of 1/3 and
+    1."""
+    rows = [row("a", DONE), row("a", DONE), row("a", WRONG), *[row("b", DONE)] * 3]
+    found = scores_of("other", rows, {"a": "x", "b": "x"}).pass_hat_k
+    assert found == {
+        "1": pytest.approx(5 / 6),
+        "2": pytest.approx(2 / 3),
+        "3": pytest.approx(1 / 2),
+    }
+
+
+def test_the_leaderboard_s_formula() -> None:
+    """The overall score is the mean of three columns: non-live takes the three languages as one,
+    live is the mean of its tasks, multi-turn of its categories. Hallucination stands beside it."""
+    shares = dict.fromkeys(bfcl.CATEGORIES, 1.0)
+    shares |= {"simple_java": 0.0, "live_simple": 0.0, "multi_turn_base": 0.0, "irrelevance": 0.5}
+    rows, category_of = [], {}
+    for category, share in shares.items():
+        for number in range(4 if category == "live_multiple" else 2):
+            task = f"{category}_{number}"
+            category_of[task] = category
+            is_done = number < share * 2 or category == "live_multiple"
+            rows.append(row(task, DONE if is_done else WRONG))
+    found = scores_of(bfcl.NAME, rows, category_of)
+    assert found.groups == {
+        "non_live": pytest.approx((2 / 3 + 3) / 4),
+        "live": pytest.approx(8 / 10),
+        "multi_turn": 0.75,
+        "irrelevance": 0.75,
+        "relevance": 1.0,
+    }
+    assert found.overall == pytest.approx(((2 / 3 + 3) / 4 + 0.8 + 0.75) / 3)
+
+
+def test_a_part_of_the_leaderboard_has_no_overall_score() -> None:
+    """Where a column is missing there is no overall score."""
+    found = scores_of(bfcl.NAME, [row("a", DONE)], {"a": "multi_turn_base"})
+    assert (found.scores, found.overall) == ({"multi_turn_base": 1.0}, None)

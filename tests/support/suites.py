@@ -1,0 +1,24 @@
+"""A small benchmark in the format of the BFCL (tests/fixtures/suites): its data and its worlds."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from envpool.objects.pool import ObjectPool
+from envpool.objects.process import ProgramSettings
+from scenarios.format import Scenario
+from scenarios.suites.bfcl import BfclData
+from tests.support.paths import SUITES
+
+DATA = BfclData(SUITES / "bfcl_eval", "1")
+
+
+def entry(category: str, number: int = 0) -> Scenario:
+    """One entry of a category."""
+    return DATA.scenarios(category)[number]
+
+
+@asynccontextmanager
+async def object_pool() -> AsyncIterator[ObjectPool]:
+    """A pool of the small benchmark's worlds."""
+    async with ObjectPool(ProgramSettings("bfcl", DATA.options())) as pool:
+        yield pool

@@ -135,13 +135,14 @@ test-install:
     tests/install/run.sh
 
 # What CI runs.
-ci: check test sandbox-table gate conformance docs test-install test-ray test-vllm
+ci: check test sandbox-table gate conformance docs test-install test-ray test-vllm test-suites
 
 # Install what the recipes of `ci` need.
 prepare: sync setup sync-docs
     tests/conformance/run.sh --install
     tests/ray/run.sh --install
     tests/vllm/run.sh --install
+    tests/suites/run.sh --install
 
 # Make or renew the environment of the documentation (.venv-docs).
 sync-docs:
@@ -171,6 +172,10 @@ test-vllm *ARGS: sync
 # Engine ray on local clusters of two nodes, which are killed (Ray in an environment of its own).
 test-ray *ARGS: sync
     tests/ray/run.sh {{ARGS}}
+
+# The suite bfcl_v3 against the BFCL's own data, worlds and checks (its package in an environment of its own).
+test-suites *ARGS: sync
+    tests/suites/run.sh {{ARGS}}
 
 # Build a release in dist/: wheel, sdist, installed with checked hashes, and its SBOM (CycloneDX).
 release:
@@ -215,4 +220,4 @@ lock-hashes:
 
 # Remove what was built.
 clean:
-    rm -rf .venv .venv-docs .venv-ray .venv-vllm .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+    rm -rf .venv .venv-docs .venv-ray .venv-vllm .venv-suites .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -55,6 +55,15 @@ class SuiteReport(msgspec.Struct, frozen=True):
     policy: str
 
 
+class SuiteInfo(msgspec.Struct, frozen=True):
+    """One suite of `rehearse suites list --json`."""
+
+    name: str
+    title: str
+    categories: tuple[str, ...]
+    needs: str  # what the user installs or names
+
+
 @click.group("suites")
 def suites_group() -> None:
     """Benchmarks of others that can be played here."""
@@ -64,10 +73,7 @@ def suites_group() -> None:
 @JSON
 def list_command(json_file: str | None) -> None:
     """List the suites, their categories, and what each needs."""
-    found = [
-        {"name": one.name, "title": one.title, "categories": one.categories, "needs": one.needs}
-        for one in SUITES.values()
-    ]
+    found = [SuiteInfo(one.name, one.title, one.categories, one.needs) for one in SUITES.values()]
     console = console_of(json_file)
     for one in SUITES.values():
         console.print(f"{one.name}: {one.title}", highlight=False)

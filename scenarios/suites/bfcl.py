@@ -108,19 +108,18 @@ class BfclData:
         return entry_scenario(record, task, title=entry["id"], path=self._data, rules=rules)
 
     def _multi_turn(self, entry: dict[str, Any], truth: Any) -> tuple[Task, dict[str, Any]]:
-        docs = [doc for name in entry["involved_classes"] for doc in self._docs(name)]
-        named = {doc["name"]: doc for doc in docs}
+        named = self.docs(entry["involved_classes"])
         missed = {
             int(turn): tuple(names) for turn, names in entry.get("missed_function", {}).items()
         }
         excluded = set(entry.get("excluded_function", ()))
-        tools = [tool_of(doc) for doc in docs if doc["name"] not in excluded]
+        tools = [tool_of(doc) for name, doc in named.items() if name not in excluded]
         texts = [_user_text(messages) for messages in entry["question"]]
         later = [
             ScriptedTurn(text or _MORE_TOOLS, missed.get(turn, ()))
             for turn, text in enumerate(texts[1:], 1)
         ]
-        calls = [[_parsed(text, named) for text in turn] for turn in truth]
+        calls = [[parsed_call(text, named) for text in turn] for turn in truth]
         task = Task(
             id=identifier(entry["id"]),
             instruction=texts[0],
@@ -142,6 +141,10 @@ class BfclData:
             "tools": tools,
         }
         return task, world
+
+    def docs(self, classes: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The descriptions of all functions of some classes, by name."""
+        return {doc["name"]: doc for name in classes for doc in self._docs(name)}
 
     @cache  # noqa: B019  (one object for each run)
     def _docs(self, name: str) -> tuple[dict[str, Any], ...]:
@@ -229,8 +232,9 @@ def _user_text(messages: Sequence[Mapping[str, str]]) -> str:
     return "\n\n".join(one["content"] for one in messages if one["role"] != "system")
 
 
-def _parsed(text: str, docs: Mapping[str, Mapping[str, Any]]) -> Call:
-    """A reference call, which the data has as Python text. It is parsed, never evaluated.
+def parsed_call(text: str, docs: Mapping[str, Mapping[str, Any]]) -> Call:
+    """A reference call, which the data has as Python text. It is parsed, never evaluated. Raises
+    PackageError for another text.
 
     Example: "mv('a.txt', destination='b')" -> Call("mv", {"source": "a.txt", "destination": "b"})
     """

@@ -173,6 +173,10 @@ test-vllm *ARGS: sync
 test-ray *ARGS: sync
     tests/ray/run.sh {{ARGS}}
 
+# Coverage of intervals, false verdicts and power of comparisons, speed of the analysis (half a minute).
+statistics: sync
+    {{bin}}/python -m tests.judge.statistics.campaign
+
 # The suite bfcl_v3 against the BFCL's own data, worlds and checks (its package in an environment of its own).
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}

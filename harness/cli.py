@@ -27,7 +27,16 @@ from harness.rollout.trust_notice import forget_named
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from harness.settings.schema import Schema, run_schema, schema_of
-from judge.commands import gate, generate, reliability, report, simulate, suites, synthesize
+from judge.commands import (
+    compare,
+    gate,
+    generate,
+    reliability,
+    report,
+    simulate,
+    suites,
+    synthesize,
+)
 from judge.commands import judge as judge_commands
 from judge.core.errors import JudgeError
 from judge.llm.rubric import Rubric
@@ -160,6 +169,8 @@ for _command in (
     generate.generate_command,
     synthesize.synthesise_command,
     simulate.simulate_command,
+    compare.compare_command,
+    compare.size_command,
     suites.suites_group,
     suites.eval_command,
     worlds.scenarios_group,

@@ -1,0 +1,156 @@
+"""python -m tests.judge.statistics.campaign: intervals, false verdicts, power, speed (1 minute).
+
+The tries of the second and third part are real: an agent of known, differing success rates plays 40
+generated tasks 300 times through the harness and is judged; comparisons draw from these tries.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import anyio
+
+from harness.library import AgentEnv, TaskView, rehearse
+from judge.statistics.comparison import compare
+from judge.statistics.intervals import share_interval
+from judge.statistics.outcomes import Outcome, read_outcomes
+from judge.statistics.planning import noise_of, plan
+from judge.verdicts.code_judges import ScenarioJudges
+from scenarios.format import read
+from tests.judge.statistics.designs import DESIGNS, samples
+
+_TRIES = 300
+_COMPARISONS = 2_000
+_MOST_FALSE = 123  # the 99 % bound of a true 5 % in 2,000
+
+
+def main() -> int:
+    """Run the campaign; returns the exit status."""
+    wrong = _coverage()
+    with tempfile.TemporaryDirectory() as name:
+        outcomes = anyio.run(_play, Path(name))
+    wrong += _false_verdicts(outcomes)
+    wrong += _power(outcomes)
+    _speed()
+    return int(wrong > 0)
+
+
+def _coverage() -> int:
+    wrong = 0
+    for design in DESIGNS:
+        held = 0
+        for sample in samples(design, _COMPARISONS):
+            found = share_interval(sample)
+            held += found is not None and found.lower <= design.share <= found.upper
+        share = 100 * held / _COMPARISONS
+        wrong += not 92.5 <= share <= 97.8  # 93 to 97, and the error of 2,000 draws
+        _say(f"coverage {share:5.1f} %  {design}")
+    return wrong
+
+
+async def _play(folder: Path) -> list[Outcome]:
+    """The outcomes of an agent that plays each task's oracle in a share of its tries."""
+    worlds = folder / "worlds"
+    command = [sys.executable, "-m", "harness", "generate", "--count", "4", "--seed", "21"]
+    await anyio.run_process([*command, "-o", str(worlds)])
+    packages = sorted(path.parent for path in worlds.glob("*/tasks.toml"))
+    scenarios = {str(path): read(path) for path in packages}
+    oracles = {task.instruction: task for scenario in scenarios.values() for task in scenario.tasks}
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        solution = oracles[task.instruction]
+        rate = Random(task.instruction).uniform(0.2, 0.8)
+        if Random(task.seed).random() >= rate:
+            return ""
+        for call in solution.oracle:
+            await env.call(call.name, call.arguments)
+        return solution.answer
+
+    await rehearse(
+        *(agent, list(scenarios), folder / "run"),
+        episodes=_TRIES * len(oracles),
+        group_size=_TRIES,
+        judge=ScenarioJudges,
+    )
+    return read_outcomes(folder / "run")
+
+
+def _drawn(
+    tries: dict[tuple[str, str], list[Outcome]], random: Random, count: int, gain: float = 0.0
+) -> tuple[list[Outcome], list[Outcome]]:
+    """Two runs of so many tries at each task, drawn without replacement; in the second each failed
+    try becomes a completed one so often that the share rises by `gain`."""
+    first: list[Outcome] = []
+    second: list[Outcome] = []
+    for (scenario, task), found in tries.items():
+        chosen = random.sample(found, 2 * count)
+        failed = sum(one.score == 0 for one in found) / len(found)
+        for number, one in enumerate(chosen):
+            score = one.score or 0.0
+            if number >= count and score == 0 and random.random() < gain / max(failed, gain):
+                score = 1.0
+            run = first if number < count else second
+            run.append(Outcome(scenario, task, number, score))
+    return first, second
+
+
+def _by_key(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], list[Outcome]]:
+    found: dict[tuple[str, str], list[Outcome]] = {}
+    for one in outcomes:
+        found.setdefault(one.key, []).append(one)
+    return found
+
+
+def _false_verdicts(outcomes: Sequence[Outcome]) -> int:
+    tries, random, false = _by_key(outcomes), Random(1), 0
+    for _ in range(_COMPARISONS):
+        found = compare(*_drawn(tries, random, 2))
+        false += found is not None and found.verdict != "no difference is shown"
+    _say(f"false differences in A/A comparisons: {false} of {_COMPARISONS}, at most {_MOST_FALSE}")
+    return int(false > _MOST_FALSE)
+
+
+def _power(outcomes: Sequence[Outcome]) -> int:
+    """Power at the difference for which the planner asks for these 40 tasks."""
+    tries, random, found = _by_key(outcomes), Random(2), 0
+    noise = noise_of(outcomes)
+    gain = next(
+        d / 1000 for d in range(10, 500) if plan(d / 1000, tries=4, noise=noise).tasks <= 40
+    )
+    for _ in range(_COMPARISONS):
+        result = compare(*_drawn(tries, random, 4, gain))
+        found += result is not None and result.p < 0.05
+    planned = plan(gain, tries=4, noise=noise).power
+    reached = found / _COMPARISONS
+    _say(f"power at {100 * gain:.1f} points: {reached:.3f}, planned {planned:.3f}")
+    return int(abs(reached - planned) > 0.03)
+
+
+def _speed() -> None:
+    random = Random(3)
+    runs = [
+        [
+            Outcome("w", f"t{number // 20}", number % 20, float(random.random() < 0.6))
+            for number in range(50_000)
+        ]
+        for _ in range(2)
+    ]
+    began = time.perf_counter()
+    compare(*runs)
+    clusters: dict[str, list[float]] = {}
+    for one in (*runs[0], *runs[1]):
+        clusters.setdefault(one.task, []).append(one.score or 0.0)
+    share_interval(clusters)
+    _say(f"100,000 episodes compared and estimated in {time.perf_counter() - began:.2f} s")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Intervals, comparisons and plans, worked out by hand and by simulation."""
+
+import math
+
+import pytest
+
+from judge.statistics.comparison import compare, paired_t
+from judge.statistics.intervals import share_interval
+from judge.statistics.outcomes import Outcome, score_of
+from judge.statistics.planning import noise_of, plan, power_of
+from tests.judge.statistics.designs import DESIGNS, Design, samples
+
+
+def outcome(task: str, seed: int, score: float | None) -> Outcome:
+    return Outcome("w", task, seed, score)
+
+
+def test_tries_that_are_all_alike_count_as_one() -> None:
+    """Twenty tasks tried twice with equal ends say as much as twenty tries, not forty."""
+    twice = share_interval({task: [float(task % 2)] * 2 for task in range(20)})
+    once = share_interval({task: [float(task % 2)] for task in range(20)})
+    assert twice is not None and once is not None
+    assert (twice.value, once.value) == (0.5, 0.5)
+    assert twice.upper - twice.lower == pytest.approx(once.upper - once.lower, rel=0.01)
+
+
+def test_an_interval_of_independent_tries_is_wilson_s() -> None:
+    """8 of 10 tries at ten tasks: Wilson's interval with Student's t for nine degrees of
+    freedom."""
+    found = share_interval({task: [float(task < 8)] for task in range(10)})
+    assert found is not None
+    # t = 2.2622; effective tries = 0.16 / (0.16 / 9) = 9
+    square = 2.2622**2 / 9
+    middle = (0.8 + square / 2) / (1 + square)
+    half = 2.2622 / (1 + square) * math.sqrt(0.16 / 9 + square / 9 / 4)
+    assert (found.lower, found.upper) == pytest.approx((middle - half, middle + half), abs=1e-4)
+
+
+def test_a_share_of_nothing_or_all_still_has_an_interval() -> None:
+    """Where no task was solved the upper bound is above 0, and it falls with the number of tasks;
+    without any try there is no interval."""
+    few, many = (share_interval({task: [0.0] for task in range(n)}) for n in (10, 100))
+    assert few is not None and many is not None
+    assert (few.lower, many.lower) == (0.0, 0.0)
+    assert 0 < many.upper < few.upper < 0.5
+    assert share_interval({}) is None
+
+
+@pytest.mark.parametrize("design", [DESIGNS[2], DESIGNS[6]], ids=str)
+def test_intervals_hold_what_they_promise(design: Design) -> None:
+    """About 95 of 100 intervals contain the true share, where tries resemble each other and tasks
+    have different numbers of them (all designs: just statistics)."""
+    found = [share_interval(sample) for sample in samples(design, 400)]
+    held = sum(one is not None and one.lower <= design.share <= one.upper for one in found)
+    assert 0.91 <= held / 400 <= 0.99
+
+
+def test_tries_with_the_same_seed_are_paired() -> None:
+    """Where both runs have a seed, the tries are compared one by one; elsewhere by the means."""
+    first = [outcome("a", 1, 0.0), outcome("a", 2, 1.0), outcome("b", 1, 0.0), outcome("b", 2, 1.0)]
+    second = [outcome("a", 1, 1.0), outcome("a", 3, 0.0), outcome("b", 8, 1.0)]
+    found = compare(first, second)
+    assert found is not None
+    assert (found.tasks, found.paired, found.delta) == (2, 1, 0.75)
+    assert (found.gained, found.lost) == (("w:a", "w:b"), ())
+
+
+def test_a_clear_difference_and_none() -> None:
+    """Fourteen of twenty tasks gained and none lost is a difference; three gained and two lost is
+    not."""
+    tasks = [f"t{number}" for number in range(20)]
+    none = [outcome(task, 1, 0.0) for task in tasks]
+    most = [outcome(task, 1, float(number < 14)) for number, task in enumerate(tasks)]
+    found = compare(none, most)
+    assert found is not None
+    assert found.verdict == "B is better by 70.0 points"
+    assert found.p < 1e-4
+    back = compare(most, none)
+    assert back is not None and back.verdict == "A is better by 70.0 points"
+    some = [outcome(task, 1, float(number % 6 == 0)) for number, task in enumerate(tasks)]
+    other = [outcome(task, 1, float(number % 5 == 0)) for number, task in enumerate(tasks)]
+    level = compare(some, other)
+    assert level is not None and level.verdict == "no difference is shown"
+
+
+def test_equal_runs_are_not_proved_equal() -> None:
+    """Without any differing task the interval is not a point: what was not seen may still be."""
+    half, p = paired_t([0.0] * 10)
+    assert half == pytest.approx(1 - 0.05**0.1)
+    assert p == 1.0
+    assert paired_t([1.0, 1.0, 1.0])[1] == 0.25
+
+
+def test_episodes_without_a_score_stay_out_and_bound_the_difference() -> None:
+    """A failed world is neither a success nor a failure; the bounds hold for both."""
+    first = [outcome("a", 1, 1.0), outcome("b", 1, 0.0), outcome("b", 2, None)]
+    second = [outcome("a", 1, 1.0), outcome("b", 1, 0.0), outcome("c", 1, 1.0)]
+    found = compare(first, second)
+    assert found is not None
+    assert (found.delta, found.unjudged, found.left_out) == (0.0, 1, 1)
+    assert found.bounds == (-0.25, 0.0)
+    assert compare(first, [outcome("z", 1, 1.0)]) is None
+    labels = ("completed", "agent_error", "environment_error", None)
+    assert [score_of(label) for label in labels] == [1.0, 0.0, None, None]
+
+
+def test_a_plan_has_the_power_that_it_promises() -> None:
+    """The smallest number of tasks reaches the power, one less does not; more tries need fewer
+    tasks, and a spread of true differences more."""
+    found = plan(0.1, noise=0.1)
+    assert power_of(found.tasks, 0.1, 0.2, 0.05) >= 0.8 > power_of(found.tasks - 1, 0.1, 0.2, 0.05)
+    # By hand: (1.96 + 0.84)^2 * 0.2 / 0.01 = 157, and two more for Student's t.
+    assert found.tasks == 159
+    assert plan(0.1, noise=0.1, tries=4).tasks < 50
+    assert plan(0.1, noise=0.1, spread=0.04).tasks > 180
+
+
+def test_a_pilot_gives_the_noise() -> None:
+    """The variance within tasks is pooled over those that were tried several times."""
+    tries = [outcome("a", 1, 1.0), outcome("a", 2, 0.0), outcome("b", 1, 1.0), outcome("b", 2, 1.0)]
+    assert noise_of(tries) == 0.25
+    assert noise_of(tries[:1]) is None

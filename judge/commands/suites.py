@@ -28,7 +28,7 @@ from harness.log.reader import open_reader
 from harness.reports.summary import write_report
 from harness.rollout.launch import opened_suite, planned
 from harness.settings.run import Settings
-from judge.suites.scores import SuiteScores, scores_of
+from judge.suites.scores import SuiteScores, findings_of, scores_of
 from scenarios.suites.catalogue import SUITES, Suite, suite
 
 _FIXED = ("oracle", "mutant", "scripted", "noop", "replay")  # no model: no limit on a turn's steps
@@ -214,7 +214,8 @@ def _scores(settings: Settings, folder: Path) -> SuiteScores:
         if scenario.suite is not None
     }
     with open_reader(folder) as reader:
-        return scores_of(settings.worlds.suite, reader.episodes(), categories)
+        findings = findings_of(reader)
+        return scores_of(settings.worlds.suite, reader.episodes(), categories, findings)
 
 
 def _bound(

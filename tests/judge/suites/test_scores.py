@@ -5,15 +5,16 @@ import pytest
 from harness.core.events import Ending, Label
 from harness.log.schema import EpisodeRow
 from judge.suites.scores import scores_of
-from scenarios.suites import bfcl
+from scenarios.checks import Finding
+from scenarios.suites import agentdojo, bfcl
 
 DONE, WRONG, BROKEN = Label.COMPLETED, Label.AGENT_ERROR, Label.ENVIRONMENT_ERROR
 
 
-def row(task: str, label: Label | None) -> EpisodeRow:
+def row(task: str, label: Label | None, episode: str = "e") -> EpisodeRow:
     """An episode that is over."""
     return EpisodeRow(
-        *("e", 1, task, task, "g", 0, "oracle", "digest", 0.0, 1),
+        *(episode, 1, task, task, "g", 0, "oracle", "digest", 0.0, 1),
         ending=Ending.ANSWERED,
         label=label,
     )
@@ -67,3 +68,22 @@ def test_a_part_of_the_leaderboard_has_no_overall_score() -> None:
     """Where a column is missing there is no overall score."""
     found = scores_of(bfcl.NAME, [row("a", DONE)], {"a": "multi_turn_base"})
     assert (found.scores, found.overall) == ({"multi_turn_base": 1.0}, None)
+
+
+def test_attacks_are_counted_by_their_findings() -> None:
+    """Of two attacked episodes one reached the user's goal and one the attacker's; episodes without
+    an attack do not count."""
+
+    def finding(name: str, passed: bool) -> Finding:
+        return Finding(name, passed, "yes", "", "goal")
+
+    rows = [row("a", DONE, "e1"), row("b", WRONG, "e2"), row("c", DONE, "e3")]
+    category_of = {"a": "attack_slack", "b": "attack_slack", "c": "slack"}
+    findings = {
+        "e1": (finding("utility", True), finding("attack resisted", True)),
+        "e2": (finding("utility", False), finding("attack resisted", False)),
+        "e3": (finding("utility", True),),
+    }
+    found = scores_of(agentdojo.NAME, rows, category_of, findings)
+    assert found.groups == {"utility under attack": 0.5, "attacks that succeeded": 0.5}
+    assert found.overall == pytest.approx(0.75)

@@ -4,7 +4,7 @@ Texts of models and tools are shown as plain text: markup in them has no effect,
 are shown by their escapes, JSON is laid out, and long texts are shortened (unless `full`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -23,7 +23,7 @@ from harness.core.events import (
     StepTaken,
     VerifierRun,
 )
-from harness.core.messages import Act, AgentCall, Answer, FormatError
+from harness.core.messages import Act, AgentCall, Answer, FormatError, UserTurn
 from harness.core.terminal_text import plural, printable, shorten
 from harness.core.trajectory import Trajectory
 from harness.reports.json_layout import lay_out_json
@@ -110,6 +110,8 @@ class _EpisodeView:
                     parts.append(self._result(step.results[index]))
         elif isinstance(decision, FormatError):
             parts.append(Text(f"format error: {self._text(decision.reason)}", "red"))
+        if step.user is not None:
+            parts += self._user(step.user)
         title = Text(f"\nturn {number + 1}", "bold")
         title.append(f"  {step.policy_s:.2f} s{_turn_notes(step)}", "dim")
         return Group(title, _indented(*parts))
@@ -148,6 +150,17 @@ class _EpisodeView:
         if verdict.verifier_run is not None:
             parts.append(Text(_describe_run(verdict.verifier_run), "dim"))
         return Group(*parts)
+
+    def _user(self, user: UserTurn) -> Iterator[RenderableType]:
+        """What the user of a dialogue did, and said to the agent."""
+        for call, result in zip(user.calls, user.results, strict=False):
+            yield Text("the user's own call", "dim")
+            yield self._call(call)
+            yield self._result(result)
+        if user.text:
+            yield Text.assemble(("user: ", "bold magenta"), self._text(user.text))
+        if user.ended:
+            yield Text("the user ends the talk", "dim")
 
     def _call(self, call: AgentCall) -> Text:
         arguments = call.arguments

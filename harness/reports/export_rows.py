@@ -1,12 +1,14 @@
 """The fields of an exported episode."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from envpool.core.types import ToolResult
 from envpool.store.changes import net_changes
 from harness.core.events import Ending, ForkedFrom, Judged, Label, StepTaken
-from harness.core.messages import Act, FormatError
+from harness.core.messages import Act, AgentCall, FormatError, UserTurn
 from harness.core.trajectory import Trajectory
 from harness.log.schema import EpisodeRow
 from scenarios.api import Row, RowChange
@@ -27,6 +29,15 @@ class ResultLine(msgspec.Struct, frozen=True):
     error: str | None  # the cause, see envpool.core.types; None: the call succeeded
 
 
+class UserLine(msgspec.Struct, frozen=True):
+    """What the user of a dialogue did in a turn."""
+
+    text: str  # what the user said; empty where the user ended the talk without a word
+    ended: bool  # the user ended the talk
+    calls: list[CallLine]  # the user's own
+    results: list[ResultLine]
+
+
 class StepLine(msgspec.Struct, frozen=True):
     """An exported turn."""
 
@@ -34,6 +45,7 @@ class StepLine(msgspec.Struct, frozen=True):
     calls: list[CallLine]
     results: list[ResultLine]
     format_error: str | None  # how the reply broke the dialect's rules; None: it did not
+    user: UserLine | None = None  # None: the reply was not said to a user
 
 
 class SummaryLine(msgspec.Struct, frozen=True):
@@ -117,7 +129,20 @@ def _step_line(step: StepTaken) -> StepLine:
     calls = decision.calls if isinstance(decision, Act) else ()
     return StepLine(
         text=step.reply.text,
-        calls=[CallLine(call.name, call.arguments) for call in calls],
-        results=[ResultLine(r.text, r.is_error, r.error) for r in step.results],
+        calls=_call_lines(calls),
+        results=_result_lines(step.results),
         format_error=decision.reason if isinstance(decision, FormatError) else None,
+        user=None if step.user is None else _user_line(step.user),
     )
+
+
+def _user_line(user: UserTurn) -> UserLine:
+    return UserLine(user.text, user.ended, _call_lines(user.calls), _result_lines(user.results))
+
+
+def _call_lines(calls: Sequence[AgentCall]) -> list[CallLine]:
+    return [CallLine(call.name, call.arguments) for call in calls]
+
+
+def _result_lines(results: Sequence[ToolResult]) -> list[ResultLine]:
+    return [ResultLine(one.text, one.is_error, one.error) for one in results]

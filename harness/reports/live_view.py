@@ -223,6 +223,8 @@ def _step(event: StepTaken) -> str:
     if isinstance(decision, FormatError):
         return f"format error: {_short(decision.reason)}"
     if isinstance(decision, Answer):
+        if event.user is not None and not event.user.ended:
+            return f"agent: {_short(decision.text)}; user: {_short(event.user.text)}"
         return f"answer: {_short(decision.text)}"
     outcomes: list[str] = [result.error or "ok" for result in event.results]
     outcomes += ["not called"] * (len(decision.calls) - len(outcomes))

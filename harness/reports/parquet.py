@@ -14,12 +14,21 @@ _ROWS_PER_GROUP = 500  # episodes in memory at once
 _JSON = pa.string()  # a column of JSON texts
 _CALL = pa.struct([("name", pa.string()), ("arguments", _JSON)])
 _RESULT = pa.struct([("text", pa.string()), ("is_error", pa.bool_()), ("error", pa.string())])
+_USER = pa.struct(
+    [
+        ("text", pa.string()),
+        ("ended", pa.bool_()),
+        ("calls", pa.list_(_CALL)),
+        ("results", pa.list_(_RESULT)),
+    ]
+)
 _STEP = pa.struct(
     [
         ("text", pa.string()),
         ("calls", pa.list_(_CALL)),
         ("results", pa.list_(_RESULT)),
         ("format_error", pa.string()),
+        ("user", _USER),
     ]
 )
 _SUMMARY = pa.struct([("step", pa.int64()), ("text", pa.string())])
@@ -68,7 +77,7 @@ def write(file: BinaryIO, lines: Iterable[EpisodeLine]) -> None:
 def _row(line: EpisodeLine) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.to_builtins(line, builtin_types=(bytes,))
     for step in row["steps"]:
-        for call in step["calls"]:
+        for call in (*step["calls"], *(step["user"] or {}).get("calls", ())):
             call["arguments"] = _json(call["arguments"])
     for change in row["state_diff"]:
         for part in ("key", "before", "after"):

@@ -41,6 +41,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
     text: str  # the agent's, thoughts included
     calls: tuple[CallFact, ...]
+    user: str = ""  # what the user of a dialogue said to it
 
 
 class FormatFault(msgspec.Struct, frozen=True, gc=False):
@@ -140,6 +141,7 @@ def _turn(step: StepTaken) -> Turn:
                 for call, result in zip(calls, step.results, strict=False)
             ]
         ),
+        "" if step.user is None else step.user.text,
     )
 
 

@@ -143,6 +143,8 @@ def _steps(evidence: Evidence, by_code: bool) -> Iterator[EvidenceItem]:
         if message and not is_answer:
             kind = Kind.FORMAT if index in faulty else Kind.MESSAGE
             yield EvidenceItem(kind, evidence_id, (("said", message),))
+        if turn.user:
+            yield EvidenceItem(Kind.MESSAGE, evidence_id, (("the user said", turn.user),))
         for number, call in enumerate(turn.calls, 1):
             of = f" {number}" if len(turn.calls) > 1 else ""
             kind = _call_kind(call, index > last - _NUM_LAST, by_code)

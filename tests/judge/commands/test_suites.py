@@ -1,5 +1,6 @@
 """The commands `suites` and `eval`, on a small benchmark in the format of the BFCL."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,24 @@ def test_bad_input_is_one_sentence(
     assert status == 2
     assert sentence in err
     assert err.count("\n") == 1
+
+
+def test_a_dialogue_can_be_read(rehearse: Rehearse, tmp_path: Path) -> None:
+    """`show` has what the user said after each reply, and so has an export; other steps have no
+    user."""
+    run, exported = tmp_path / "run", tmp_path / "episodes.jsonl"
+    asked = ("eval", "bfcl_v3", "--category", "multi_turn_base", *HERE, "-p", "oracle")
+    assert rehearse(*asked, "-o", run)[0] == 0
+    _, out, _ = rehearse("show", run, "e000000")
+    assert "user: Close the printer ticket and count." in out
+    assert "the user ends the talk" in out
+    assert rehearse("export", run, "--to", "jsonl", "-o", exported)[0] == 0
+    line = json.loads(exported.read_text().splitlines()[0])
+    assert [step.get("user") for step in line["steps"]] == [
+        None,
+        {"text": "Close the printer ticket and count.", "ended": False, "calls": [], "results": []},
+        None,
+        None,
+        {"text": "", "ended": True, "calls": [], "results": []},
+    ]
+    assert rehearse("export", run, "--to", "parquet", "-o", tmp_path / "e.parquet")[0] == 0

@@ -15,6 +15,7 @@ The function may make several calls at once; they are executed and logged one af
 to the next; a call in which the world fails ends the episode (`Limits.world_stop`). Tokens are not
 counted, and there is no history window: the agent keeps its own memory. Runs on asyncio.
 
+    words = await env.say("Which order?")  # in a task with a user: what the user answers
     second = await env.fork()  # a second world in the same state: nothing counts there
     async with env.parked():  # a long wait: other episodes run meanwhile, no limit counts
         await approval
@@ -46,7 +47,7 @@ from harness.log.reader import open_reader
 from harness.policies.base import Agent, Assignment
 from harness.reports.summary import RunReport, report_of, write_report
 from harness.rollout.deadlines import Watch
-from harness.rollout.episode import Episode, EpisodeDriver
+from harness.rollout.episode import Episode, EpisodeDriver, answer_of_steps
 from harness.rollout.meters import Meters
 from harness.rollout.plan import plan_of, select_tasks
 from harness.rollout.process import warnings_only
@@ -77,6 +78,7 @@ class TaskView(msgspec.Struct, frozen=True):
     rules: str  # the world's rules, Markdown; empty: no rules
     user: str  # the acting user, as text
     now: str  # the scenario's clock
+    is_dialogue: bool = False  # a user answers what the agent says (`AgentEnv.say`)
 
 
 class AgentEnv:
@@ -137,6 +139,43 @@ class AgentEnv:
                 self._stop(Ending.WORLD_ERROR, failure)
         return ToolResult(result.text, result.error)  # only the judge sees what the call changed
 
+    async def say(self, text: str) -> str | None:
+        """Say something to the user of a dialogue; return what the user says to it. None: the user
+        has ended the talk, and what the agent returns no longer matters.
+
+        Raises RuntimeError in a task without a user (`TaskView.is_dialogue`), and for the talk
+        after its end; StepLimit and WorldFailed as `call` does.
+        """
+        async with self._turn:
+            self._check_open()
+            run = self._run
+            if run.user is None:
+                raise RuntimeError(f"{self!r}: nobody answers in this task; return the answer")
+            if self.stopped is not None:
+                self._scope.cancel()
+                self._stop(*self.stopped)
+            if not self.has_step:
+                self._stop(Ending.STEP_LIMIT, None)
+            waited = time.perf_counter() - self._since
+            self._watch.got_reply()
+            try:
+                heard, seconds = await run.hear_user(run.user, text, len(run.steps))
+                await run.record_step(
+                    StepTaken(
+                        *(Reply(text), Answer(text)), policy_s=waited, user=heard, user_s=seconds
+                    )
+                )
+            except Exception as exc:
+                self.failure = exc
+                raise
+            finally:
+                self._wait_for_agent()
+        if not heard.ended:
+            return heard.text
+        run.answer = answer_of_steps(run.steps)
+        self.stopped = Ending.ANSWERED, None
+        return None
+
     async def fork(self) -> "ForkedEnv":
         """Return a second world, which continues from the state of this one.
 
@@ -170,8 +209,8 @@ class AgentEnv:
         """Record the answer as the last step."""
         async with self._turn:
             waited = time.perf_counter() - self._since
-            self._run.answer = answer
             await self._run.record_step(StepTaken(Reply(answer), Answer(answer), policy_s=waited))
+            self._run.answer = answer_of_steps(self._run.steps)
 
     def close(self) -> None:
         """Refuse further calls: the agent has returned, but may have left tasks running."""
@@ -193,6 +232,8 @@ class AgentEnv:
         self.stopped = ending, error
         if ending is Ending.WORLD_ERROR:
             raise WorldFailed(error)
+        if ending is Ending.ANSWERED:
+            raise RuntimeError(f"{self!r}: the user has ended the talk")
         raise StepLimit(f"all {self._run.context.limits.max_steps} steps of the episode are taken")
 
     def _read(self, name: str, arguments: Any) -> tuple[Act, str | None]:
@@ -370,6 +411,7 @@ def _view_of(run: Episode) -> TaskView:
     return TaskView(
         *(run.plan.episode, run.plan.seed),
         *(briefing.instruction, briefing.rules, briefing.user, briefing.now),
+        briefing.is_dialogue,
     )
 
 

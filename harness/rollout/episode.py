@@ -510,7 +510,7 @@ class Episode:
         spent = time.perf_counter() - began
         user, user_s = None, 0.0
         if fault is None and self.user is not None and isinstance(decision, Answer):
-            user, user_s = await self._hear_user(self.user, decision.text, turn)
+            user, user_s = await self.hear_user(self.user, decision.text, turn)
         step = StepTaken(
             *(reply, decision, tuple(results), first_turn, None, waited, spent, recalled),
             user=user,
@@ -522,7 +522,7 @@ class Episode:
             step = msgspec.structs.replace(step, reward=self.context.format.reward)
         return step, fault
 
-    async def _hear_user(self, user: User, text: str, turn: int) -> tuple[UserTurn, float]:
+    async def hear_user(self, user: User, text: str, turn: int) -> tuple[UserTurn, float]:
         """What the user says to the agent's words, and the seconds that it took. Raises
         WorldError."""
         began = time.perf_counter()

@@ -102,6 +102,7 @@ async def test_what_an_agent_knows() -> None:
         "rules": scenario.rules,
         "user": f"{scenario.user.name} ({scenario.user.role}, id {scenario.user.id})",
         "now": scenario.clock,
+        "is_dialogue": False,
     }
     assert "pay_fine" in [tool.name for tool in seen[1]]
     assert (seen[2].changes, seen[2].digest) == ((), "")

@@ -11,6 +11,7 @@ from harness.core.events import Ending, EpisodeStarted, StepTaken
 from harness.core.messages import Answer, Message, Reply, UserTurn
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
+from harness.library import AgentEnv, AgentFunction, TaskView, driver_of
 from harness.rollout.episode import run_episode
 from harness.rollout.plan import EpisodePlan
 from harness.settings.limits import Limits
@@ -176,3 +177,65 @@ async def test_a_user_acts_in_the_world() -> None:
     assert len(result.changes) == 1
     end = sink.ended("e000000")
     assert end.state is not None and end.state.digest == result.digest
+
+
+async def _drive(agent: AgentFunction, limits: Limits | None = None) -> list[Any]:
+    """The events of a dialogue that an own agent takes part in."""
+    sink = MemorySink()
+    context = make_run_context(MovesPolicy(), sink, limits=limits)
+    async with watchdog_running(context):
+        await run_episode(_plan(), context, driver_of(agent))
+    return sink.events("e000000")
+
+
+async def test_an_own_agent_talks_with_the_user() -> None:
+    """`say` returns what the user answers, and None when the user ends the talk; calls in between
+    are steps like any other."""
+    heard: list[str | None] = []
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        assert task.is_dialogue
+        heard.append(await env.say("Whose?"))
+        arguments = {"member_id": 2, "amount_cents": 350, "method": "card"}
+        assert not (await env.call("pay_fine", arguments)).is_error
+        heard.append(await env.say("Paid."))
+        heard.append(await env.say("No."))
+        return "unheard"
+
+    events = await _drive(agent)
+    assert heard == ["The fine of Anna.", "And lend?", None]
+    assert len(events) == 6
+    assert (events[-1].ending, events[-1].answer) == (Ending.ANSWERED, "Whose?\n\nPaid.\n\nNo.")
+
+
+async def test_an_own_agent_may_leave_the_talk() -> None:
+    """An agent that returns before the user ends the talk has given its last words; after the end
+    it can neither speak nor call."""
+
+    async def leaves(task: TaskView, env: AgentEnv) -> str:
+        await env.say("Whose?")
+        return "Good bye."
+
+    events = await _drive(leaves)
+    assert (events[-1].ending, events[-1].answer) == (Ending.ANSWERED, "Whose?\n\nGood bye.")
+
+    async def goes_on(task: TaskView, env: AgentEnv) -> str:
+        while await env.say("Hm."):
+            pass
+        with pytest.raises(RuntimeError, match="the user has ended the talk"):
+            await env.say("Hm?")
+        return ""
+
+    events = await _drive(goes_on)
+    assert (events[-1].ending, events[-1].num_steps) == (Ending.ANSWERED, 3)
+
+
+async def test_words_count_as_steps() -> None:
+    """The step limit holds for what an own agent says."""
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        while True:
+            await env.say("Hm.")
+
+    events = await _drive(agent, Limits(max_steps=2))
+    assert (events[-1].ending, events[-1].num_steps) == (Ending.STEP_LIMIT, 2)

@@ -136,10 +136,10 @@ def defect(*, beyond: str = "", listed: bool = False) -> Callable[[Inject], Defe
 
 def toml_of(tasks: Iterable[Task]) -> str:
     """The text of a tasks.toml."""
-    found = [msgspec.to_builtins(task) for task in tasks]
-    for task in found:
-        if task["trap"] is None:
-            del task["trap"]
+    found = [
+        {name: value for name, value in msgspec.to_builtins(task).items() if value is not None}
+        for task in tasks
+    ]
     return msgspec.toml.encode({"task": found}).decode()
 
 

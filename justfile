@@ -87,6 +87,10 @@ simulate *ARGS: sync
 injected-bugs SEEDS="1000": sync
     {{bin}}/python -m tests.simulation {{SEEDS}}
 
+# Name the mistakes of all mutants of the bundled worlds, and count how often they are named right (about 10 seconds).
+failure-kinds *WORLDS="shop_support flight_desk claims_desk": sync
+    {{bin}}/python -m tests.judge.failures.staged {{WORLDS}}
+
 # Check style, spelling, types, layers and words.
 check: sync _bandit
     {{bin}}/ruff check .

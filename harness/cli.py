@@ -6,7 +6,7 @@ standard error.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from errno import ENAMETOOLONG
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +21,8 @@ from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
 from harness.core.terminal import escaped_output, show_traceback
 from harness.core.terminal_text import printable
+from harness.log.schema import EpisodeRow
+from harness.outcomes.run_statistics import RunStatistics
 from harness.policies.base import OpenPolicy
 from harness.rollout.process import configure_logging
 from harness.rollout.trust_notice import forget_named
@@ -29,6 +31,7 @@ from harness.settings.run import Settings
 from harness.settings.schema import Schema, run_schema, schema_of
 from judge.commands import (
     compare,
+    failures,
     gate,
     generate,
     reliability,
@@ -68,6 +71,11 @@ def _trained() -> Callable[[Path], Any] | None:
     return made
 
 
+def _statistics(rows: Sequence[EpisodeRow]) -> RunStatistics:
+    computed: RunStatistics = import_module("judge.statistics.run_statistics").statistics_of(rows)
+    return computed
+
+
 def _recipe_schema() -> Schema:
     try:
         made: Schema = import_module("learner.demo.schema").recipe_schema()
@@ -80,6 +88,7 @@ COMMAND_CONTEXT = CommandContext(
     open_judge=open_judge,
     local_policy=_local_policy,
     trained=_trained,
+    statistics=_statistics,
     schemas={
         "run": run_schema,
         "train": train_schema,
@@ -171,6 +180,7 @@ for _command in (
     simulate.simulate_command,
     compare.compare_command,
     compare.size_command,
+    failures.failures_command,
     suites.suites_group,
     suites.eval_command,
     worlds.scenarios_group,

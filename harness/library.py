@@ -45,7 +45,7 @@ from harness.dialects.native import Native
 from harness.history.last_turns import Full
 from harness.log.reader import open_reader
 from harness.policies.base import Agent, Assignment
-from harness.reports.summary import RunReport, report_of, write_report
+from harness.reports.summary import RunReport, read_report, write_report
 from harness.rollout.deadlines import Watch
 from harness.rollout.episode import Episode, EpisodeDriver, answer_of_steps
 from harness.rollout.meters import Meters
@@ -429,7 +429,7 @@ def _origin(exc: BaseException) -> str:
 
 def _report(folder: Path) -> Rehearsal:
     with open_reader(folder) as reader:
-        report = report_of(reader.episodes())
+        report = read_report(reader)
     write_report(folder, report)
     return Rehearsal(**msgspec.structs.asdict(report), folder=folder)
 

@@ -109,6 +109,21 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.user is not None
 
     @property
+    def tags(self) -> tuple[str, ...]:
+        """What tables of results are made by: the difficulty first, then the kind, and whether it
+        has a trap or is a dialogue.
+
+        Example: ("hard", "change", "trap")
+        """
+        found = [
+            *((self.difficulty,) if self.difficulty != "unrated" else ()),
+            *((self.kind,) if self.kind != "open" else ()),
+            *(("trap",) if self.trap else ()),
+            *(("dialogue",) if self.is_dialogue else ()),
+        ]
+        return tuple(found)
+
+    @property
     def verifier(self) -> str:
         """The name of the task's function in verify.py."""
         return self.verify or self.id.replace("-", "_")

@@ -11,6 +11,7 @@ import msgspec
 from envpool.router import RoutingPool
 from harness.following.judge_elsewhere import open_judge_elsewhere
 from harness.policies.base import OpenPolicy
+from harness.reports.summary import StatisticsOf
 from harness.rollout.launch import OpenJudge
 from harness.rollout.session import Judge
 from harness.settings.judge import JudgeSettings
@@ -41,6 +42,7 @@ class CommandContext(msgspec.Struct, frozen=True):
     local_policy: Callable[[Settings], OpenPolicy]  # policy `local`; raises SettingsError
     # What compares what the learner trains of two logs; None: the learner is not installed.
     trained: Callable[[], Callable[[Path], Any] | None]
+    statistics: StatisticsOf  # of a run's episodes, for its report
     schemas: Mapping[str, Callable[[], Any]]  # makers of the JSON Schemas of TOML files, by name
 
     def judge_opener(self, settings: Settings) -> OpenJudge | None:

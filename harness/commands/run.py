@@ -29,8 +29,13 @@ from harness.reports.bench import (
     with_policy,
 )
 from harness.reports.bench_view import render_bench, render_sweep
-from harness.reports.faults import faults_in
-from harness.reports.summary import RunReport, render_run_report, report_of, write_report
+from harness.reports.summary import (
+    RunReport,
+    StatisticsOf,
+    read_report,
+    render_run_report,
+    write_report,
+)
 from harness.rollout.launch import Launched, described, fresh_folder, launch, planned
 from harness.rollout.meters import Meters
 from harness.settings.policy import MODEL_POLICIES
@@ -74,7 +79,7 @@ def run_command(
     except ModelOutageError as exc:
         if not (folder / LOG_NAME).exists():  # it went away before the first episode
             raise
-        outage, report = exc, _report(folder)
+        outage, report = exc, _report(folder, context.statistics)
     write_report(output, report)
     console = console_of(json_file)
     console.print(f"run folder {output}", highlight=False)
@@ -105,7 +110,7 @@ def play_run(
             local_policy=context.local_policy,
             progress=progress,
         )
-    return _report(folder)
+    return _report(folder, context.statistics)
 
 
 @click.command("bench", cls=SectionedCommand)
@@ -226,6 +231,6 @@ def print_settings(settings: Settings) -> None:
     click.echo(f"# {plural(len(plans), 'episode')} of {plural(len(tasks), 'task')}")
 
 
-def _report(folder: Path) -> RunReport:
+def _report(folder: Path, statistics_of: StatisticsOf) -> RunReport:
     with open_reader(folder) as reader:
-        return report_of(reader.episodes(), faults_in(reader))
+        return read_report(reader, statistics_of)

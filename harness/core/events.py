@@ -79,6 +79,7 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     forked_from: ForkedFrom | None = None  # None: it is not a fork
     is_dialogue: bool = False  # a reply without a call is said to a user, who answers
     hidden: tuple[str, ...] = ()  # tools of the world that the agent does not have at the start
+    tags: tuple[str, ...] = ()  # of the task: its difficulty, its kind (see Task.tags)
 
 
 class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults=True):

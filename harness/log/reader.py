@@ -294,6 +294,7 @@ def _row_of_start(record: Record, event: EpisodeStarted) -> EpisodeRow:
         scenario_digest=event.scenario_digest,
         started_at=record.at,
         num_steps=0,
+        tags=event.tags,
     )
 
 

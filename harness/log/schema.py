@@ -148,6 +148,7 @@ class EpisodeRow(msgspec.Struct, frozen=True):
     reward: float | None = None
     unjudged: str | None = None  # reason why the judge could not judge
     judging: Spending = NOTHING_SPENT  # of all verdicts on this attempt
+    tags: tuple[str, ...] = ()  # of the task
 
 
 class Progress(msgspec.Struct, frozen=True):

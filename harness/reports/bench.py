@@ -21,8 +21,8 @@ from harness.admission.adaptive import Settled
 from harness.core.events import Ending, Label
 from harness.core.messages import Act
 from harness.log.reader import LogReader, open_reader
+from harness.outcomes.model_failures import failure_causes, lacks_model
 from harness.reports.faults import FaultCounts, faults_in
-from harness.reports.model_failures import failure_causes, lacks_model
 from harness.rollout.meters import Meters, Quantiles, quantiles_of
 from scenarios.format import Scenario
 

@@ -17,9 +17,9 @@ from harness.core.events import Ending, Label
 from harness.core.terminal_text import plural, printable, shorten
 from harness.log.reader import LogReader
 from harness.log.schema import EpisodeRow
+from harness.outcomes.model_failures import lacks_model
 from harness.reports.bar_chart import bar_chart
 from harness.reports.episode_view import LABEL_STYLES
-from harness.reports.model_failures import lacks_model
 
 Sort = Literal["failures", "task", "episode", "steps", "seconds"]
 SORTS: tuple[str, ...] = get_args(Sort)

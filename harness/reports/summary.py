@@ -1,7 +1,7 @@
 """The result of a run, computed from its log, and its summary on a terminal."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,12 +10,16 @@ from rich.text import Text
 
 from harness.core.events import Ending, Label
 from harness.core.terminal_text import plural, printable
+from harness.log.reader import LogReader
 from harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
+from harness.outcomes.failure_kinds import kinds_in
+from harness.outcomes.model_failures import failure_causes, lacks_model
+from harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from harness.reports.bar_chart import bar_chart, most_first
-from harness.reports.faults import FaultCounts, fault_lines
-from harness.reports.model_failures import failure_causes, lacks_model
+from harness.reports.faults import FaultCounts, fault_lines, faults_in
 
 REPORT_NAME = "report.json"
+StatisticsOf = Callable[[Sequence[EpisodeRow]], RunStatistics]
 _MAX_CAUSES = 3  # of model failures, in the headline
 
 
@@ -48,6 +52,8 @@ class RunReport(msgspec.Struct, frozen=True):
     model_failures: int = 0  # episodes that ended because the model could not answer
     model_failure_causes: dict[str, int] = {}  # such episodes by cause, the most frequent first
     faults: dict[str, FaultCounts] = {}  # on purpose, by their kind; empty: none was injected
+    failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
+    statistics: RunStatistics | None = None  # None: none were computed
 
     @property
     def lacks_model(self) -> bool:
@@ -55,11 +61,22 @@ class RunReport(msgspec.Struct, frozen=True):
         return lacks_model(self.model_failures, self.episodes)
 
 
+def read_report(reader: LogReader, statistics_of: StatisticsOf | None = None) -> RunReport:
+    """The report on a logged run. `statistics_of` computes its statistics; None: it has none.
+    Raises LogError."""
+    rows = reader.episodes()
+    return msgspec.structs.replace(
+        report_of(rows, faults_in(reader)),
+        failures=kinds_in(reader, rows),
+        statistics=None if statistics_of is None else statistics_of(rows),
+    )
+
+
 def report_of(
     rows: Sequence[EpisodeRow], faults: Mapping[str, FaultCounts] | None = None
 ) -> RunReport:
-    """The report on a run's episodes; episodes without an end are left out. `faults` were injected
-    on purpose (None: none were)."""
+    """The report on a run's episodes, as far as their rows show it; episodes without an end are
+    left out. `faults` were injected on purpose (None: none were)."""
     ended = [row for row in rows if row.ending is not None]
     judged = [row for row in ended if row.label is not None]
     completed = sum(row.label is Label.COMPLETED for row in judged)
@@ -113,6 +130,11 @@ def render_run_report(report: RunReport, console: Console) -> None:
     console.print(Text(printable(headline(report), one_line=True)), soft_wrap=True)
     console.print(bar_chart("endings", most_first(report.endings)))
     console.print(bar_chart("labels", most_first(report.labels)))
+    if report.failures:
+        console.print(bar_chart("failures", most_first(report.failures)))
+    if report.statistics is not None:
+        for line in statistics_lines(report.statistics):
+            console.print(line, highlight=False, soft_wrap=True)
     for line in fault_lines(report.faults):
         console.print(f"fault {line}", highlight=False, soft_wrap=True)
     if (spent := report.judging).requests:

@@ -280,6 +280,7 @@ class Episode:
             forked_from=None if beginning is None else beginning.forked_from,
             is_dialogue=self.user is not None,
             hidden=() if self.user is None else self.user.hidden,
+            tags=plan.task.tags,
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
         if beginning is not None:

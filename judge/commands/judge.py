@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from harness.commands.interruption import command_line, continued_by, same_comma
 from harness.commands.options import JSON, console_of, write_json
 from harness.core.errors import SettingsError
 from harness.log.reader import open_reader
+from harness.log.schema import EpisodeRow
 from harness.log.writer import open_log
-from harness.reports.faults import faults_in
-from harness.reports.summary import RunReport, report_of, write_report
+from harness.outcomes.run_statistics import RunStatistics
+from harness.reports.summary import RunReport, read_report, write_report
 from harness.rollout.process import run
 from harness.rollout.progress_display import ProgressDisplay
 from harness.settings.judge import JudgeSettings, save_judge
@@ -147,7 +149,12 @@ def _renew_report(folder: Path) -> None:
     with suppress(OSError, msgspec.DecodeError):
         msgspec.json.decode(path.read_bytes(), type=RunReport)
         with open_reader(folder) as reader:
-            write_report(folder, report_of(reader.episodes(), faults_in(reader)))
+            write_report(folder, read_report(reader, _statistics_of))
+
+
+def _statistics_of(rows: Sequence[EpisodeRow]) -> RunStatistics:
+    computed: RunStatistics = import_module("judge.statistics.run_statistics").statistics_of(rows)
+    return computed
 
 
 async def _judge_again(folder: Path, settings: JudgeSettings, only: Only) -> Summary:

@@ -11,6 +11,7 @@ import msgspec
 from harness.core.events import Judged, Label
 from harness.log.reader import LogReader
 from harness.log.schema import EpisodeRow
+from judge.statistics.run_statistics import pass_hat
 from scenarios.checks import Finding
 from scenarios.suites import agentdojo, bfcl
 
@@ -76,15 +77,10 @@ def _pass_hat(tries: Sequence[Sequence[bool]]) -> dict[str, float]:
     """pass^k: the chance that k tries at a task all succeed, estimated without bias from n tries of
     which c succeed as C(c, k) / C(n, k) (tau-bench, arXiv:2406.12045)."""
     most = min(map(len, tries), default=0)
-    return {str(k): _mean([_all_of(one, k) for one in tries]) for k in range(1, most + 1)}
-
-
-def _all_of(tries: Sequence[bool], k: int) -> float:
-    num, successes = len(tries), sum(tries)
-    chance = 1.0
-    for drawn in range(k):
-        chance *= max(0, successes - drawn) / (num - drawn)
-    return chance
+    return {
+        str(k): _mean([pass_hat(sum(one), len(one), k) for one in tries])
+        for k in range(1, most + 1)
+    }
 
 
 def _mean(values: Sequence[float]) -> float:

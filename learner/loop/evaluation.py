@@ -12,7 +12,7 @@ import msgspec
 from envpool.router import RoutingPool
 from harness.log.reader import open_reader
 from harness.policies.base import OpenPolicy
-from harness.reports.summary import report_of, write_report
+from harness.reports.summary import read_report, write_report
 from harness.rollout.launch import OpenJudge, open_run_parts, planned, pool_of
 from harness.rollout.meters import Meters
 from harness.rollout.plan import EpisodePlan
@@ -90,7 +90,7 @@ def _remove_outdated(folder: Path, settings: Settings) -> None:
 
 def _summarize(folder: Path) -> Values:
     with open_reader(folder) as reader:
-        report = report_of(reader.episodes())
+        report = read_report(reader)
     write_report(folder, report)
     return {
         "pass_rate": report.pass_rate,

@@ -4,7 +4,7 @@ import pytest
 
 from harness.core.events import Ending, Label
 from harness.log.schema import EpisodeRow
-from harness.reports.model_failures import cause_of
+from harness.outcomes.model_failures import cause_of
 from harness.reports.summary import headline, report_of
 
 REFUSED = "model 'm' at http://127.0.0.1:9/v1: connection refused (after 8 attempts)"

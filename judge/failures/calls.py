@@ -1,0 +1,180 @@
+"""The calls of an episode against those of the solution: which belong together, which were read
+before they were written, and which were too many."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from envpool.core.types import ToolResult, ToolSpec
+from harness.core.trajectory import Trajectory
+from harness.policies.mutations import is_id
+from judge.failures.reference import Reference
+from judge.failures.rows import is_free_text
+
+_LOOPS = 3  # refusals of one call in the same words
+_SPARE_CALLS = 4  # beyond twice the solution's
+_ENOUGH = 0.5  # share of a record's fields that an agent must have read to know it
+_SMALL = 100  # smaller numbers do not name a record
+
+
+class MadeCall(msgspec.Struct, frozen=True):
+    """One call that the agent made."""
+
+    turn: int  # from 0
+    name: str
+    arguments: Any
+    result: ToolResult
+
+    @property
+    def text(self) -> str:
+        """Example: cancel_order(order_id=4105)"""
+        return call_text(self.name, self.arguments)
+
+
+def made_calls(trajectory: Trajectory) -> list[MadeCall]:
+    """The calls of an episode that have results, in order; a user's own calls are not the
+    agent's."""
+    return [
+        MadeCall(turn, call.name, call.arguments, result)
+        for turn, step in enumerate(trajectory.steps)
+        if step.user is None
+        for call, result in zip(step.executed_calls, step.executed_results, strict=False)
+    ]
+
+
+def call_text(name: str, arguments: Any) -> str:
+    """A call in one line; long values are cut."""
+    if not isinstance(arguments, dict):
+        return f"{name}(…)"
+    return f"{name}({', '.join(f'{key}={_short(value)}' for key, value in arguments.items())})"
+
+
+def _short(value: Any, limit: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One value of a call that differs from the solution's."""
+
+    path: str  # of the argument, as in `lines.0.sku`
+    found: Any
+    expected: Any
+    names_record: bool
+
+
+def differences(
+    made: Any, solution: dict[str, Any], enumerated: Iterable[str] = ()
+) -> list[Difference]:
+    """The values in which two calls of one tool differ, but for free text. `enumerated` are
+    arguments whose values are a list of words."""
+    known = frozenset(enumerated)
+    one = dict(_leaves(made)) if isinstance(made, dict) else {}
+    other = dict(_leaves(solution))
+    return [
+        Difference(path, one.get(path), other.get(path), _names_record(path, known))
+        for path in dict.fromkeys((*other, *one))
+        if one.get(path) != other.get(path)
+        and not (is_free_text(one.get(path)) or is_free_text(other.get(path)))
+    ]
+
+
+def _names_record(path: str, enumerated: frozenset[str]) -> bool:
+    names = [name for name in path.split(".") if not name.isdigit()]
+    return bool(names) and names[0] not in enumerated and is_id(names[-1])
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    items: Iterable[tuple[Any, Any]]
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list | tuple):
+        items = enumerate(value)
+    else:
+        if path:
+            yield path, value
+        return
+    for name, inner in items:
+        yield from _leaves(inner, f"{path}.{name}" if path else str(name))
+
+
+def unread(made: Sequence[MadeCall], write: MadeCall, index: int, reference: Reference) -> str:
+    """The first look-up of the solution that this write depends on and that the agent had not made
+    before, as a call in one line; empty: there is none.
+
+    `index` is the solution's write that the agent's belongs to. The solution's look-ups before it
+    count that show one of its arguments, ask for one, or have no argument (limits, settings). The
+    agent may know the same by other calls: half of a record's fields are enough.
+    """
+    values = _record_values(reference.calls[index].arguments)
+    earlier = made[: next(at for at, one in enumerate(made) if one is write)]
+    read: set[tuple[str, Any]] | None = None
+    for call, result in zip(reference.calls[:index], reference.results[:index], strict=True):
+        if result.changes or result.error:
+            continue
+        shown = _facts(result.text)
+        subjects = _record_values(call.arguments)
+        if subjects and not values & (subjects | {value for _, value in shown}):
+            continue
+        if any(one.name == call.name and one.arguments == call.arguments for one in earlier):
+            continue
+        if read is None:
+            read = {fact for one in earlier for fact in _facts(one.result.text)}
+        if not shown or len(shown & read) < _ENOUGH * len(shown):
+            return call_text(call.name, call.arguments)
+    return ""
+
+
+def _record_values(arguments: Any) -> frozenset[Any]:
+    """The values of arguments by which records are known."""
+    return frozenset(
+        value
+        for _, value in _leaves(arguments)
+        if (isinstance(value, str) and len(value) > 2 and not is_free_text(value))
+        or (isinstance(value, int) and not isinstance(value, bool) and value >= _SMALL)
+    )
+
+
+def _facts(text: str) -> set[tuple[str, Any]]:
+    """The fields of a result, each with its last name and value; none for a text without them."""
+    try:
+        decoded = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return set()
+    if not isinstance(decoded, dict | list):
+        return set()
+    return {(path.rpartition(".")[2], value) for path, value in _leaves(decoded)}
+
+
+def overuse(made: Sequence[MadeCall], reference: Reference | None) -> tuple[int, str] | None:
+    """The turn from which calls were too many, and why; None: they were not.
+
+    A call that was refused three times in the same words is a loop. Beyond that an agent may make
+    twice the solution's calls and four.
+    """
+    refused = Counter[bytes]()
+    for call in made:
+        if call.result.error:
+            key = msgspec.json.encode([call.name, repr(call.arguments), call.result.text])
+            refused[key] += 1
+            if refused[key] == _LOOPS:
+                return call.turn, f"{call.text} failed {_LOOPS} times in the same words"
+    if reference is None or not reference.calls:
+        return None
+    most = 2 * len(reference.calls) + _SPARE_CALLS
+    if len(made) <= most:
+        return None
+    why = f"{len(made)} calls, where the solution has {len(reference.calls)}"
+    return made[most].turn, why
+
+
+def enumerated_arguments(tools: Iterable[ToolSpec]) -> frozenset[tuple[str, str]]:
+    """The arguments whose schema lists the words that they may have, each with its tool."""
+    return frozenset(
+        (tool.name, name)
+        for tool in tools
+        for name, schema in tool.schema.get("properties", {}).items()
+        if b'"enum"' in msgspec.json.encode(schema)
+    )

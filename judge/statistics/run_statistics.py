@@ -1,0 +1,143 @@
+"""The statistics of a run's report: estimates with intervals, by tag, and the split of variance.
+
+Intervals are for clusters (judge.statistics.intervals): the task is the unit. pass@k and pass^k are
+estimated without bias from n tries of which c succeed: 1 - C(n-c, k) / C(n, k) (M. Chen et al.,
+arXiv:2107.03374) and C(c, k) / C(n, k) (S. Yao et al., arXiv:2406.12045). The split of the variance
+is the nested analysis of variance with unequal numbers (S. R. Searle, Linear Models, 1971, ch. 11);
+a component below 0 counts as 0.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from harness.log.schema import EpisodeRow
+from harness.outcomes.run_statistics import (
+    STRATA,
+    Estimate,
+    RunStatistics,
+    TagCount,
+    VarianceSplit,
+)
+from judge.statistics.intervals import share_interval
+from judge.statistics.outcomes import TaskKey, score_of
+
+T = TypeVar("T")
+Chance = Callable[[int, int, int], float]  # of successes, tries and k
+_MAX_K = 64
+
+
+def statistics_of(rows: Sequence[EpisodeRow]) -> RunStatistics:
+    """The statistics of the episodes that are over; `rows` are all of a run."""
+    tries: dict[TaskKey, list[float]] = {}
+    by_tag: dict[str, dict[TaskKey, list[float]]] = {}
+    ended = without = 0
+    for row in rows:
+        if row.ending is None:
+            continue
+        ended += 1
+        score = score_of(row.label)
+        if score is None:
+            without += 1
+            continue
+        key = row.scenario, row.task
+        tries.setdefault(key, []).append(score)
+        for tag in row.tags:
+            by_tag.setdefault(tag, {}).setdefault(key, []).append(score)
+    if not tries:
+        return RunStatistics(without_score=without)
+    done = sum(map(sum, tries.values()))
+    return RunStatistics(
+        completed=estimate_of(tries),
+        bounds=(done / ended, (done + without) / ended),
+        without_score=without,
+        pass_at_k=_by_k(tries, pass_at),
+        pass_hat_k=_by_k(tries, pass_hat),
+        tags={tag: _tag_count(by_tag[tag]) for tag in sorted(by_tag, key=_order_of_tag)},
+        variance=variance_split(tries),
+    )
+
+
+def estimate_of(tries: Mapping[T, Sequence[float]]) -> Estimate:
+    """The mean of all tries with its interval; there must be at least one."""
+    found = share_interval(tries)
+    assert found is not None
+    return Estimate(found.value, found.lower, found.upper)
+
+
+def _tag_count(tries: Mapping[TaskKey, Sequence[float]]) -> TagCount:
+    return TagCount(len(tries), sum(map(len, tries.values())), estimate_of(tries))
+
+
+def _order_of_tag(tag: str) -> tuple[int, str]:
+    return (STRATA.index(tag) if tag in STRATA else len(STRATA)), tag
+
+
+def pass_at(successes: int, tries: int, k: int) -> float:
+    """The chance that at least one of k tries at a task succeeds, estimated from `tries`."""
+    return 1 - math.comb(tries - successes, k) / math.comb(tries, k)
+
+
+def pass_hat(successes: int, tries: int, k: int) -> float:
+    """The chance that all of k tries at a task succeed, estimated from `tries`."""
+    return math.comb(successes, k) / math.comb(tries, k)
+
+
+def _by_k(tries: Mapping[TaskKey, Sequence[float]], chance: Chance) -> dict[str, Estimate]:
+    """The mean over tasks for each k that all tasks were tried: 1, 2, 4, … and the largest."""
+    most = min(_MAX_K, min(map(len, tries.values())))
+    counts = [(round(sum(one)), len(one)) for one in tries.values()]
+    found = {}
+    for k in _numbers_up_to(most):
+        values = {index: [chance(*count, k)] for index, count in enumerate(counts)}
+        found[str(k)] = estimate_of(values)
+    return found
+
+
+def _numbers_up_to(most: int) -> Iterable[int]:
+    powers = [2**power for power in range(most.bit_length()) if 2**power <= most]
+    return sorted({*powers, most})
+
+
+def variance_split(tries: Mapping[TaskKey, Sequence[float]]) -> VarianceSplit | None:
+    """Split the variance into world, task and rollout; None: no task was tried twice, there is only
+    one task, or all scores are equal."""
+    worlds: dict[str, list[Sequence[float]]] = {}
+    for (world, _), scores in tries.items():
+        worlds.setdefault(world, []).append(scores)
+    total = sum(map(len, tries.values()))
+    num_tasks, num_worlds = len(tries), len(worlds)
+    if total <= num_tasks or num_tasks < 2:
+        return None
+    mean = sum(map(sum, tries.values())) / total
+    within = sum((score - _mean(one)) ** 2 for one in tries.values() for score in one)
+    rollout = within / (total - num_tasks)
+    world_sizes = {name: sum(map(len, tasks)) for name, tasks in worlds.items()}
+    world_means = {name: sum(map(sum, tasks)) / world_sizes[name] for name, tasks in worlds.items()}
+    between_tasks = sum(
+        len(one) * (_mean(one) - world_means[name]) ** 2
+        for name, tasks in worlds.items()
+        for one in tasks
+    )
+    # The mean number of tries of a task, in the sums of squares between tasks and between worlds.
+    squares = {name: sum(len(one) ** 2 for one in tasks) for name, tasks in worlds.items()}
+    inner = sum(squares[name] / world_sizes[name] for name in worlds)
+    task = 0.0
+    if num_tasks > num_worlds:
+        tries_each = (total - inner) / (num_tasks - num_worlds)
+        task = max(0.0, (between_tasks / (num_tasks - num_worlds) - rollout) / tries_each)
+    among_worlds = 0.0
+    if num_worlds > 1:
+        spread = sum(size * (world_means[name] - mean) ** 2 for name, size in world_sizes.items())
+        of_task = (inner - sum(squares.values()) / total) / (num_worlds - 1)
+        of_world = (total - sum(size**2 for size in world_sizes.values()) / total) / (
+            num_worlds - 1
+        )
+        among_worlds = max(0.0, (spread / (num_worlds - 1) - rollout - of_task * task) / of_world)
+    if (whole := among_worlds + task + rollout) <= 0:
+        return None
+    return VarianceSplit(among_worlds / whole, task / whole, rollout / whole)
+
+
+def _mean(scores: Sequence[float]) -> float:
+    return sum(scores) / len(scores)

@@ -1,0 +1,115 @@
+"""Every staged episode of a world, judged and diagnosed: how often each kind of mutant is named as
+what it is. `python -m tests.judge.failures.staged shop_support …` prints the table."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from envpool.inprocess.world import HostedScenario
+from harness.core.events import Label
+from harness.outcomes.failure_kinds import Kind
+from harness.policies.mutations import is_id
+from judge.code.code_judge import CodeJudge
+from judge.code.runners import InProcessRunner
+from judge.failures.calls import enumerated_arguments
+from judge.failures.diagnose import Mistake, diagnose
+from judge.failures.reference import Reference, reference_of, tables_in
+from judge.playback.playback import play
+from judge.testkit.endings import StagedEpisode
+from judge.testkit.staged_episodes import stage_episodes
+from scenarios.catalogue import find
+from scenarios.format import Scenario
+
+# What each kind of mutant is. One with two ids exchanged may be either: two amounts in the wrong
+# rows are two rows with wrong amounts.
+NAMES = {
+    "dropped": {Kind.MISSING_WRITE},
+    "repeated": {Kind.DUPLICATE_WRITE},
+    "swapped": {Kind.WRONG_RECORD, Kind.WRONG_VALUE},
+    "added": {Kind.UNASKED_CHANGE},
+    "answered": {Kind.WRONG_ANSWER, Kind.MISSING_REFUSAL},
+    "changed id": {Kind.WRONG_RECORD},
+    "changed value": {Kind.WRONG_VALUE},
+}
+
+
+class Staged(NamedTuple):
+    """One staged episode with what was found."""
+
+    task: str
+    one: StagedEpisode
+    label: Label | None
+    mistakes: list[Mistake]
+
+    @property
+    def mutation(self) -> str:
+        """A key of NAMES; empty for an episode that is not a mutant's."""
+        if self.one.kind != "mutant":
+            return ""
+        kind = self.one.what.split()[-1]
+        if kind != "changed":
+            return kind
+        path = self.one.why.split(": ", 2)[2].split(" ")[0]
+        name = next(part for part in reversed(path.split(".")) if not part.isdigit())
+        return "changed id" if is_id(name) else "changed value"
+
+
+def references_of(scenario: Scenario, world: HostedScenario) -> dict[str, Reference]:
+    """The reference of each task."""
+    tables = tables_in(b"".join(world.template.pages))
+    known = enumerated_arguments(world.tools)
+    return {
+        task.id: reference_of(
+            task, play(world, task, task.oracle, task.answer).results, tables, known
+        )
+        for task in scenario.tasks
+    }
+
+
+def diagnosed(name: str, seed: int = 13) -> Iterator[Staged]:
+    """Every staged episode of a world."""
+    scenario = find(name)
+    world = HostedScenario(scenario)
+    try:
+        judge = CodeJudge(scenario, InProcessRunner(world))
+        references = references_of(scenario, world)
+        for task, one in stage_episodes(scenario, world, seed=seed):
+            verdict = judge.verdict_at_once(one.trajectory)
+            found = diagnose(one.trajectory, verdict, references[task.id])
+            yield Staged(task.id, one, verdict.label, found)
+    finally:
+        world.close()
+
+
+def named(episodes: list[Staged]) -> tuple[Counter[str], Counter[str]]:
+    """How many failed mutants there are of each kind, and how many are named as what they are."""
+    total, right = Counter[str](), Counter[str]()
+    for one in episodes:
+        if one.mutation and one.label is not Label.COMPLETED:
+            total[one.mutation] += 1
+            right[one.mutation] += not NAMES[one.mutation].isdisjoint(
+                found.kind for found in one.mistakes
+            )
+    return total, right
+
+
+def main() -> None:
+    """Print the table of the worlds that the command line names."""
+    total, right = Counter[str](), Counter[str]()
+    without = oracles = 0
+    for name in sys.argv[1:]:
+        episodes = list(diagnosed(name))
+        counts = named(episodes)
+        total += counts[0]
+        right += counts[1]
+        without += sum(not one.mistakes and one.label is not Label.COMPLETED for one in episodes)
+        oracles += sum(bool(one.mistakes) and one.one.kind == "oracle" for one in episodes)
+    for kind in NAMES:
+        sys.stdout.write(f"{kind}: {right[kind]:,} of {total[kind]:,} named as what they are\n")
+    last = f"failed episodes without a kind: {without}; solutions with a kind: {oracles}\n"
+    sys.stdout.write(last)
+
+
+if __name__ == "__main__":
+    main()

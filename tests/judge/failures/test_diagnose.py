@@ -1,0 +1,108 @@
+"""Failures are named as what they are, with the turn, and solutions have none."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from envpool.inprocess.world import HostedScenario
+from harness.core.events import Ending, Label
+from harness.outcomes.failure_kinds import Kind
+from judge.code.code_judge import CodeJudge
+from judge.code.runners import InProcessRunner
+from judge.failures.diagnose import Mistake, diagnose
+from judge.playback.playback import play
+from judge.testkit.endings import ended_as
+from scenarios.catalogue import find
+from scenarios.format import Call
+from tests.judge.failures.staged import NAMES, diagnosed, named, references_of
+
+TASK = "cancel-duplicate"  # of shop_support: five look-ups, a cancellation, two refunds
+SHOP = find("shop_support")
+ORACLE = SHOP.task(TASK)
+
+
+@pytest.fixture(scope="module")
+def world() -> HostedScenario:
+    return HostedScenario(SHOP)
+
+
+def mistakes(
+    world: HostedScenario, calls: Sequence[Call], answer: str, ending: Ending = Ending.ANSWERED
+) -> dict[Kind, Mistake]:
+    """What is found in an episode of the task with these calls and this answer."""
+    judge = CodeJudge(SHOP, InProcessRunner(world))
+    trajectory = play(world, ORACLE, calls, answer).trajectory
+    if ending is not Ending.ANSWERED:
+        trajectory = ended_as(trajectory, ending)
+    reference = references_of(SHOP, world)[TASK]
+    found = diagnose(trajectory, judge.verdict_at_once(trajectory), reference)
+    return {one.kind: one for one in reversed(found)}  # the first of each kind
+
+
+def test_mutants_of_a_bundled_world_are_named() -> None:
+    """In at least 95 % of each kind; every failed episode has a kind, and no solution has one.
+
+    It takes over two seconds: all staged episodes of a world are played, judged and diagnosed.
+    """
+    episodes = list(diagnosed("shop_support"))
+    total, right = named(episodes)
+    assert set(total) == set(NAMES)
+    shares = {kind: right[kind] / total[kind] for kind in total}
+    assert {kind: share for kind, share in shares.items() if share < 0.95} == {}
+    for one in episodes:
+        if one.label is not Label.COMPLETED:
+            assert one.mistakes, (one.task, one.one)
+        if one.one.kind == "oracle":
+            assert one.mistakes == []
+
+
+def test_the_turn_is_where_it_went_wrong(world: HostedScenario) -> None:
+    """A wrong record at its call, what is missing at the end or where it was refused."""
+    calls = list(ORACLE.oracle)
+    calls[5] = Call("cancel_order", {"order_id": 4106, "reason": "duplicate"})
+    found = mistakes(world, calls, ORACLE.answer)
+    assert found[Kind.WRONG_RECORD].turn == 5
+    assert "order_id 4106 (right: 4105)" in found[Kind.WRONG_RECORD].why
+    found = mistakes(world, ORACLE.oracle[:-1], ORACLE.answer)
+    assert found[Kind.MISSING_WRITE].turn == len(ORACLE.oracle) - 2
+    assert found[Kind.CONTRADICTING_ANSWER].tool == "refund_payment"
+
+
+def test_a_write_without_its_look_ups(world: HostedScenario) -> None:
+    """The order that is cancelled was never read; reading it in another way is enough."""
+    writes = ORACLE.oracle[5:]
+    found = mistakes(world, writes, ORACLE.answer)
+    assert list(found) == [Kind.WRITE_WITHOUT_LOOKUP]
+    assert found[Kind.WRITE_WITHOUT_LOOKUP].turn == 0
+    without_ticket = [call for call in ORACLE.oracle if call.name != "get_ticket"]
+    assert mistakes(world, without_ticket, ORACLE.answer) == {}
+
+
+def test_too_many_calls(world: HostedScenario) -> None:
+    """Many more than the solution's, or one refusal three times."""
+    lookup = ORACLE.oracle[0]
+    found = mistakes(world, [lookup] * 20 + list(ORACLE.oracle), ORACLE.answer)
+    assert list(found) == [Kind.TOOL_OVERUSE]
+    refused = Call("get_order", {"order_id": 1})
+    found = mistakes(world, [*([refused] * 3), *ORACLE.oracle], ORACLE.answer)
+    assert (list(found), found[Kind.TOOL_OVERUSE].turn) == ([Kind.TOOL_OVERUSE], 2)
+
+
+def test_answers(world: HostedScenario) -> None:
+    """A refusal of what should be done, and an amount that was not paid."""
+    found = mistakes(world, (), "I'm sorry, I can't cancel this order.")
+    assert {Kind.WRONG_REFUSAL, Kind.MISSING_WRITE} <= set(found)
+    calls = list(ORACLE.oracle)
+    last = calls[-1]
+    calls[-1] = Call(last.name, {**last.arguments, "amount_cents": 9300})
+    found = mistakes(world, calls, ORACLE.answer)
+    assert set(found) == {Kind.WRONG_VALUE, Kind.CONTRADICTING_ANSWER}
+    assert "93.50" in found[Kind.CONTRADICTING_ANSWER].why
+
+
+def test_an_episode_that_was_cut_off(world: HostedScenario) -> None:
+    """What is missing follows from it; what was done wrongly does not."""
+    assert set(mistakes(world, ORACLE.oracle[:3], "", Ending.STEP_LIMIT)) == {Kind.CUT_OFF}
+    wrong = Call("cancel_order", {"order_id": 4105, "reason": "customer_request"})
+    found = mistakes(world, [*ORACLE.oracle[:5], wrong], "", Ending.STEP_LIMIT)
+    assert set(found) == {Kind.CUT_OFF, Kind.WRONG_VALUE}

@@ -1,0 +1,68 @@
+"""The statistics of a run's report, against known values."""
+
+from random import Random
+
+import pytest
+
+from harness.core.events import Ending, Label
+from harness.log.schema import EpisodeRow
+from judge.statistics.run_statistics import pass_at, pass_hat, statistics_of, variance_split
+
+
+def row(task: str, label: Label | None, *, tags: tuple[str, ...] = ()) -> EpisodeRow:
+    return EpisodeRow(
+        *("e", 1, "w", task, "g", 0, "p", "d", 0.0, 2, Ending.ANSWERED),
+        label=label,
+        judge="code",
+        tags=tags,
+    )
+
+
+def test_pass_at_and_pass_hat() -> None:
+    """Two successes of four tries: 5 of the 6 pairs have one, 1 of them has two."""
+    assert pass_at(2, 4, 2) == pytest.approx(5 / 6)
+    assert pass_hat(2, 4, 2) == pytest.approx(1 / 6)
+    assert (pass_at(0, 4, 4), pass_hat(4, 4, 4)) == (0.0, 1.0)
+
+
+def test_episodes_without_a_score_stay_out() -> None:
+    """They are counted, and the bounds hold whatever they had been."""
+    rows = [
+        row("a", Label.COMPLETED, tags=("hard",)),
+        row("a", Label.AGENT_ERROR, tags=("hard",)),
+        row("b", Label.COMPLETED, tags=("simple",)),
+        row("b", Label.ENVIRONMENT_ERROR),
+        row("b", None),
+    ]
+    found = statistics_of(rows)
+    assert found.completed is not None and found.completed.value == pytest.approx(2 / 3)
+    assert (found.without_score, found.bounds) == (2, (0.4, 0.8))
+    assert list(found.tags) == ["simple", "hard"]
+    assert found.tags["hard"].completed.value == 0.5
+    assert statistics_of([row("a", None)]).completed is None
+    assert statistics_of([]).completed is None
+
+
+@pytest.mark.parametrize(("of_world", "of_task"), [(0.0, 0.0), (0.0, 0.2), (0.2, 0.0), (0.15, 0.2)])
+def test_the_split_of_the_variance(of_world: float, of_task: float) -> None:
+    """The components are those that the scores were drawn with, also with unequal numbers."""
+    rng = Random(7)
+    tries: dict[tuple[str, str], list[float]] = {}
+    for world in range(400):
+        base = 0.5 + rng.choice((-of_world, of_world))
+        for task in range(rng.choice((4, 6))):
+            share = base + rng.choice((-of_task, of_task))
+            count = rng.choice((3, 5))
+            tries[str(world), str(task)] = [float(rng.random() < share) for _ in range(count)]
+    found = variance_split(tries)
+    assert found is not None
+    assert found.world == pytest.approx(of_world**2 / 0.25, abs=0.03)
+    assert found.task == pytest.approx(of_task**2 / 0.25, abs=0.03)
+    assert found.world + found.task + found.rollout == pytest.approx(1)
+
+
+def test_a_variance_that_cannot_be_split() -> None:
+    """One try at each task, one task, or no difference at all."""
+    assert variance_split({("w", "a"): [1.0], ("w", "b"): [0.0]}) is None
+    assert variance_split({("w", "a"): [1.0, 0.0]}) is None
+    assert variance_split({("w", "a"): [1.0, 1.0], ("w", "b"): [1.0, 1.0]}) is None

@@ -34,6 +34,7 @@ from judge.commands import (
     failures,
     gate,
     generate,
+    promote,
     reliability,
     report,
     simulate,
@@ -76,6 +77,11 @@ def _statistics(rows: Sequence[EpisodeRow]) -> RunStatistics:
     return computed
 
 
+def _gate_schema() -> Schema:
+    file = import_module("judge.promotion.gate_file").GateFile
+    return schema_of(file, title="A gate file (rehearse promote)")
+
+
 def _recipe_schema() -> Schema:
     try:
         made: Schema = import_module("learner.demo.schema").recipe_schema()
@@ -94,6 +100,7 @@ COMMAND_CONTEXT = CommandContext(
         "train": train_schema,
         "judge": lambda: schema_of(JudgeSettings, title="Settings of a judge (judge.toml)"),
         "recipe": _recipe_schema,
+        "gate": _gate_schema,
         "rubric": lambda: schema_of(Rubric, title="A rubric (rehearse judge --rubric)"),
         "scenario": lambda: schema_of(PackageHead, title="A package's scenario.toml"),
         "tasks": lambda: schema_of(PackageTasks, title="A package's tasks.toml"),
@@ -181,6 +188,7 @@ for _command in (
     compare.compare_command,
     compare.size_command,
     failures.failures_command,
+    promote.promote_command,
     suites.suites_group,
     suites.eval_command,
     worlds.scenarios_group,

@@ -246,6 +246,13 @@ def save(
     return tomli_w.dumps(table).encode()
 
 
+def with_episodes(run_toml: Path, episodes: int) -> bytes:
+    """run.toml with another number of episodes: what is played stays, and --resume plays the rest.
+    Raises SettingsError."""
+    table = read_toml(run_toml, error=SettingsError)
+    return tomli_w.dumps({**table, "episodes": episodes}).encode()
+
+
 def _without_password(settings: Settings) -> Settings:
     bus = settings.bus.public() if settings.bus.url else settings.bus
     return msgspec.structs.replace(settings, bus=msgspec.structs.replace(bus, password=""))

@@ -42,8 +42,10 @@ class Comparison(msgspec.Struct, frozen=True):
     bounds: tuple[float, float] = (0.0, 0.0)  # of delta, whatever the unjudged episodes had been
 
 
-def compare(first: Sequence[Outcome], second: Sequence[Outcome]) -> Comparison | None:
-    """Compare two runs; None: they share no task with a score."""
+def compare(
+    first: Sequence[Outcome], second: Sequence[Outcome], *, level: float = LEVEL
+) -> Comparison | None:
+    """Compare two runs; None: they share no task with a score. `level` is the interval's."""
     before, after = by_task(first), by_task(second)
     shared = sorted(before.keys() & after.keys())
     if not shared:
@@ -51,7 +53,7 @@ def compare(first: Sequence[Outcome], second: Sequence[Outcome]) -> Comparison |
     found = [_difference(key, before[key], after[key]) for key in shared]
     values = [one.value for one in found]
     delta = sum(values) / len(values)
-    half, p = paired_t(values)
+    half, p = paired_t(values, level)
     interval = (max(-1.0, delta - half), min(1.0, delta + half))
     return Comparison(
         tasks=len(found),
@@ -86,8 +88,9 @@ def _mean(outcomes: Sequence[Outcome]) -> float:
     return sum(one.score or 0.0 for one in outcomes) / len(outcomes)
 
 
-def paired_t(values: Sequence[float]) -> tuple[float, float]:
-    """Half of the 95 % interval of the mean of some differences, and the two-sided p of 0.
+def paired_t(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
+    """Half of the interval (95 % unless given) of the mean of some differences, and the two-sided p
+    of 0.
 
     Where all differences are equal, their spread says nothing: the interval is then what a share of
     which nothing was seen can still be (the rule of three), and p is 1, or the chance that so many
@@ -97,10 +100,10 @@ def paired_t(values: Sequence[float]) -> tuple[float, float]:
     mean = sum(values) / count
     variance = sum((value - mean) ** 2 for value in values) / (count - 1) if count > 1 else 0.0
     if variance == 0:
-        unseen = float(1 - (1 - LEVEL) ** (1 / count))
+        unseen = float(1 - (1 - level) ** (1 / count))
         return unseen, 1.0 if mean == 0 else float(2.0 ** (1 - count))
     error = math.sqrt(variance / count)
-    half = float(special.stdtrit(count - 1, (1 + LEVEL) / 2)) * error
+    half = float(special.stdtrit(count - 1, (1 + level) / 2)) * error
     return half, float(2 * special.stdtr(count - 1, -abs(mean) / error))
 
 

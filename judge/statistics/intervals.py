@@ -44,6 +44,57 @@ def share_interval(
     return Interval(mean, *_wilson(mean, number, quantile))
 
 
+def mean_interval(
+    clusters: Mapping[Any, Sequence[float]], *, level: float = LEVEL
+) -> Interval | None:
+    """The mean of numbers of any size, each cluster counted once, with Student's t interval; None:
+    there are none. One cluster has no spread: its bounds are infinite."""
+    means = [sum(values) / len(values) for values in clusters.values() if values]
+    count = len(means)
+    if not count:
+        return None
+    mean = sum(means) / count
+    if count == 1:
+        return Interval(mean, -math.inf, math.inf)
+    spread = math.sqrt(sum((one - mean) ** 2 for one in means) / (count - 1) / count)
+    half = _quantile(level, count - 1) * spread
+    return Interval(mean, mean - half, mean + half)
+
+
+def quantile_interval(
+    values: Sequence[float], share: float, *, level: float = LEVEL
+) -> Interval | None:
+    """A quantile of numbers, such as the 95th percentile (share 0.95), between two of them (order
+    statistics; W. J. Conover, 1999, section 3.2); None: there are none. Beyond the largest number
+    the bound is infinite.
+
+    Example: 1, 2, … 100 with share 0.95 -> 95 in (90, 99)
+    """
+    count = len(values)
+    if not count:
+        return None
+    ordered = sorted(values)
+    found = ordered[max(0, math.ceil(share * count) - 1)]
+    tail = (1 - level) / 2
+    low = int(_fewest(count, share, tail))
+    high = int(_fewest(count, share, 1 - tail)) + 1
+    lower = ordered[low - 1] if low >= 1 else -math.inf
+    upper = ordered[high - 1] if high <= count else math.inf
+    return Interval(found, min(lower, found), max(upper, found))
+
+
+def _fewest(count: int, share: float, chance: float) -> int:
+    """The smallest number for which a binomial count is at most that with this chance."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if special.bdtr(middle, count, share) < chance:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 def effective_tries(tries: Sequence[Sequence[float]], mean: float, total: int) -> float:
     """How many independent tries say as much as these: never more than there are, and never fewer
     than one for each task."""

@@ -7,6 +7,7 @@ generated tasks 300 times through the harness and is judged; comparisons draw fr
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -14,12 +15,17 @@ from random import Random
 import anyio
 
 from harness.library import AgentEnv, TaskView, rehearse
+from judge.promotion.criteria import Facts
+from judge.promotion.decision import decide
+from judge.promotion.gate_file import Gate
+from judge.promotion.looks import Looked, look_until
 from judge.statistics.comparison import compare
 from judge.statistics.intervals import share_interval
 from judge.statistics.outcomes import Outcome, read_outcomes
 from judge.statistics.planning import noise_of, plan
 from judge.verdicts.code_judges import ScenarioJudges
 from scenarios.format import read
+from tests.judge.promotion.drawn import facts_of, gate_of
 from tests.judge.statistics.designs import DESIGNS, samples
 
 _TRIES = 300
@@ -34,6 +40,7 @@ def main() -> int:
         outcomes = anyio.run(_play, Path(name))
     wrong += _false_verdicts(outcomes)
     wrong += _power(outcomes)
+    wrong += _gates(outcomes)
     _speed()
     return int(wrong > 0)
 
@@ -127,6 +134,46 @@ def _power(outcomes: Sequence[Outcome]) -> int:
     reached = found / _COMPARISONS
     _say(f"power at {100 * gain:.1f} points: {reached:.3f}, planned {planned:.3f}")
     return int(abs(reached - planned) > 0.03)
+
+
+def _gates(outcomes: Sequence[Outcome]) -> int:
+    """Verdicts of gates: of equal agents at one look and at ten, and of a better one at ten."""
+    tries, random, wrong = _by_key(outcomes), Random(4), 0
+    gate = gate_of("regression.vs(base) >= -0.02", "completed.lower >= 0.35")
+    false = 0
+    for _ in range(_COMPARISONS):
+        base, run = _drawn(tries, random, 4)
+        false += decide(gate, facts_of(run), facts_of(base))[-1].verdict == "fail"
+    _say(f"false failures at one look: {false} of {_COMPARISONS}, at most {_MOST_FALSE}")
+    wrong += false > _MOST_FALSE
+    noise = noise_of(outcomes)
+    gain = next(
+        d / 1000 for d in range(10, 500) if plan(d / 1000, tries=4, noise=noise).tasks <= 40
+    )
+    better = gate_of("regression.vs(base) >= 0.0")
+    for name, factor, most in (("none", 0.0, 1.0), ("planned", 1.0, 0.85), ("twice", 2.0, 0.6)):
+        verdicts, played = Counter[str](), 0.0
+        for _ in range(_COMPARISONS):
+            looked = _looked(better, *_drawn(tries, random, 4, factor * gain))
+            verdicts[looked.results[-1].verdict] += 1
+            played += looked.looks[-1].episodes / (4 * len(tries)) / _COMPARISONS
+        shares = {verdict: count / _COMPARISONS for verdict, count in verdicts.items()}
+        _say(f"ten looks, difference {name}: {played:.3f} of the episodes, verdicts {shares}")
+        wrong += played > most
+        wrong += factor == 0 and verdicts["pass"] + verdicts["fail"] > _MOST_FALSE
+    return wrong
+
+
+def _looked(gate: Gate, base: Sequence[Outcome], run: Sequence[Outcome]) -> Looked:
+    """Ten looks at two runs that grow task by task, round by round."""
+    runs = [sorted(one, key=lambda outcome: outcome.seed % 4) for one in (run, base)]
+    facts = [facts_of(one) for one in runs]
+    played = [len(run) // 10]
+
+    def read() -> tuple[Facts, Facts]:
+        return facts[0][: played[-1]], facts[1][: played[-1]]
+
+    return look_until(gate, len(run), read, played.append)
 
 
 def _speed() -> None:

@@ -1,0 +1,219 @@
+"""The criteria of a gate: a metric, a bound of it, and a number.
+
+    completed.lower >= 0.80             the lower bound of the share of completed episodes
+    completed[hard].lower >= 0.5        the same of tasks with a tag
+    pass^4.lower >= 0.6                 all of four tries at a task; pass@4: at least one
+    missing_write.upper <= 0.05         a kind of failure, as the verdicts show it
+    agent_error.upper <= 0.1            a label
+    finding(attack resisted).lower >= 0.95    episodes in which a finding passed
+    mean_reward.lower >= 0.7
+    p95_calls <= 12                     a percentile of calls, steps or seconds
+    regression.vs(base) >= -0.02        completed less the base run's: with its interval
+
+A criterion on a bound has three verdicts. `completed.lower >= 0.8` passes when the lower bound is
+at least 0.8, fails when even the upper bound is below it, and is inconclusive between them. So does
+`regression.vs(base)`, which is always about its bounds. A criterion without a bound compares the
+value itself, so it is never inconclusive: use it for limits, not for rates.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import msgspec
+
+from harness.core.errors import SettingsError
+from harness.core.events import Label
+from harness.outcomes.failure_kinds import Kind
+from judge.promotion.facts import EpisodeFacts, outcomes_in
+from judge.statistics.comparison import compare
+from judge.statistics.intervals import (
+    Interval,
+    mean_interval,
+    quantile_interval,
+    share_interval,
+)
+from judge.statistics.outcomes import TaskKey
+from judge.statistics.run_statistics import pass_at, pass_hat
+
+Verdict = Literal["pass", "fail", "inconclusive"]
+Bound = Literal["value", "lower", "upper"]
+_TEXT = re.compile(r"(?P<metric>.+?)(?:\.(?P<bound>[a-z]+))?\s*(?P<op>>=|<=|>|<)\s*(?P<number>\S+)")
+_PASS = re.compile(r"pass(?P<how>[@^])(?P<k>[1-9]\d*)")
+_PERCENTILE = re.compile(r"p(?P<share>\d{1,2})_(?P<what>calls|steps|seconds)")
+_TAGGED = re.compile(r"completed\[(?P<tag>[\w-]+)\]")
+_FINDING = re.compile(r"finding\((?P<name>.+)\)")
+_REGRESSION = "regression.vs(base)"
+_SHARES = frozenset({*map(str, Label), *map(str, Kind)})
+METRICS = (
+    "completed, completed[TAG], pass^K, pass@K, mean_reward, regression.vs(base), finding(NAME), "
+    "p95_calls, p95_steps, p95_seconds, a label such as agent_error, or a kind of failure such as "
+    "missing_write"
+)
+
+Facts = Sequence[EpisodeFacts]
+
+
+class Criterion(msgspec.Struct, frozen=True):
+    """One criterion, read."""
+
+    name: str  # as it is written
+    metric: str
+    bound: Bound
+    op: str
+    number: float
+
+    @property
+    def compares(self) -> bool:
+        """Whether it compares with the base run."""
+        return self.metric == _REGRESSION
+
+    @property
+    def counts_calls(self) -> bool:
+        """Whether it needs the number of tool calls."""
+        found = _PERCENTILE.fullmatch(self.metric)
+        return found is not None and found["what"] == "calls"
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether it can be inconclusive, and fail by accident."""
+        return self.bound != "value"
+
+
+class CriterionResult(msgspec.Struct, frozen=True):
+    """What a criterion found."""
+
+    name: str
+    value: float | None  # None: the runs have nothing that it could be computed from
+    lower: float | None
+    upper: float | None
+    verdict: Verdict
+
+
+def parse_criterion(text: str) -> Criterion:
+    """Read a criterion. Raises SettingsError with what is wrong, and what is known."""
+    found = _TEXT.fullmatch(text.strip())
+    if found is None:
+        raise SettingsError(
+            f"criterion {text!r} is not of the form METRIC.BOUND >= NUMBER, as in "
+            "completed.lower >= 0.8"
+        )
+    metric, bound = found["metric"], found["bound"]
+    if metric == "regression":  # `vs(base)` is not a bound
+        raise SettingsError(f"criterion {text!r}: write {_REGRESSION} >= -0.02")
+    chosen: Bound | None = next((one for one in get_args(Bound) if one == bound), None)
+    if bound is not None and chosen is None:
+        raise SettingsError(f"criterion {text!r}: .{bound} is not lower, upper or value")
+    if not is_metric(metric):
+        raise SettingsError(f"criterion {text!r}: unknown metric {metric!r}; metrics: {METRICS}")
+    try:
+        number = float(found["number"])
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise SettingsError(f"criterion {text!r}: {found['number']!r} is not a number")
+    if chosen is None and metric == _REGRESSION:
+        chosen = "lower" if found["op"].startswith(">") else "upper"
+    return Criterion(text.strip(), metric, chosen or "value", found["op"], number)
+
+
+def is_metric(name: str) -> bool:
+    """Whether a gate knows this metric."""
+    if name in ("completed", "mean_reward", _REGRESSION) or name in _SHARES:
+        return True
+    return any(one.fullmatch(name) for one in (_PASS, _PERCENTILE, _TAGGED, _FINDING))
+
+
+def judge_criterion(
+    criterion: Criterion, facts: Facts, base: Facts, *, level: float, fail_level: float
+) -> CriterionResult:
+    """The verdict of a criterion. Intervals are of `level`; that of a failure is of `fail_level`,
+    which is higher where several criteria could fail by accident."""
+    found = estimate(criterion.metric, facts, base, level)
+    if found is None:
+        return CriterionResult(criterion.name, None, None, None, "inconclusive")
+    wider = estimate(criterion.metric, facts, base, fail_level) or found
+    return CriterionResult(
+        criterion.name,
+        found.value,
+        _finite(found.lower),
+        _finite(found.upper),
+        _verdict(criterion, found, wider),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+_HOLDS: dict[str, Callable[[float, float], bool]] = {
+    ">=": lambda value, number: value >= number,
+    "<=": lambda value, number: value <= number,
+    ">": lambda value, number: value > number,
+    "<": lambda value, number: value < number,
+}
+
+
+def _verdict(criterion: Criterion, found: Interval, wider: Interval) -> Verdict:
+    holds = _HOLDS[criterion.op]
+    if criterion.bound == "value":
+        return "pass" if holds(found.value, criterion.number) else "fail"
+    # The bound that is worse for the agent is the safe one; the better one shows a failure.
+    worse, better = ("lower", "upper") if criterion.op.startswith(">") else ("upper", "lower")
+    asked = getattr(found, criterion.bound)
+    if criterion.bound == worse and holds(asked, criterion.number):
+        return "pass"
+    if criterion.bound == better:
+        return "pass" if holds(asked, criterion.number) else "fail"
+    return "inconclusive" if holds(getattr(wider, better), criterion.number) else "fail"
+
+
+def estimate(metric: str, facts: Facts, base: Facts, level: float) -> Interval | None:
+    """A metric of the runs, with its interval; None: there is nothing to compute it from."""
+    if metric == _REGRESSION:
+        found = compare(outcomes_in(base), outcomes_in(facts), level=level)
+        return None if found is None else Interval(found.delta, *found.interval)
+    if (percentile := _PERCENTILE.fullmatch(metric)) is not None:
+        numbers = [float(getattr(one, percentile["what"])) for one in facts]
+        return quantile_interval(numbers, int(percentile["share"]) / 100, level=level)
+    if metric == "mean_reward":
+        return mean_interval(_clusters(facts, lambda one: one.reward), level=level)
+    if (several := _PASS.fullmatch(metric)) is not None:
+        return _pass(facts, several["how"], int(several["k"]), level)
+    return share_interval(_clusters(facts, _share_of(metric)), level=level)
+
+
+def _share_of(metric: str) -> Callable[[EpisodeFacts], float | None]:
+    """What an episode adds to a share; None: it does not count."""
+    if metric == "completed":
+        return lambda one: one.score
+    if (tagged := _TAGGED.fullmatch(metric)) is not None:
+        tag = tagged["tag"]
+        return lambda one: one.score if tag in one.tags else None
+    if (finding := _FINDING.fullmatch(metric)) is not None:
+        name = finding["name"]
+        return lambda one: float(one.findings[name]) if name in one.findings else None
+    if metric in set(map(str, Label)):
+        return lambda one: float(one.label == metric) if one.label else None
+    return lambda one: float(metric in one.kinds)
+
+
+def _clusters(
+    facts: Facts, value_of: Callable[[EpisodeFacts], float | None]
+) -> dict[TaskKey, list[float]]:
+    found: dict[TaskKey, list[float]] = {}
+    for one in facts:
+        if (value := value_of(one)) is not None:
+            found.setdefault(one.key, []).append(value)
+    return found
+
+
+def _pass(facts: Facts, how: str, k: int, level: float) -> Interval | None:
+    """pass@k or pass^k over the tasks; None: a task has fewer than k tries."""
+    chance = pass_hat if how == "^" else pass_at
+    tries = _clusters(facts, lambda one: one.score)
+    if not tries or min(map(len, tries.values())) < k:
+        return None
+    values = {key: [chance(round(sum(one)), len(one), k)] for key, one in tries.items()}
+    return share_interval(values, level=level)

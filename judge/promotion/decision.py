@@ -1,0 +1,50 @@
+"""The verdict of a gate on the episodes of one or several runs."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from judge.promotion.criteria import CriterionResult, Facts, Verdict, judge_criterion
+from judge.promotion.gate_file import Gate, Stage
+
+
+class StageResult(msgspec.Struct, frozen=True):
+    """The verdict of one stage."""
+
+    stage: str
+    verdict: Verdict
+    criteria: tuple[CriterionResult, ...]
+
+
+def decide(
+    gate: Gate, facts: Facts, base: Facts, *, until: str = "", alpha: float | None = None
+) -> list[StageResult]:
+    """Judge the stages in order, up to the first that is not passed or to the stage `until`; at
+    least one result. `alpha` is what this look may spend (None: all of the gate's)."""
+    results = []
+    for stage in gate.stages:
+        result = judge_stage(stage, facts, base, gate.alpha if alpha is None else alpha)
+        results.append(result)
+        if result.verdict != "pass" or stage.name == until:
+            break
+    return results
+
+
+def judge_stage(stage: Stage, facts: Facts, base: Facts, alpha: float) -> StageResult:
+    """A stage passes when all of its criteria do, and fails when one does. All must pass, so none
+    needs more than alpha for that; each could fail by accident, so they share it."""
+    uncertain = max(1, sum(one.is_uncertain for one in stage.criteria))
+    found = tuple(
+        [
+            judge_criterion(one, facts, base, level=1 - alpha, fail_level=1 - alpha / uncertain)
+            for one in stage.criteria
+        ]
+    )
+    return StageResult(stage.name, verdict_of([one.verdict for one in found]), found)
+
+
+def verdict_of(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict of a stage with criteria of these verdicts."""
+    if "fail" in verdicts:
+        return "fail"
+    return "inconclusive" if "inconclusive" in verdicts else "pass"

@@ -1,0 +1,86 @@
+"""What a gate needs of each episode of a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from harness.core.events import EpisodeStarted, Judged
+from harness.log.reader import LogReader, open_reader
+from harness.outcomes.failure_kinds import kinds_of_verdict
+from judge.statistics.outcomes import Outcome, TaskKey, score_of
+
+
+class EpisodeFacts(msgspec.Struct, frozen=True):
+    """One episode that is over."""
+
+    scenario: str
+    task: str
+    seed: int
+    score: float | None  # 1 completed, 0 not; None: the world failed, or there is no label
+    label: str  # empty: there is none
+    reward: float | None
+    tags: tuple[str, ...]
+    kinds: tuple[str, ...]  # of failure
+    findings: dict[str, bool]  # name -> whether it passed
+    steps: int
+    seconds: float
+    calls: int  # tool calls; 0 where they were not counted
+
+    @property
+    def key(self) -> TaskKey:
+        """The task, which is the cluster."""
+        return self.scenario, self.task
+
+
+def read_facts(folder: Path, *, count_calls: bool = False) -> list[EpisodeFacts]:
+    """The facts of a run's episodes that are over. Raises LogError."""
+    with open_reader(folder) as reader:
+        calls = _calls_of(reader) if count_calls else {}
+        return _facts_of(reader, calls)
+
+
+def _facts_of(reader: LogReader, calls: dict[str, int]) -> list[EpisodeFacts]:
+    seeds: dict[str, int] = {}
+    verdicts: dict[str, Judged] = {}
+    for record in reader.milestones():
+        if isinstance(record.event, EpisodeStarted):
+            seeds[record.episode] = record.event.seed
+            verdicts.pop(record.episode, None)  # an earlier attempt's
+        elif isinstance(record.event, Judged):
+            verdicts[record.episode] = record.event
+    found = []
+    for row in reader.episodes():
+        if row.ending is None:
+            continue
+        verdict = verdicts.get(row.episode)
+        findings = () if verdict is None else verdict.findings
+        found.append(
+            EpisodeFacts(
+                scenario=row.scenario,
+                task=row.task,
+                seed=seeds[row.episode],
+                score=score_of(row.label),
+                label=str(row.label or ""),
+                reward=row.reward,
+                tags=row.tags,
+                kinds=tuple(map(str, kinds_of_verdict(row.ending, row.label, findings))),
+                findings={one.name: one.passed for one in findings},
+                steps=row.num_steps,
+                seconds=row.seconds,
+                calls=calls.get(row.episode, 0),
+            )
+        )
+    return found
+
+
+def _calls_of(reader: LogReader) -> dict[str, int]:
+    """The number of the agent's tool calls in each episode."""
+    return {
+        one.episode: sum(len(step.results) for step in one.steps) for one in reader.trajectories()
+    }
+
+
+def outcomes_in(facts: Sequence[EpisodeFacts]) -> list[Outcome]:
+    """The same as outcomes, for comparisons."""
+    return [Outcome(one.scenario, one.task, one.seed, one.score) for one in facts]

@@ -1,0 +1,31 @@
+"""Episodes for gates, made of outcomes."""
+
+from collections.abc import Iterable
+
+from judge.promotion.criteria import Facts, parse_criterion
+from judge.promotion.facts import EpisodeFacts
+from judge.promotion.gate_file import Gate, Stage
+from judge.statistics.outcomes import Outcome
+
+
+def facts_of(outcomes: Iterable[Outcome]) -> Facts:
+    """Episodes with these outcomes and nothing else of interest."""
+    return [
+        EpisodeFacts(
+            *(one.scenario, one.task, one.seed, one.score),
+            label="completed" if one.score else "agent_error",
+            reward=one.score,
+            tags=(),
+            kinds=() if one.score else ("missing_write",),
+            findings={},
+            steps=5,
+            seconds=1.0,
+            calls=4,
+        )
+        for one in outcomes
+    ]
+
+
+def gate_of(*criteria: str, alpha: float = 0.05) -> Gate:
+    """A gate with one stage."""
+    return Gate("g", alpha, 0.8, (Stage("s", tuple(map(parse_criterion, criteria))),))

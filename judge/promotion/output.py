@@ -1,7 +1,7 @@
 """A promotion's verdict as Markdown, as JUnit XML, and on a terminal."""
 
 from collections.abc import Iterator, Sequence
-from xml.etree import ElementTree
+from xml.etree import ElementTree  # nosec B405 # it is only written
 
 import msgspec
 from rich.console import Console

@@ -36,7 +36,7 @@ import msgspec
 
 from scenarios.api import User
 from scenarios.call_checks import McpRecord
-from scenarios.core.dialogue import UserScript
+from scenarios.core.dialogue import ModelUser, UserScript
 from scenarios.core.suite_record import SuiteRecord
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
@@ -99,7 +99,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     oracle: tuple[Call, ...] = ()  # the calls that solve the task
     trap: str | None = None  # what could mislead the agent; None: nothing in particular
     verify: str = ""  # the function in verify.py; empty: the id with `-` written `_`
-    user: UserScript | None = None  # with whom the agent talks; None: nobody answers it
+    user: UserScript | ModelUser | None = None  # with whom the agent talks; None: nobody answers it
     utterances: tuple[Utterance, ...] = ()  # of the oracle to the user, before its answer
     single_turn: bool = False  # the first reply ends the episode: its calls are the answer
 

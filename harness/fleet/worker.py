@@ -65,6 +65,7 @@ from harness.rollout.session import (
 )
 from harness.rollout.slots import Slots
 from harness.rollout.trust_notice import name_trusted
+from harness.rollout.users import users_of
 from harness.settings.run import Settings
 from scenarios.format import Scenario, Task
 
@@ -179,7 +180,8 @@ class Worker:
                 opened = spec.open_judge(pool=pool, scenarios=scenarios, folder=folder, spent=0.0)
                 judge = await stack.enter_async_context(opened)
             parts = await make_parts(settings, pool, spec.tasks, spec.policy, judge, chaos)
-            parts = msgspec.structs.replace(parts, beginning=spec.beginning)
+            users = await stack.enter_async_context(users_of(settings, spec.tasks))
+            parts = msgspec.structs.replace(parts, beginning=spec.beginning, users=users)
             if spec.policy is not None:
                 await stack.enter_async_context(spec.policy)
             if self._requests is not None and isinstance(spec.policy, Observable):

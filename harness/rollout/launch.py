@@ -64,6 +64,7 @@ from harness.rollout.session import (
     work_left,
 )
 from harness.rollout.trust_notice import name_trusted
+from harness.rollout.users import users_of
 from harness.settings.limits import Limits
 from harness.settings.run import Settings, save, stops_with_world
 from harness.settings.worlds import WorldSettings
@@ -263,7 +264,8 @@ async def open_run_parts(
             opened = open_judge(pool=pool, scenarios=scenarios, folder=folder, spent=spent)
             judge = await stack.enter_async_context(opened)
         parts = await make_parts(settings, pool, tasks, policy, judge, chaos)
-        parts = msgspec.structs.replace(parts, beginning=beginning)
+        users = await stack.enter_async_context(users_of(settings, tasks))
+        parts = msgspec.structs.replace(parts, beginning=beginning, users=users)
         if settings.bus.url:
             link = link_of(settings, folder, episodes, chaos)
             parts = msgspec.structs.replace(parts, link=link)

@@ -26,6 +26,7 @@ from harness.settings.limits import Limits
 from harness.settings.model import ModelSettings
 from harness.settings.policy import PolicySettings, think_range
 from harness.settings.tables import convert, merge, nest, without_none
+from harness.settings.user import UserSettings
 from harness.settings.worlds import WorldSettings
 from scenarios import distribution
 from scenarios.files import read_toml
@@ -146,6 +147,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ModelSettings,
         Meta(description="The policy's model.", extra={"keys": {"name": "model"}}),
     ] = ModelSettings()
+    user: Annotated[
+        UserSettings,
+        Meta(
+            description="The model that plays users.",
+            extra={"prefix": "user_", "keys": {"name": "user_model"}},
+        ),
+    ] = UserSettings()
     limits: Annotated[Limits, Meta(description="Limits at which an episode is stopped.")] = Limits()
     format: Annotated[
         FormatSettings,

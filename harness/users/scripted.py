@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from envpool.core.types import ToolSpec
 from harness.core.messages import UserTurn
 from harness.users.base import User, UserWorld
-from scenarios.core.dialogue import UserScript
+from scenarios.core.dialogue import ModelUser, UserScript
 from scenarios.format import Scenario, Task
 
 
@@ -26,16 +26,26 @@ class ScriptedUser:
         self._num_turns += 1
 
     async def reply(self, text: str, world: UserWorld) -> UserTurn:
-        """Return the next text, with the tools that the agent gets with it."""
+        """Make the calls of the next turn and return its text, with the tools that the agent gets
+        with it."""
         if self._num_turns == len(self._turns):
             return UserTurn("", ended=True)
         turn = self._turns[self._num_turns]
         self._num_turns += 1
+        for call in turn.calls:
+            await world.call(call.name, call.arguments)
         return UserTurn(turn.text, tools=tuple([self._specs[name] for name in turn.tools]))
 
 
 class TaskUsers:
-    """Makes the users that tasks describe without a model (harness.users.base.UserSource)."""
+    """Makes the users that tasks describe without a model (harness.users.base.UserSource).
+
+    Where a task's user is a model's part, its turns of the reference solution are played
+    (`plays_solutions`), or it ends the talk at once.
+    """
+
+    def __init__(self, *, plays_solutions: bool = True) -> None:
+        self._plays_solutions = plays_solutions
 
     def user(
         self, scenario: Scenario, task: Task, tools: Sequence[ToolSpec], *, seed: int
@@ -44,4 +54,7 @@ class TaskUsers:
         match task.user:
             case UserScript() as script:
                 return ScriptedUser(script, tools)
+            case ModelUser() as user:
+                turns = user.solution if self._plays_solutions else ()
+                return ScriptedUser(UserScript(turns, withheld=user.tools), tools)
         return None

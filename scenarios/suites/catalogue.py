@@ -12,7 +12,7 @@ import msgspec
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario
 from scenarios.nearest import did_you_mean
-from scenarios.suites import agentdojo, bfcl
+from scenarios.suites import agentdojo, bfcl, tau2
 
 
 class SuiteSource(Protocol):
@@ -126,6 +126,18 @@ def installed_package(module: str, project: str, folder: str, python: str) -> tu
     return Path(lines[0]), lines[1]
 
 
+def _tau2(domain: str) -> Suite:
+    return Suite(
+        f"tau2_{domain}",
+        f"τ²-bench {domain}: an agent and a customer",
+        (domain,),
+        "tau",
+        "a checkout of tau2-bench (--tau2), an interpreter with its packages (--suite-python), and "
+        "a model that plays the customer (--user-model)",
+        lambda folder, python: tau2.Tau2Data(folder, domain),
+    )
+
+
 SUITES: dict[str, Suite] = {
     bfcl.NAME: Suite(
         bfcl.NAME,
@@ -145,4 +157,5 @@ SUITES: dict[str, Suite] = {
         lambda folder, python: agentdojo.AgentDojoData(python),
         max_steps=40,
     ),
+    **{f"tau2_{domain}": _tau2(domain) for domain in tau2.DOMAINS},
 }

@@ -1,0 +1,373 @@
+"""The domains of τ²-bench from a checkout (see scenarios.suites.tau2), in the suite's own process.
+
+Databases, tools, assertions and the checks of texts and actions are those of the package `tau2`,
+unchanged. Its `__init__` is not executed: it imports every model client.
+
+A database of retail or airline has thousands of records, of which an episode touches a few. So a
+world keeps its records pickled one by one: reading one unpickles it, and after each call those that
+did not change go back. An episode is scored by playing its calls and the reference actions on fresh
+worlds; the two databases are equal exactly when the records that changed are.
+"""
+
+import contextlib
+import importlib
+import json
+import pickle
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+_FEW = 20  # records; a table with fewer is kept as it is
+_PENDING = object()  # in place of a record that is still pickled
+_BASES: dict[str, dict[Any, bytes]] = {}  # table -> its records, pickled
+
+
+def adapter(folder: str, domain: str, version: str) -> "Tau":
+    """The adapter for one domain of the checkout in this folder."""
+    return Tau(folder, domain, version)
+
+
+class Records(dict[Any, Any]):
+    """A table whose records are unpickled when they are read."""
+
+    def __init__(self, table: str, own: dict[Any, Any], removed: list[Any]) -> None:
+        super().__init__(dict.fromkeys(_BASES[table], _PENDING))
+        for key in removed:
+            super().__delitem__(key)
+        super().update(own)
+        self.table = table
+
+    def __reduce__(self) -> Any:
+        own = {key: value for key, value in super().items() if value is not _PENDING}
+        removed = [key for key in _BASES[self.table] if key not in self]
+        return Records, (self.table, own, removed)
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if found is _PENDING:
+            found = pickle.loads(_BASES[self.table][key])  # nosec B301: it is our own pickle
+            super().__setitem__(key, found)
+        return found
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        if key in self:
+            self[key]
+        return super().pop(key, *default)
+
+    def values(self) -> Any:
+        return [self[key] for key in self]
+
+    def items(self) -> Any:
+        return [(key, self[key]) for key in self]
+
+    def changes(self) -> dict[Any, Any]:
+        """The records that differ from the base, those that were removed as None. Equal ones are
+        pickled again."""
+        base = _BASES[self.table]
+        found: dict[Any, Any] = {key: None for key in base if key not in self}
+        for key, value in list(super().items()):
+            if value is _PENDING:
+                continue
+            text = _text_of(value)
+            if key in base and text == _text_of(pickle.loads(base[key])):  # nosec B301
+                super().__setitem__(key, _PENDING)
+            else:
+                found[key] = text
+        return found
+
+
+class World:
+    """One world: the environment, and the records that its last call left changed."""
+
+    def __init__(self, environment: Any) -> None:
+        self.environment = environment
+        self.changed: dict[tuple[str, str], str] = {}
+
+    def __getstate__(self) -> Any:
+        return self.environment, self.changed
+
+    def __setstate__(self, state: Any) -> None:
+        self.environment, self.changed = state
+
+    def databases(self) -> Iterator[tuple[str, Any]]:
+        """The agent's database, and the user's where it has one of its own."""
+        yield "", self.environment.tools.db
+        user = self.environment.user_tools
+        if user is not None and user.db is not self.environment.tools.db:
+            yield "user.", user.db
+
+    def tables(self) -> Iterator[tuple[str, Any]]:
+        """Every field of the databases."""
+        for prefix, database in self.databases():
+            if database is not None:
+                for name in type(database).model_fields:
+                    yield prefix + name, getattr(database, name)
+
+    def changes(self) -> list[list[Any]]:
+        """The writes since the last call, as [kind, key, JSON or None]."""
+        now = dict(self.small())
+        gone: dict[tuple[str, str], str | None] = {}
+        for name, table in self.tables():
+            if isinstance(table, Records):
+                for key, text in table.changes().items():
+                    gone[name, str(key)] = text
+        now |= {key: text for key, text in gone.items() if text is not None}
+        before, self.changed = self.changed, now
+        writes: list[list[Any]] = [
+            [*key, text] for key, text in now.items() if before.get(key) != text
+        ]
+        for name, key in before:
+            if (name, key) not in now:
+                writes.append([name, key, self._original(name, key)])
+        writes += [[*key, None] for key, text in gone.items() if text is None]
+        return writes
+
+    def _original(self, name: str, key: str) -> str | None:
+        """A record of a large table that is again as it was; None: there was none."""
+        table = dict(self.tables()).get(name)
+        base = _BASES[table.table] if isinstance(table, Records) else {}
+        return _text_of(pickle.loads(base[key])) if key in base else None  # nosec B301
+
+    def small(self) -> Iterator[tuple[tuple[str, str], str]]:
+        """The records of small tables, and single values."""
+        for name, table in self.tables():
+            if not isinstance(table, Records):
+                for key, value in _rows_of(table):
+                    yield (name, key), _text_of(value)
+
+
+def _rows_of(table: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(table, dict):
+        yield from ((str(key), value) for key, value in table.items())
+    elif isinstance(table, list):
+        yield from ((str(index), value) for index, value in enumerate(table))
+    elif hasattr(type(table), "model_fields"):
+        yield from ((name, getattr(table, name)) for name in type(table).model_fields)
+    else:
+        yield "", table
+
+
+def _text_of(value: Any) -> str:
+    plain = value.model_dump() if hasattr(value, "model_dump") else _plain(value)
+    return json.dumps(plain, sort_keys=True, default=str)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return value.model_dump() if hasattr(value, "model_dump") else value
+
+
+class Tau:
+    """One domain of the suite."""
+
+    def __init__(self, folder: str, domain: str, version: str) -> None:
+        self.version = version
+        package = types.ModuleType("tau2")
+        package.__path__ = [f"{folder}/src/tau2"]
+        sys.modules["tau2"] = package
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module("loguru").logger.remove()  # it reports every call
+        self._make = importlib.import_module(f"tau2.domains.{domain}.environment").get_environment
+        self._tasks = importlib.import_module("tau2.data_model.tasks")
+        self._messages = importlib.import_module("tau2.data_model.message")
+        self._texts = importlib.import_module("tau2.evaluator.evaluator_communicate")
+        self._actions = importlib.import_module("tau2.evaluator.evaluator_action")
+        types_of = importlib.import_module("tau2.environment.toolkit").get_tool_types
+        made = self._make()
+        self._user_names = set() if made.user_tools is None else set(made.user_tools.get_tools())
+        self._agent_names = set(made.tools.get_tools())
+        self._types = types_of(made.tools)
+        if made.user_tools is not None:
+            self._types |= types_of(made.user_tools)
+        self._specs = [_spec_of(tool) for tool in made.tools.get_tools().values()]
+        if made.user_tools is not None:
+            self._specs += [_spec_of(tool) for tool in made.user_tools.get_tools().values()]
+        _keep_pickled(World(made), domain)
+        self._start = pickle.dumps(made)
+
+    def world(self, spec: dict[str, Any]) -> World:
+        """A world at the start of a task."""
+        environment = pickle.loads(self._start)  # nosec B301: it is our own pickle
+        if spec.get("initial") is not None:
+            state = self._tasks.InitialState.model_validate(spec["initial"])
+            environment.set_state(
+                initialization_data=state.initialization_data,
+                initialization_actions=state.initialization_actions,
+                message_history=state.message_history or [],
+            )
+        world = World(environment)
+        world.changes()  # from here on
+        return world
+
+    def tools(self, spec: dict[str, Any]) -> list[dict[str, Any]]:
+        """The agent's tools and then the user's."""
+        return self._specs
+
+    def records(self, world: World) -> Iterator[tuple[str, str, Any]]:
+        """Every record of a world."""
+        for name, table in world.tables():
+            for key, value in _rows_of(table):
+                yield name, key, json.loads(_text_of(value))
+
+    def call(self, world: World, name: str, arguments: dict[str, Any]) -> tuple[str, str | None]:
+        """Execute a call of the agent or the user: its text, and `refused` where it raised."""
+        made = world.environment.get_response(self._tool_call(name, arguments, "0"))
+        return made.content, "refused" if made.error else None
+
+    def _tool_call(self, name: str, arguments: Any, identifier: str) -> Any:
+        is_user = name in self._user_names and name not in self._agent_names
+        return self._messages.ToolCall(
+            id=identifier,
+            name=name,
+            arguments=arguments if isinstance(arguments, dict) else {},
+            requestor="user" if is_user else "assistant",
+        )
+
+    def score(
+        self, spec: dict[str, Any], scoring: dict[str, Any], talk: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """The parts of the reward on which the task is based, each as a finding."""
+        task = self._tasks.Task.model_validate(scoring["task"])
+        criteria = task.evaluation_criteria
+        if criteria is None:
+            return [_finding("no criteria", True, "", "")]
+        basis = [str(one.value) for one in criteria.reward_basis]
+        found = []
+        played = self._played(spec, talk)
+        if "DB" in basis:
+            found.append(self._compare(played, self._solved(spec, criteria.actions or [])))
+        if "ENV_ASSERTION" in basis:
+            found += self._assertions(played, criteria.env_assertions or [])
+        messages = self._conversation(talk)
+        if "COMMUNICATE" in basis:
+            checks = self._texts.CommunicateEvaluator.calculate_reward(task, messages)
+            missing = [one.info for one in checks.communicate_checks or [] if not one.met]
+            expected = ", ".join(criteria.communicate_info or [])
+            found.append(
+                _finding("communicate", checks.reward == 1, expected, f"missing: {missing}")
+            )
+        if "ACTION" in basis:
+            checks = self._actions.ActionEvaluator.calculate_reward(task, messages, self._types)
+            made = checks.action_checks or []
+            missing = [one.action.name for one in made if not one.action_match]
+            found.append(_finding("actions", checks.reward == 1, "", f"missing: {missing}"))
+        if "NL_ASSERTION" in basis and criteria.nl_assertions:
+            text = "; ".join(criteria.nl_assertions)
+            found.append(_finding("nl assertions (not judged)", True, text, "a model judges them"))
+        return found or [_finding("no criteria", True, "", "")]
+
+    def _played(self, spec: dict[str, Any], talk: list[dict[str, Any]]) -> World:
+        """A world in which the calls of an episode were made. Reading changes nothing."""
+        world = self.world(spec)
+        environment = world.environment
+        for call in _calls_of(talk):
+            name = call["name"]
+            if environment._has_tool(name) and environment._is_mutating_tool(name):
+                environment.get_response(self._tool_call(name, call["arguments"], "0"))
+        environment.sync_tools()
+        return world
+
+    def _solved(self, spec: dict[str, Any], actions: Iterable[Any]) -> World:
+        """A world in which the reference actions were made, as upstream makes them: a call that
+        raises changes nothing, and tools are not synchronised."""
+        world = self.world(spec)
+        for action in actions:
+            try:
+                world.environment.make_tool_call(
+                    tool_name=action.name, requestor=action.requestor, **action.arguments
+                )
+            except Exception:
+                continue
+        return world
+
+    def _compare(self, one: World, other: World) -> dict[str, Any]:
+        one.changes()
+        other.changes()
+        keys = sorted(one.changed.keys() | other.changed.keys())
+        wrong = [key for key in keys if one.changed.get(key) != other.changed.get(key)]
+        names = ", ".join(" ".join(key) for key in wrong[:5])
+        return _finding("database", not wrong, "as after the reference actions", names or "equal")
+
+    def _assertions(self, world: World, assertions: Iterable[Any]) -> list[dict[str, Any]]:
+        found = []
+        for one in assertions:
+            name = f"{one.func_name}({json.dumps(one.arguments, default=str)})"
+            why = "as expected"
+            try:
+                met = world.environment.run_env_assertion(one, raise_assertion_error=False)
+            except ValueError as exc:  # it asks for a record that does not exist
+                met, why = False, str(exc)
+            why = why if met else f"not so ({why})"
+            found.append(_finding(name, met, str(one.assert_value), why))
+        return found
+
+    def _conversation(self, talk: list[dict[str, Any]]) -> list[Any]:
+        """The episode as messages."""
+        made: list[Any] = []
+        messages = self._messages
+        for number, turn in enumerate(talk):
+            made += self._acted(messages.AssistantMessage, "assistant", turn["calls"], number)
+            if turn["text"]:
+                made.append(messages.AssistantMessage(role="assistant", content=turn["text"]))
+            user = turn["user"]
+            if user is not None:
+                made += self._acted(messages.UserMessage, "user", user["calls"], number)
+                if user["text"]:
+                    made.append(messages.UserMessage(role="user", content=user["text"]))
+        return made
+
+    def _acted(
+        self, kind: Any, role: str, calls: list[dict[str, Any]], number: int
+    ) -> Iterator[Any]:
+        for index, call in enumerate(calls):
+            made = self._tool_call(call["name"], call["arguments"], f"{number}-{role}-{index}")
+            made.requestor = role
+            yield kind(role=role, content=None, tool_calls=[made])
+            yield self._messages.ToolMessage(
+                id=made.id,
+                role="tool",
+                content=call["text"],
+                requestor=role,
+                error=call["error"] is not None,
+            )
+
+
+def _calls_of(talk: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for turn in talk:
+        yield from turn["calls"]
+        if turn["user"] is not None:
+            yield from turn["user"]["calls"]
+
+
+def _spec_of(tool: Any) -> dict[str, Any]:
+    function = tool.openai_schema["function"]
+    return {
+        "name": function["name"],
+        "description": function["description"],
+        "schema": function["parameters"],
+    }
+
+
+def _keep_pickled(world: World, domain: str) -> None:
+    """Pickle the records of large tables one by one."""
+    for prefix, database in world.databases():
+        for name in type(database).model_fields:
+            table = getattr(database, name)
+            if isinstance(table, dict) and len(table) > _FEW:
+                title = f"{domain}.{prefix}{name}"
+                _BASES[title] = {key: pickle.dumps(value) for key, value in table.items()}
+                object.__getattribute__(database, "__dict__")[name] = Records(title, {}, [])
+
+
+def _finding(name: str, passed: bool, expected: str, found: str) -> dict[str, Any]:
+    return {"name": name, "passed": passed, "expected": expected, "found": found, "kind": "goal"}

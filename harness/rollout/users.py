@@ -1,0 +1,51 @@
+"""The users that the settings ask for."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from harness.core.errors import SettingsError
+from harness.policies.openai import OpenAIPolicy, OpenAISettings
+from harness.settings.run import Settings
+from harness.users.base import UserSource
+from harness.users.scripted import TaskUsers
+from harness.users.simulated import SimulatedUsers
+from scenarios.core.dialogue import ModelUser
+from scenarios.format import Scenario, Task
+
+_SOLVES = ("oracle", "mutant")  # policies that play a reference solution, the user's part too
+_SILENT = ("noop", "random")  # policies to which a user would have nothing to say
+
+
+@asynccontextmanager
+async def users_of(
+    settings: Settings, tasks: Sequence[tuple[Scenario, Task]]
+) -> AsyncIterator[UserSource]:
+    """Open the users of a run. Raises SettingsError where a model must play them and none is named,
+    and ModelServerError where its server does not answer."""
+    policy = settings.policy.name
+    asks = any(isinstance(task.user, ModelUser) for _, task in tasks)
+    if not asks or policy in _SOLVES or policy in _SILENT:
+        yield TaskUsers(plays_solutions=policy in _SOLVES)
+        return
+    if not settings.user.name:
+        raise SettingsError(
+            "user_model: a model plays the user of these tasks: name it with --user-model (and its "
+            "server with --user-base-url)"
+        )
+    model = settings.model
+    asked = OpenAISettings(
+        model=settings.user.name,
+        base_url=settings.user.base_url or None,
+        temperature=settings.user.temperature,
+        seed=settings.seed,
+        timeout_s=model.request_timeout,
+        max_attempts=model.max_attempts,
+        concurrency=settings.max_concurrency,
+        client=model.client,
+        max_connection_failures=model.max_connection_failures,
+        answers=model.answers,
+    )
+    async with SimulatedUsers(OpenAIPolicy(asked)) as users:
+        if model.preflight:
+            await users.preflight()
+        yield users

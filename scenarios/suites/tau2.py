@@ -1,0 +1,211 @@
+"""τ²-bench from a checkout: retail, airline and telecom (arXiv:2406.12045, arXiv:2506.07982).
+
+The agent talks with a customer, whom a second model plays; in telecom the customer acts, too, with
+tools of its own. Tasks, policies and the customer's guidelines are read here; tools, databases and
+scoring are the checkout's own code in an interpreter of the user's. The base split is played.
+
+Upstream's agent begins with a fixed greeting. Here the agent is asked to greet the customer, so it
+says its first words itself.
+"""
+
+import ast
+import json
+import textwrap
+import tomllib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scenarios.core.dialogue import ModelUser, ScriptedTurn, UserCall
+from scenarios.core.suite_record import SuiteRecord
+from scenarios.errors import PackageError
+from scenarios.format import Call, Scenario, Task, Utterance
+from scenarios.suites.entries import ANSWER, entry_scenario
+
+DOMAINS = ("retail", "airline", "telecom")
+TESTED = "1.0.1"  # the version whose figures are in docs/suites.md
+OPENING = "A customer has joined the chat. Greet the customer, and help by the rules."
+STOPS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
+_PLEASE = "Please do the next steps on your side now."
+_DID = "I have done that."
+_POLICIES = {"telecom": ("main_policy.md", "tech_support_manual.md")}
+_TAGS = ("main_policy", "tech_support_policy")
+
+
+class Tau2Data:
+    """One domain of a checkout. Nothing is read before it is asked for; a file that is missing
+    raises PackageError."""
+
+    def __init__(self, folder: str, domain: str) -> None:
+        if not folder:
+            raise PackageError(
+                f"suite tau2_{domain} needs a checkout of τ²-bench: clone "
+                "https://github.com/sierra-research/tau2-bench and name its folder with --tau2"
+            )
+        self._root = Path(folder).absolute()
+        self._domain = domain
+        if not (self._root / "src" / "tau2").is_dir():
+            raise PackageError(f"{folder}: there is no checkout of τ²-bench (no src/tau2) here")
+        self._data = self._root / "data" / "tau2" / "domains" / domain
+
+    @cached_property
+    def version(self) -> str:
+        """The checkout's version, and a digest of the domain's tasks."""
+        project = tomllib.loads(self._text(self._root / "pyproject.toml")).get("project", {})
+        digest = blake2b(self._text(self._data / "tasks.json").encode(), digest_size=4).hexdigest()
+        return f"{project.get('version', 'unknown')}+{digest}"
+
+    def options(self) -> dict[str, Any]:
+        """What the suite's adapter needs."""
+        return {"folder": str(self._root), "domain": self._domain, "version": self.version}
+
+    def scenarios(self, category: str) -> list[Scenario]:
+        """The tasks of the base split: one scenario for all tasks that begin with the domain's
+        database, and one for each that begins otherwise. Raises PackageError."""
+        tasks = self._tasks()
+        shared = [task for task in tasks if task.get("initial_state") is None]
+        found = [self._scenario(category, shared, None)] if shared else []
+        for number, task in enumerate(task for task in tasks if task.get("initial_state")):
+            found.append(self._scenario(f"{category}_{number:03d}", [task], task["initial_state"]))
+        return found
+
+    def _tasks(self) -> list[dict[str, Any]]:
+        tasks: list[dict[str, Any]] = self._json("tasks.json")
+        base = set(self._json("split_tasks.json")["base"])
+        return [task for task in tasks if task["id"] in base]
+
+    def _scenario(
+        self, name: str, tasks: Sequence[dict[str, Any]], initial: dict[str, Any] | None
+    ) -> Scenario:
+        names = [name] if initial else [f"{name}_{task['id']}" for task in tasks]
+        made = [self._task(*both) for both in zip(names, tasks, strict=True)]
+        scoring = {name: {"task": task} for name, task in zip(names, tasks, strict=True)}
+        record = SuiteRecord(
+            f"tau2_{self._domain}", self.version, self._domain, {"initial": initial}, scoring
+        )
+        title = f"τ²-bench {self._domain}" if initial is None else str(tasks[0]["id"])
+        one = entry_scenario(record, made[0], title=title, path=self._data, rules=self._rules)
+        content = msgspec.json.encode([one.digest, made])
+        digest = blake2b(content, digest_size=16).hexdigest()
+        return msgspec.structs.replace(one, name=name, tasks=tuple(made), digest=digest)
+
+    def _task(self, name: str, task: dict[str, Any]) -> Task:
+        criteria = task.get("evaluation_criteria") or {}
+        calls, utterances, turns = _solution(criteria.get("actions") or [])
+        return Task(
+            id=name,
+            instruction=OPENING,
+            difficulty="unrated",
+            kind="open",
+            answer=" ".join(criteria.get("communicate_info") or []) or ANSWER,
+            oracle=tuple(calls),
+            utterances=tuple(utterances),
+            user=ModelUser(
+                prompt=f"{self._guidelines}\n\n<scenario>\n"
+                f"{_scenario_text(task['user_scenario'])}\n</scenario>",
+                tools=self._user_tools,
+                stops=STOPS,
+                solution=tuple(turns),
+            ),
+        )
+
+    @cached_property
+    def _rules(self) -> str:
+        names = _POLICIES.get(self._domain)
+        if names is None:
+            return self._text(self._data / "policy.md")
+        texts = [self._text(self._data / name) for name in names]
+        pairs = zip(_TAGS, texts, strict=True)
+        return "\n".join(f"<{tag}>\n{text}\n</{tag}>" for tag, text in pairs)
+
+    @cached_property
+    def _guidelines(self) -> str:
+        name = "simulation_guidelines_tools.md" if self._user_tools else "simulation_guidelines.md"
+        text = self._text(self._root / "data" / "tau2" / "user_simulator" / name)
+        return text.replace("<PERSONA_GUIDELINES>", "")
+
+    @cached_property
+    def _user_tools(self) -> tuple[str, ...]:
+        """The names of the customer's own tools, read without executing the file."""
+        path = self._root / "src" / "tau2" / "domains" / self._domain / "user_tools.py"
+        if not path.is_file():
+            return ()
+        return tuple(_tools_in(ast.parse(self._text(path))))
+
+    def _json(self, name: str) -> Any:
+        try:
+            return json.loads(self._text(self._data / name))
+        except ValueError as exc:
+            raise PackageError(f"{self._data / name}: it is not JSON: {exc}") from exc
+
+    def _text(self, path: Path) -> str:
+        try:
+            return path.read_text(encoding="utf-8")
+        except OSError as exc:
+            raise PackageError(
+                f"{path}: it cannot be read ({exc.strerror}); is the checkout complete? "
+                "(`git lfs pull` brings large files)"
+            ) from exc
+
+
+def _tools_in(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any(map(_is_tool, node.decorator_list)):
+            yield node.name
+
+
+def _is_tool(node: ast.expr) -> bool:
+    function = node.func if isinstance(node, ast.Call) else node
+    return isinstance(function, ast.Name) and function.id == "is_tool"
+
+
+def _solution(
+    actions: Sequence[dict[str, Any]],
+) -> tuple[list[Call], list[Utterance], list[ScriptedTurn]]:
+    """The reference actions as the agent's calls, what it says before the customer acts, and the
+    customer's turns."""
+    calls: list[Call] = []
+    utterances: list[Utterance] = []
+    turns: list[ScriptedTurn] = []
+    acting: list[UserCall] = []
+    for action in actions:
+        if action.get("requestor", "assistant") == "user":
+            acting.append(UserCall(action["name"], action["arguments"]))
+            continue
+        if acting:
+            utterances.append(Utterance(len(calls), _PLEASE))
+            turns.append(ScriptedTurn(_DID, calls=tuple(acting)))
+            acting = []
+        calls.append(Call(action["name"], action["arguments"]))
+    if acting:
+        utterances.append(Utterance(len(calls), _PLEASE))
+        turns.append(ScriptedTurn(_DID, calls=tuple(acting)))
+    return calls, utterances, turns
+
+
+def _scenario_text(scenario: dict[str, Any]) -> str:
+    """What the customer wants and knows, laid out as upstream does it."""
+    lines = []
+    if scenario.get("persona") is not None:
+        lines += ["Persona:", textwrap.indent(scenario["persona"], "\t")]
+    lines.append("Instructions:")
+    given = scenario["instructions"]
+    lines.append(textwrap.indent(given if isinstance(given, str) else _facts(given), "\t"))
+    return "\n".join(lines)
+
+
+def _facts(given: dict[str, Any]) -> str:
+    lines = [f"Domain: {given['domain']}"]
+    for name, title in (
+        ("reason_for_call", "Reason for call"),
+        ("known_info", "Known info"),
+        ("unknown_info", "Unknown info"),
+        ("task_instructions", "Task instructions"),
+    ):
+        if given.get(name) is not None:
+            lines.append(f"{title}:\n{textwrap.indent(given[name], chr(9))}")
+    return "\n".join(lines)

@@ -65,8 +65,8 @@ from harness.rollout.session import (
 )
 from harness.rollout.slots import Slots
 from harness.rollout.trust_notice import name_trusted
-from harness.rollout.users import users_of
 from harness.settings.run import Settings
+from harness.users.opening import users_of
 from scenarios.format import Scenario, Task
 
 HEARTBEAT_S = 0.5  # seconds between two heartbeats

@@ -64,10 +64,10 @@ from harness.rollout.session import (
     work_left,
 )
 from harness.rollout.trust_notice import name_trusted
-from harness.rollout.users import users_of
 from harness.settings.limits import Limits
 from harness.settings.run import Settings, save, stops_with_world
 from harness.settings.worlds import WorldSettings
+from harness.users.opening import users_of
 from scenarios.awm.folder import AwmFolder
 from scenarios.catalogue import find
 from scenarios.distribution import missing_package

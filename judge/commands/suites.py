@@ -25,6 +25,8 @@ from harness.commands.run import play_run, print_settings
 from harness.core.errors import SettingsError
 from harness.core.terminal_text import plural
 from harness.log.reader import open_reader
+from harness.outcomes.run_statistics import RunStatistics, statistics_lines
+from harness.reports.bar_chart import bar_chart, most_first
 from harness.reports.summary import write_report
 from harness.rollout.launch import opened_suite, planned
 from harness.settings.run import Settings
@@ -53,6 +55,8 @@ class SuiteReport(msgspec.Struct, frozen=True):
     groups: dict[str, float]
     pass_hat_k: dict[str, float]
     policy: str
+    failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
+    statistics: RunStatistics | None = None  # None: no episode has a score
 
 
 class SuiteInfo(msgspec.Struct, frozen=True):
@@ -169,6 +173,8 @@ def eval_command(
         groups=scores.groups,
         pass_hat_k=scores.pass_hat_k,
         policy=settings.policy.name,
+        failures=report.failures,
+        statistics=report.statistics,
     )
     console = console_of(json_file)
     console.print(f"run folder {folder}", highlight=False)
@@ -268,8 +274,10 @@ def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Cons
         f"{report.unjudged:,} unjudged",
         highlight=False,
     )
-    for k, share in report.pass_hat_k.items() if len(report.pass_hat_k) > 1 else ():
-        console.print(f"pass^{k} {_percent(share)}", highlight=False)
+    for line in () if report.statistics is None else statistics_lines(report.statistics):
+        console.print(line, highlight=False, soft_wrap=True)
+    if report.failures:
+        console.print(bar_chart("failures", most_first(report.failures)))
 
 
 def _percent(share: float | None) -> str:

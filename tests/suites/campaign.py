@@ -2,7 +2,8 @@
 
 Plays every reference solution and nothing at all by the command line; then scores reference
 solutions of the 800 multi-turn entries without their last call, and with one constant changed, with
-our suite and with upstream's own checker. Prints a table; the exit status is 1 where a figure is
+our suite and with upstream's own checker, and 2,000 single-turn answers with a mistake, too. Prints
+a table; the exit status is 1 where a figure is
 not the expected one. About half a minute.
 """
 
@@ -11,22 +12,24 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import anyio
 
 from envpool.objects.pool import ObjectPool
 from envpool.objects.process import ProgramSettings
-from scenarios.format import Scenario
-from scenarios.suites.bfcl import MULTI_TURN, BfclData, parsed_call
+from scenarios.format import Call, Scenario
+from scenarios.suites.bfcl import LIVE, MULTI_TURN, NON_LIVE, BfclData, parsed_call
 from scenarios.suites.catalogue import suite
 
 # Entries whose reference solution no checker accepts: the data contradicts itself there (a required
 # argument without an accepted value, or one that the function does not have).
 UNSOLVABLE = {"live_multiple": 2, "live_simple": 2, "simple_java": 3}
 WITHHELD = {"multi_turn_miss_func": 1}  # a reference solution calls a function that is withheld
+_ANSWERS = 2_000  # of single-turn entries, with a mistake
 ENDED = {"text": "", "ended": True, "calls": []}
 GOES_ON = {"text": "", "ended": False, "calls": []}
 
@@ -49,6 +52,7 @@ def main(python: str) -> int:
     _say(f"one constant changed: {ours[1].count(False)} of {len(cases)} caught")
     differing = sum(one != other for one, other in zip(ours[1], theirs, strict=True))
     _say(f"verdicts that differ from upstream's: {differing} of {len(cases)}")
+    wrong += _single_turn_answers(source, python)
     return int(bool(wrong or differing or any(ours[0])))
 
 
@@ -72,6 +76,79 @@ def _reference_solutions(python: str) -> int:
         _say(f"{category:<26} {solved:>5} of {sizes[category]:<5} expected {expected}")
     _say(f"overall {100 * found['overall']:.2f} %, doing nothing {100 * found['floor']:.2f} %")
     return wrong
+
+
+def _single_turn_answers(source: BfclData, python: str) -> int:
+    """Score answers with a mistake by both; returns how many verdicts differ."""
+    rng = Random(13)
+    cases = [
+        (category, scenario)
+        for category in (*NON_LIVE, *LIVE)
+        if not category.endswith("relevance")
+        for scenario in source.scenarios(category)
+    ]
+    chosen = [rng.choice(cases) for _ in range(_ANSWERS)]
+    answers = [_mistaken(rng, scenario.tasks[0].oracle) for _, scenario in chosen]
+    ours = anyio.run(_score_answers, source, python, chosen, answers)
+    lines = [
+        json.dumps({"id": scenario.title, "calls": calls, "category": category})
+        for (category, scenario), calls in zip(chosen, answers, strict=True)
+    ]
+    theirs = _asked_upstream(python, lines)
+    differing = sum(one != other for one, other in zip(ours, theirs, strict=True))
+    _say(f"single-turn answers with a mistake: {ours.count(False):,} of {_ANSWERS:,} caught")
+    _say(f"verdicts that differ from upstream's: {differing} of {_ANSWERS:,}")
+    return differing
+
+
+def _mistaken(rng: Random, oracle: Sequence[Call]) -> list[dict[str, Any]]:
+    """The reference calls with one mistake of a random kind, as JSON."""
+    calls: list[dict[str, Any]] = [
+        {"name": one.name, "arguments": dict(one.arguments)} for one in oracle
+    ]
+    kind = rng.choice(("value", "type", "left out", "added", "name", "twice", "dropped", "order"))
+    one = rng.choice(calls)
+    arguments = one["arguments"]
+    name = rng.choice(list(arguments)) if arguments else ""
+    match kind:
+        case "value" if name:
+            arguments[name] = _other_json(arguments[name])
+        case "type" if name:
+            arguments[name] = str(arguments[name])
+        case "left out" if name:
+            del arguments[name]
+        case "added":
+            arguments["surplus"] = 1
+        case "name":
+            one["name"] = f"{one['name']}_x"
+        case "twice":
+            calls.append(one)
+        case "dropped":
+            calls.remove(one)
+        case "order":
+            calls.reverse()
+    return calls
+
+
+def _other_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return [*value, *value[:1]] if value else [1]
+    if isinstance(value, dict):
+        return {**value, "surplus": 1}
+    return _other(value) if value is not None else "x"
+
+
+async def _score_answers(
+    source: BfclData, python: str, chosen: list[Any], answers: list[list[dict[str, Any]]]
+) -> list[bool]:
+    verdicts = []
+    async with ObjectPool(ProgramSettings("bfcl", source.options(), python)) as pool:
+        for (_, scenario), calls in zip(chosen, answers, strict=True):
+            made = [{**call, "text": "", "error": None} for call in calls]
+            talk = [{"calls": made, "text": None, "user": None}]
+            findings = await pool.score(scenario, scenario.tasks[0], talk)
+            verdicts.append(all(one.passed for one in findings))
+    return verdicts
 
 
 def _solutions(scenarios: list[Scenario]) -> Iterator[tuple[Scenario, list[list[str]]]]:
@@ -145,6 +222,10 @@ def _upstream(python: str, cases: list[Any], variant: list[list[list[str]]]) -> 
         json.dumps({"id": scenario.title, "turns": turns, "category": category})
         for (category, scenario, _), turns in zip(cases, variant, strict=True)
     ]
+    return _asked_upstream(python, lines)
+
+
+def _asked_upstream(python: str, lines: list[str]) -> list[bool]:
     script = Path(__file__).with_name("upstream.py")
     found = subprocess.run(
         [python, str(script)], input="\n".join(lines), text=True, capture_output=True, check=True

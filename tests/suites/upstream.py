@@ -1,7 +1,8 @@
-"""Scores calls with the BFCL's own multi-turn checker, in the interpreter that has the package.
+"""Scores calls with the BFCL's own checkers, in the interpreter that has the package.
 
-Input: a line of JSON for each case, {"id", "turns": [[call text]], "category"}; output: a line with
-`true` or `false` for each. Upstream keeps its instances by name, so each case has its own name.
+Input: a line of JSON for each case, {"id", "turns": [[call text]], "category"}, or for an answer to
+a single-turn entry {"id", "calls": [{"name", "arguments"}], "category"}; output: a line with `true`
+or `false` for each. Upstream keeps its instances by name, so each case has its own name.
 """
 
 import json
@@ -39,10 +40,29 @@ def main() -> None:
             truths = {one["id"]: one["ground_truth"] for one in map(json.loads, answers)}
             known |= {entry["id"]: (entry, truths[entry["id"]]) for entry in entries}
         entry, truth = known[case["id"]]
+        if "calls" in case:
+            sys.stdout.write(f"{json.dumps(_is_right(case, entry, truth))}\n")
+            continue
         turns = [[turn] if turn else [] for turn in case["turns"]]
         verdict = multi_turn_checker(turns, truth, entry, case["category"], f"case{number}")
         valid = verdict["valid"] and multi_turn_irrelevance_checker(turns, truth)["valid"]
         sys.stdout.write(f"{json.dumps(valid)}\n")
+
+
+def _is_right(case: dict[str, Any], entry: dict[str, Any], truth: Any) -> bool:
+    """The verdict on a single-turn answer."""
+    from bfcl_eval.constants.enums import Language
+    from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker
+
+    category = case["category"]
+    language = Language.PYTHON
+    if category == "simple_java":
+        language = Language.JAVA
+    if category == "simple_javascript":
+        language = Language.JAVASCRIPT
+    calls = [{one["name"]: one["arguments"]} for one in case["calls"]]
+    found = ast_checker(entry["function"], calls, truth, language, category, "any")
+    return bool(found["valid"])
 
 
 if __name__ == "__main__":

@@ -192,6 +192,7 @@ class Tau:
         self._specs = [_spec_of(tool) for tool in made.tools.get_tools().values()]
         if made.user_tools is not None:
             self._specs += [_spec_of(tool) for tool in made.user_tools.get_tools().values()]
+        made.policy = ""  # the agent has it from the scenario, and a world need not carry it
         _keep_pickled(World(made), domain)
         self._start = pickle.dumps(made)
 

@@ -30,6 +30,8 @@ def test_reference_solutions_and_silence(rehearse: Rehearse, tmp_path: Path) -> 
     assert mutated["episodes"] == 8
     assert mutated["scores"]["multi_turn_base"] < 1.0
     assert set(mutated["pass_hat_k"]) == {"1", "2", "3", "4"}
+    assert mutated["statistics"]["completed"]["value"] == mutated["scores"]["multi_turn_base"]
+    assert sum(mutated["failures"].values()) > 0
 
 
 @pytest.mark.parametrize("category", ["multi_turn_miss_func", "parallel", "simple_java"])

@@ -29,6 +29,9 @@ from scenarios.api import Row, RowChange, State
 
 Matcher = Callable[[Any], bool]
 FindingKind = Literal["goal", "guard"]
+# The end of the name of a finding that code cannot make: it passes, and a judge that asks a model
+# decides on it.
+OPEN = "(not judged)"
 DECLINES = "answer declines"  # the name of the finding that an answer must refuse
 
 

@@ -4,6 +4,7 @@ A model decides what is open and cannot change what is proved. So only what a ve
 has observed counts as proof:
 
     all findings pass, and doing nothing does not pass all   completed
+    the same, and a finding is left open (see checks.OPEN)   nothing of the world's fault
     the world or one of its tools failed                     environment_error
     the agent's message could not be read                    agent_error
     a guard failed                                           agent_error
@@ -16,6 +17,7 @@ How much a finding proves depends on the kind of its verifier:
   is not known which of them doing nothing meets. That all of them pass proves nothing. One that
   fails proves that work is undone, as the task's author defined it, unless its own call failed:
   then it saw nothing.
+- A benchmark's checks are its score: where all pass, it is completed, whatever doing nothing meets.
 - A verifier that did not run proves nothing.
 """
 
@@ -26,7 +28,7 @@ from harness.core.events import Ending, Label
 from judge.code.code_judge import met_goals
 from judge.core.case import Case, CodeVerdict
 from judge.core.evidence import Evidence
-from scenarios.checks import Finding, failed
+from scenarios.checks import OPEN, Finding, failed
 
 _ALL = frozenset(Label)
 _NOT_COMPLETED = _ALL - {Label.COMPLETED}
@@ -53,6 +55,10 @@ def code_verdict_of(case: Case) -> CodeVerdict:
 def _on_success(case: Case) -> CodeVerdict:
     findings = case.evidence.findings
     label = case.code.label
+    if any(finding.name.endswith(OPEN) for finding in findings):
+        return CodeVerdict(label, _ALL - {Label.ENVIRONMENT_ERROR}, "the world did not fail")
+    if case.verifier == "suite":  # its score is what its checks say, also where silence is right
+        return _proved(Label.COMPLETED, f"the benchmark's checks all passed: {_names(findings)}")
     if case.verifier == "tool_calls" or not met_goals(findings) - Counter(case.idle):
         return CodeVerdict(label, _ALL, "")
     if case.verifier == "awm":

@@ -14,9 +14,9 @@ from harness.core.messages import Message
 from harness.core.trajectory import Trajectory
 from judge.core.evidence import Evidence
 
-# Whose verifiers they are: a package's verify.py, a model's (an AWM record's), or a list of tool
-# calls that are made at the episode's end.
-VerifierKind = Literal["package", "awm", "tool_calls"]
+# Whose verifiers they are: a package's verify.py, a model's (an AWM record's), a list of tool calls
+# that are made at the episode's end, or the checks of a benchmark.
+VerifierKind = Literal["package", "awm", "tool_calls", "suite"]
 
 
 class Case(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from judge.core.case import Case
 from judge.core.evidence import CallFact, Evidence, Turn, ended_of
 from judge.llm.rubric import Mode
 from scenarios.api import RowChange
-from scenarios.checks import Finding
+from scenarios.checks import OPEN, Finding
 
 _NUM_LAST = 3  # steps at the end that matter more than those before
 CAUSES = {  # of envpool.core.types
@@ -48,6 +48,7 @@ _VERIFIERS = {
     "awm": "by a verifier that a model wrote; it says complete only where it is sure, and anything"
     " else of it proves nothing",
     "tool_calls": "by tool calls at the episode's end",
+    "suite": "by the checks of the benchmark that the task is from",
 }
 
 
@@ -251,6 +252,8 @@ def _findings(case: Case) -> Iterator[EvidenceItem]:
             yield EvidenceItem(Kind.FAILED_FINDING, evidence_id, _finding(finding, about))
             continue
         about = f"passed {finding.kind}"
+        if finding.name.endswith(OPEN):
+            about = f"{finding.kind} that code cannot check; decide on it by the trajectory"
         if finding.kind == "goal" and idle[finding.name]:
             idle[finding.name] -= 1
             about += ", which doing nothing meets"

@@ -24,7 +24,7 @@ _RUN = VerifierRun("worker")
 class SuiteRunner:
     """Scores the episodes of one scenario of a suite (judge.code.runners.VerifierRunner)."""
 
-    kind: VerifierKind = "package"
+    kind: VerifierKind = "suite"
     suspends = True
 
     def __init__(self, scenario: Scenario, pool: ScoringPool) -> None:

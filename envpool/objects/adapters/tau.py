@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 _FEW = 20  # records; a table with fewer is kept as it is
+_OPEN = "(not judged)"  # scenarios.checks.OPEN: a model decides on it, if one is asked
 _PENDING = object()  # in place of a record that is still pickled
 _BASES: dict[str, dict[Any, bytes]] = {}  # table -> its records, pickled
 
@@ -264,7 +265,7 @@ class Tau:
             found.append(_finding("actions", checks.reward == 1, "", f"missing: {missing}"))
         if "NL_ASSERTION" in basis and criteria.nl_assertions:
             text = "; ".join(criteria.nl_assertions)
-            found.append(_finding("nl assertions (not judged)", True, text, "a model judges them"))
+            found.append(_finding(f"nl assertions {_OPEN}", True, text, "not checked by code"))
         return found or [_finding("no criteria", True, "", "")]
 
     def _played(self, spec: dict[str, Any], talk: list[dict[str, Any]]) -> World:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from harness.core.events import Label
 from harness.log.reader import open_reader
 from tests.support.cli import Rehearse, json_of
+from tests.support.judge_server import Speaks, biased
 from tests.support.judged_runs import served
 from tests.support.model_server import Completes, ReceivedRequest
 from tests.support.paths import SUITES
@@ -121,6 +123,23 @@ def test_an_evaluation_with_a_customer_goes_on(rehearse: Rehearse, tmp_path: Pat
         count = len(both.bodies)
         assert json_of(rehearse, *asked("tau2_telecom", *models, "-o", run, "--resume")) == first
         assert len(both.bodies) == count
+
+
+def test_a_model_judges_what_code_cannot(rehearse: Rehearse, tmp_path: Path) -> None:
+    """It is asked about the one task with assertions in words, and decides on it; the others are
+    proved."""
+    judge = Speaks(biased(Label.PARTIALLY_COMPLETED))
+    with served(judge) as server:
+        models = ("--judge", "hybrid", "--judge-model", "m", "--judge-base-url", server.url)
+        run = ("-p", "oracle", "-o", tmp_path / "run")
+        report = json_of(rehearse, *asked("tau2_retail", *models, *run))
+        prompts = [json.dumps(one.body) for one in server.requests if "messages" in one.body]
+    assert report["scores"] == {"retail": pytest.approx(2 / 3)}
+    assert any("The agent is polite." in prompt for prompt in prompts)
+    with open_reader(tmp_path / "run") as reader:
+        labels = {row.task: row.label for row in reader.episodes()}
+    assert labels["retail_1"] is Label.PARTIALLY_COMPLETED
+    assert labels["retail_0"] is Label.COMPLETED
 
 
 @pytest.mark.parametrize(

@@ -284,12 +284,10 @@ class Tau:
         raises changes nothing, and tools are not synchronised."""
         world = self.world(spec)
         for action in actions:
-            try:
+            with contextlib.suppress(Exception):
                 world.environment.make_tool_call(
                     tool_name=action.name, requestor=action.requestor, **action.arguments
                 )
-            except Exception:
-                continue
         return world
 
     def _compare(self, one: World, other: World) -> dict[str, Any]:

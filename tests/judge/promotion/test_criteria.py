@@ -78,7 +78,7 @@ def test_regression() -> None:
     ("text", "why"),
     [
         ("completed", "is not of the form METRIC.BOUND >= NUMBER"),
-        ("completd.lower >= 0.8", "unknown metric 'completd'; metrics: completed, completed[TAG]"),
+        ("finished.lower >= 0.8", "unknown metric 'finished'; metrics: completed, completed[TAG]"),
         ("completed.least >= 0.8", ".least is not lower, upper or value"),
         ("completed.lower >= lots", "'lots' is not a number"),
         ("completed.lower >= nan", "'nan' is not a number"),

@@ -31,6 +31,7 @@ from harness.settings.run import Settings
 from harness.settings.schema import Schema, run_schema, schema_of
 from judge.commands import (
     compare,
+    experiment,
     failures,
     gate,
     generate,
@@ -43,6 +44,7 @@ from judge.commands import (
 )
 from judge.commands import judge as judge_commands
 from judge.core.errors import JudgeError
+from judge.experiments.file import ExperimentFile
 from judge.llm.rubric import Rubric
 from judge.verdicts.factory import open_judge
 from learner.commands import serve_policy, train
@@ -77,6 +79,10 @@ def _statistics(rows: Sequence[EpisodeRow]) -> RunStatistics:
     return computed
 
 
+def _train(config: Path, folder: Path, resume: bool) -> Path:
+    return train.train_from(COMMAND_CONTEXT, config, folder, resume=resume)
+
+
 def _gate_schema() -> Schema:
     file = import_module("judge.promotion.gate_file").GateFile
     return schema_of(file, title="A gate file (rehearse promote)")
@@ -95,12 +101,16 @@ COMMAND_CONTEXT = CommandContext(
     local_policy=_local_policy,
     trained=_trained,
     statistics=_statistics,
+    train=_train,
     schemas={
         "run": run_schema,
         "train": train_schema,
         "judge": lambda: schema_of(JudgeSettings, title="Settings of a judge (judge.toml)"),
         "recipe": _recipe_schema,
         "gate": _gate_schema,
+        "experiment": lambda: schema_of(
+            ExperimentFile, title="An experiment (rehearse experiment)"
+        ),
         "rubric": lambda: schema_of(Rubric, title="A rubric (rehearse judge --rubric)"),
         "scenario": lambda: schema_of(PackageHead, title="A package's scenario.toml"),
         "tasks": lambda: schema_of(PackageTasks, title="A package's tasks.toml"),
@@ -189,6 +199,7 @@ for _command in (
     compare.size_command,
     failures.failures_command,
     promote.promote_command,
+    experiment.experiment_command,
     suites.suites_group,
     suites.eval_command,
     worlds.scenarios_group,

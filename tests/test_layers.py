@@ -81,7 +81,7 @@ FOLDERS = {
             "gate/checks",
             "gate",
         ),
-        *("defects", "testkit", "failures", "promotion"),
+        *("defects", "testkit", "failures", "promotion", "experiments"),
         *("worlds", "reliability", "simulation", "commands"),
     ),
     "learner": (
@@ -141,6 +141,7 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.commands.spans",
         "harness.commands.worlds",
         "judge.commands.compare",
+        "judge.commands.experiment",
         "judge.commands.failures",
         "judge.commands.gate",
         "judge.commands.generate",
@@ -216,6 +217,7 @@ LIBRARIES: dict[str, set[str]] = {
     "tomli_w": {
         "harness.settings.judge",
         "harness.settings.run",
+        "judge.commands.experiment",
         "learner.demo.rehearse",
         "learner.loop.run_folder",
         "scenarios.awm.package",
@@ -288,6 +290,7 @@ LATE = {
     ("judge.commands.compare", "judge.statistics.comparison"),
     ("judge.commands.compare", "judge.statistics.outcomes"),
     ("judge.commands.compare", "judge.statistics.planning"),
+    ("judge.commands.experiment", "judge.experiments.results"),
     ("judge.commands.failures", "judge.failures.reading"),
     ("judge.commands.failures", "judge.failures.render"),
     ("judge.commands.failures", "judge.failures.report"),

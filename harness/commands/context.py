@@ -43,6 +43,8 @@ class CommandContext(msgspec.Struct, frozen=True):
     # What compares what the learner trains of two logs; None: the learner is not installed.
     trained: Callable[[], Callable[[Path], Any] | None]
     statistics: StatisticsOf  # of a run's episodes, for its report
+    # Trains as a file of settings says, in a folder, or goes on there; returns the newest weights.
+    train: Callable[[Path, Path, bool], Path]
     schemas: Mapping[str, Callable[[], Any]]  # makers of the JSON Schemas of TOML files, by name
 
     def judge_opener(self, settings: Settings) -> OpenJudge | None:

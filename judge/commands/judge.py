@@ -117,11 +117,19 @@ def judge_command(
     if rewards is not None and not given and only is None and has_verdicts:
         summary = run(_reward_again, folder, settings)
     else:
-        with continued_by(lambda: command_line("judge", folder, "--only", only or "unjudged")):
-            summary = run(_judge_again, folder, settings, only or "all")
+        summary = judge_run_again(folder, settings, only or "all")
     _renew_report(folder)
     verdict_summary.render(summary, console)
     write_json(summary, json_file)
+
+
+def judge_run_again(folder: Path, settings: JudgeSettings, only: Only = "all") -> Summary:
+    """Judge a run again; the verdicts are appended to its log. Raises what opening the judge
+    raises."""
+    which = "unjudged" if only == "all" else only
+    with continued_by(lambda: command_line("judge", folder, "--only", which)):
+        summary: Summary = run(_judge_again, folder, settings, only)
+    return summary
 
 
 def _check_follow(

@@ -96,6 +96,19 @@ def train_command(
     write_json(report, json_file)
 
 
+def train_from(context: CommandContext, config: Path, folder: Path, *, resume: bool) -> Path:
+    """Train as a file of settings says, in a folder, or go on there; returns the folder of the
+    newest weights. Raises what `rehearse train` does."""
+    settings = read_settings(config)
+    training = _module("learner.loop.run")
+    policy_of = _module("learner.loop.trainable_policies").policy_of(settings)
+    dependencies = training.TrainDependencies(context.judge_opener, policy_of, console_of("-"))
+    report = training.train(settings, runs_of(settings), folder, dependencies, resume=resume)
+    if report is None:
+        raise ConfigError(f"{config}: an experiment trains in one process (compute.processes)")
+    return Path(report.published)
+
+
 def _with_follow(settings: TrainSettings, *, follow: bool, bus: str | None) -> TrainSettings:
     """The settings with the flags about a run that is followed. Raises ConfigError."""
     data = settings.data

@@ -3,7 +3,7 @@
     name = "history"
     question = "Is a model better that is trained under the history that it will see?"
 
-    question = "Is a model better whose training had the history that it will see?"
+    [train]                           # of every arm, as for `rehearse train`; none: no training
     model = "models/start"
     steps = 100
     [train.rollouts]

@@ -10,6 +10,7 @@ import anyio.to_thread
 import msgspec
 
 from envpool.core.errors import PoolError
+from envpool.core.types import Env, ToolResult
 from envpool.router import RoutingPool
 from harness.commands.logged_run import found_scenarios, run_settings, scenario_finder
 from harness.core.events import Judged, Label
@@ -20,6 +21,7 @@ from judge.failures.calls import enumerated_arguments, made_calls
 from judge.failures.diagnose import diagnose
 from judge.failures.reference import Reference, TableKeys, reference_of, tables_in
 from judge.failures.report import Diagnosed
+from scenarios.core.dialogue import ModelUser
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario, Task
 
@@ -30,18 +32,24 @@ class Reading(msgspec.Struct, frozen=True):
     """The diagnosed episodes of a run."""
 
     episodes: tuple[Diagnosed, ...]
-    without_solution: int  # of them: findings alone were read
+    without_solution: int  # of those that failed: findings alone were read
 
 
 async def read_failures(folder: Path, done: Callable[[], Any] = lambda: None) -> Reading:
     """Diagnose every episode of a run that is over. `done` is called after each. Raises LogError,
     SettingsError, ScenarioError and PoolError."""
     with open_reader(folder) as reader:
-        played = {(row.scenario_digest, row.task) for row in reader.episodes()}
+        rows = reader.episodes()
+        played = {(row.scenario_digest, row.task) for row in rows}
+        failing = {
+            (row.scenario_digest, row.task) for row in rows if row.label is not Label.COMPLETED
+        }
         references: References = {}
         async with pool_of(run_settings(folder)) as pool:
             for scenario in _with_solutions(folder, reader):
-                tasks = [task for task in scenario.tasks if (scenario.digest, task.id) in played]
+                # A benchmark has thousands of tasks: those that nobody failed are not played.
+                asked = played if scenario.suite is None else failing
+                tasks = [task for task in scenario.tasks if (scenario.digest, task.id) in asked]
                 image = reader.scenarios()[scenario.digest].image
                 references |= await _references(pool, scenario, tasks, tables_in(image))
         return await anyio.to_thread.run_sync(
@@ -50,13 +58,14 @@ async def read_failures(folder: Path, done: Callable[[], Any] = lambda: None) ->
 
 
 def _with_solutions(folder: Path, reader: LogReader) -> list[Scenario]:
-    """The scenarios of a log that are still there and have authors' solutions. A foreign server is
-    not started, and a suite's program is not asked."""
+    """The scenarios of a log that are still there and have solutions. A foreign server is not
+    started."""
     try:
         found = found_scenarios(reader, scenario_finder(folder))
     except ScenarioError:  # a suite whose data is gone
         return []
-    return [one for one in found if one.has_code and any(task.oracle for task in one.tasks)]
+    known = [one for one in found if one.foreign is None]
+    return [one for one in known if any(task.oracle for task in one.tasks)]
 
 
 async def _references(
@@ -69,10 +78,7 @@ async def _references(
             if not task.oracle and task.kind == "open":
                 continue
             async with pool.lease(scenario, task) as env:
-                results = [
-                    await env.call(call.name, call.arguments, f"c{index}-0")
-                    for index, call in enumerate(task.oracle)
-                ]
+                results = await _solved(env, task)
                 known = enumerated_arguments(env.tools)
             found[scenario.digest, task.id] = reference_of(task, results, tables, known)
     except PoolError:  # the world cannot be hosted any more: findings are read
@@ -80,6 +86,19 @@ async def _references(
     finally:
         pool.drop(scenario)
     return found
+
+
+async def _solved(env: Env, task: Task) -> list[ToolResult]:
+    """The results of the solution's calls; where a user acts in it, its calls are made between
+    them."""
+    results = []
+    turns = task.user.solution if isinstance(task.user, ModelUser) else ()
+    acting = {one.after: turn.calls for one, turn in zip(task.utterances, turns, strict=False)}
+    for index, call in enumerate(task.oracle):
+        for number, own in enumerate(acting.get(index, ())):
+            await env.call(own.name, own.arguments, f"u{index}-{number}")
+        results.append(await env.call(call.name, call.arguments, f"c{index}-0"))
+    return results
 
 
 def _diagnosed(
@@ -91,8 +110,9 @@ def _diagnosed(
         if trajectory.ended is not None:
             started = trajectory.started
             reference = references.get((started.scenario_digest, started.task))
-            without += reference is None
-            episodes.append(_diagnosis(run, trajectory, reference))
+            one = _diagnosis(run, trajectory, reference)
+            without += reference is None and not one.is_completed
+            episodes.append(one)
         done()
     return Reading(tuple(episodes), without)
 

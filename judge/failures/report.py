@@ -86,7 +86,7 @@ class FailureReport(msgspec.Struct, frozen=True):
     tasks: dict[str, GroupCount]  # as `scenario:task`; those with a failure
     tools: dict[str, GroupCount]  # that episodes called, or should have; kinds: of its own calls
     tags: dict[str, GroupCount]
-    without_solution: int = 0  # episodes whose solution is not known: findings alone are read
+    without_solution: int = 0  # failed ones whose solution is not known: findings alone are read
     against: str = ""  # the run that `changes` compares with; empty: none
     changes: dict[str, KindChange] = {}
 

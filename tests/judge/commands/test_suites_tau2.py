@@ -60,6 +60,18 @@ def test_records_are_kept_one_by_one(rehearse: Rehearse, tmp_path: Path) -> None
     }
 
 
+def test_failures_are_named(rehearse: Rehearse, tmp_path: Path) -> None:
+    """The reference actions are the solution with which episodes are compared."""
+    run = tmp_path / "run"
+    json_of(rehearse, *asked("tau2_retail", "-p", "mutant", "-k", 6, "-o", run))
+    found = json_of(rehearse, "failures", run)
+    assert found["without_solution"] == 0
+    assert found["failed"] == sum(one["failed"]["episodes"] for one in found["tasks"].values()) > 0
+    assert {"missing_write", "wrong_record"} <= set(found["kinds"])
+    example = found["kinds"]["wrong_record"]["examples"][0]
+    assert "order_id" in example["why"] and "(right: 'O" in example["why"]
+
+
 class Pair:
     """A model server that plays the agent or the customer, by the prompt that it gets."""
 

@@ -52,7 +52,7 @@ def compare(
         return None
     found = [_difference(key, before[key], after[key]) for key in shared]
     values = [one.value for one in found]
-    delta = sum(values) / len(values)
+    delta = math.fsum(values) / len(values)
     half, p = paired_t(values, level)
     interval = (max(-1.0, delta - half), min(1.0, delta + half))
     return Comparison(
@@ -97,8 +97,10 @@ def paired_t(values: Sequence[float], level: float = LEVEL) -> tuple[float, floa
     tasks all move by accident to one side.
     """
     count = len(values)
-    mean = sum(values) / count
-    variance = sum((value - mean) ** 2 for value in values) / (count - 1) if count > 1 else 0.0
+    mean = math.fsum(values) / count
+    variance = (
+        math.fsum((value - mean) ** 2 for value in values) / (count - 1) if count > 1 else 0.0
+    )
     if variance == 0:
         unseen = float(1 - (1 - level) ** (1 / count))
         return unseen, 1.0 if mean == 0 else float(2.0 ** (1 - count))

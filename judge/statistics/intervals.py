@@ -38,7 +38,7 @@ def share_interval(
     total = sum(map(len, tries))
     if not total:
         return None
-    mean = sum(map(sum, tries)) / total
+    mean = math.fsum(map(math.fsum, tries)) / total  # in whatever order they come
     number, degrees = effective_tries(tries, mean, total), len(tries) - 1
     quantile = _quantile(level, degrees)
     return Interval(mean, *_wilson(mean, number, quantile))
@@ -49,14 +49,14 @@ def mean_interval(
 ) -> Interval | None:
     """The mean of numbers of any size, each cluster counted once, with Student's t interval; None:
     there are none. One cluster has no spread: its bounds are infinite."""
-    means = [sum(values) / len(values) for values in clusters.values() if values]
+    means = [math.fsum(values) / len(values) for values in clusters.values() if values]
     count = len(means)
     if not count:
         return None
-    mean = sum(means) / count
+    mean = math.fsum(means) / count
     if count == 1:
         return Interval(mean, -math.inf, math.inf)
-    spread = math.sqrt(sum((one - mean) ** 2 for one in means) / (count - 1) / count)
+    spread = math.sqrt(math.fsum((one - mean) ** 2 for one in means) / (count - 1) / count)
     half = _quantile(level, count - 1) * spread
     return Interval(mean, mean - half, mean + half)
 
@@ -102,7 +102,7 @@ def effective_tries(tries: Sequence[Sequence[float]], mean: float, total: int) -
     spread = mean * (1 - mean)
     if count < 2 or spread == 0:
         return float(count)
-    residuals = sum((sum(values) - mean * len(values)) ** 2 for values in tries)
+    residuals = math.fsum((math.fsum(values) - mean * len(values)) ** 2 for values in tries)
     variance = residuals / total**2 * count / (count - 1)
     if variance == 0:
         return float(total)

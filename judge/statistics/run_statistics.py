@@ -46,7 +46,7 @@ def statistics_of(rows: Sequence[EpisodeRow]) -> RunStatistics:
             by_tag.setdefault(tag, {}).setdefault(key, []).append(score)
     if not tries:
         return RunStatistics(without_score=without)
-    done = sum(map(sum, tries.values()))
+    done = math.fsum(map(math.fsum, tries.values()))
     return RunStatistics(
         completed=estimate_of(tries),
         bounds=(done / ended, (done + without) / ended),
@@ -109,26 +109,28 @@ def variance_split(tries: Mapping[TaskKey, Sequence[float]]) -> VarianceSplit | 
     num_tasks, num_worlds = len(tries), len(worlds)
     if total <= num_tasks or num_tasks < 2:
         return None
-    mean = sum(map(sum, tries.values())) / total
-    within = sum((score - _mean(one)) ** 2 for one in tries.values() for score in one)
+    mean = math.fsum(map(math.fsum, tries.values())) / total
+    within = math.fsum((score - _mean(one)) ** 2 for one in tries.values() for score in one)
     rollout = within / (total - num_tasks)
     world_sizes = {name: sum(map(len, tasks)) for name, tasks in worlds.items()}
     world_means = {name: sum(map(sum, tasks)) / world_sizes[name] for name, tasks in worlds.items()}
-    between_tasks = sum(
+    between_tasks = math.fsum(
         len(one) * (_mean(one) - world_means[name]) ** 2
         for name, tasks in worlds.items()
         for one in tasks
     )
     # The mean number of tries of a task, in the sums of squares between tasks and between worlds.
     squares = {name: sum(len(one) ** 2 for one in tasks) for name, tasks in worlds.items()}
-    inner = sum(squares[name] / world_sizes[name] for name in worlds)
+    inner = math.fsum(squares[name] / world_sizes[name] for name in worlds)
     task = 0.0
     if num_tasks > num_worlds:
         tries_each = (total - inner) / (num_tasks - num_worlds)
         task = max(0.0, (between_tasks / (num_tasks - num_worlds) - rollout) / tries_each)
     among_worlds = 0.0
     if num_worlds > 1:
-        spread = sum(size * (world_means[name] - mean) ** 2 for name, size in world_sizes.items())
+        spread = math.fsum(
+            size * (world_means[name] - mean) ** 2 for name, size in world_sizes.items()
+        )
         of_task = (inner - sum(squares.values()) / total) / (num_worlds - 1)
         of_world = (total - sum(size**2 for size in world_sizes.values()) / total) / (
             num_worlds - 1
@@ -140,4 +142,4 @@ def variance_split(tries: Mapping[TaskKey, Sequence[float]]) -> VarianceSplit | 
 
 
 def _mean(scores: Sequence[float]) -> float:
-    return sum(scores) / len(scores)
+    return math.fsum(scores) / len(scores)

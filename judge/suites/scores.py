@@ -4,6 +4,7 @@ An episode that no judge labelled, and one whose world failed, counts in no scor
 are stands beside it. A task that was played several times counts by the share of its episodes.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -84,7 +85,7 @@ def _pass_hat(tries: Sequence[Sequence[bool]]) -> dict[str, float]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+    return math.fsum(values) / len(values) if values else 0.0  # in whatever order they come
 
 
 def _no_groups(scores: _Categories, sizes: Mapping[str, int]) -> dict[str, float]:

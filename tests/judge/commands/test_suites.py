@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Rehearse, json_of
+from tests.support.judged_runs import served
+from tests.support.model_server import Completes
 from tests.support.paths import SUITES
 
 HERE = ("--suite-path", SUITES)
@@ -32,6 +34,23 @@ def test_reference_solutions_and_silence(rehearse: Rehearse, tmp_path: Path) -> 
     assert set(mutated["pass_hat_k"]) == {"1", "2", "3", "4"}
     assert mutated["statistics"]["completed"]["value"] == mutated["scores"]["multi_turn_base"]
     assert sum(mutated["failures"].values()) > 0
+
+
+def test_a_model_is_evaluated(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A model at a server plays, in the chat format and in a text dialect; where no call is right,
+    a model without calls has everything."""
+    with served(Completes("I do not know.")) as server:
+        model = ("-m", "m", "--base-url", server.url)
+        for number, (category, more, share) in enumerate(
+            [
+                ("multi_turn_base", (), 0.0),
+                ("irrelevance", (), 1.0),
+                ("irrelevance", ("--dialect", "hermes"), 1.0),
+            ]
+        ):
+            asked = ("eval", "bfcl_v3", "--category", category, *HERE, *model, *more)
+            report = json_of(rehearse, *asked, "-o", tmp_path / str(number))
+            assert (report["scores"], report["policy"]) == ({category: share}, "openai")
 
 
 @pytest.mark.parametrize("category", ["multi_turn_miss_func", "parallel", "simple_java"])

@@ -66,3 +66,14 @@ def test_a_variance_that_cannot_be_split() -> None:
     assert variance_split({("w", "a"): [1.0], ("w", "b"): [0.0]}) is None
     assert variance_split({("w", "a"): [1.0, 0.0]}) is None
     assert variance_split({("w", "a"): [1.0, 1.0], ("w", "b"): [1.0, 1.0]}) is None
+
+
+def test_the_order_of_episodes_does_not_matter() -> None:
+    """Processes finish in any order, and their reports are equal to the last digit."""
+    rng = Random(11)
+    labels = (Label.COMPLETED, Label.AGENT_ERROR)
+    rows = [row(f"t{index % 37}", rng.choice(labels), tags=("hard",)) for index in range(37 * 7)]
+    found = statistics_of(rows)
+    for _ in range(20):
+        rng.shuffle(rows)
+        assert statistics_of(rows) == found

@@ -181,6 +181,10 @@ test-ray *ARGS: sync
 statistics: sync
     {{bin}}/python -m tests.judge.statistics.campaign
 
+# Dialogues of 1,000 generated worlds: oracles, agents that never ask, early disclosures (six minutes).
+dialogues *ARGS: sync
+    {{bin}}/python -m tests.support.dialogue_campaign {{ARGS}}
+
 # The suite bfcl_v3 against the BFCL's own data, worlds and checks (its package in an environment of its own).
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}

@@ -7,7 +7,8 @@
       data.sql        the seed rows; a failing statement is an error
       tools.py        the tools (see scenarios.api)
       policy.md       the rules that the agent must follow; may be empty
-      tasks.toml      [[task]] id, instruction, difficulty, kind, oracle, answer[, trap, verify]
+      tasks.toml      [[task]] id, instruction, difficulty, kind, oracle, answer[, trap, verify,
+                      user, utterances]
       verify.py       one function per task (see scenarios.checks)
       near_misses.toml  optional: plausible wrong turns, for the gate (see scenarios.near_misses)
       plays.toml      optional: who played its tasks, and how they did (docs/worlds.md)
@@ -36,7 +37,7 @@ import msgspec
 
 from scenarios.api import User
 from scenarios.call_checks import McpRecord
-from scenarios.core.dialogue import ModelUser, UserScript
+from scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
 from scenarios.core.suite_record import SuiteRecord
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
@@ -99,7 +100,8 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     oracle: tuple[Call, ...] = ()  # the calls that solve the task
     trap: str | None = None  # what could mislead the agent; None: nothing in particular
     verify: str = ""  # the function in verify.py; empty: the id with `-` written `_`
-    user: UserScript | ModelUser | None = None  # with whom the agent talks; None: nobody answers it
+    # With whom the agent talks; None: nobody answers it.
+    user: UserScript | ModelUser | UserAutomaton | None = None
     utterances: tuple[Utterance, ...] = ()  # of the oracle to the user, before its answer
     single_turn: bool = False  # the first reply ends the episode: its calls are the answer
 
@@ -107,6 +109,12 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def is_dialogue(self) -> bool:
         """Whether a reply without a call is said to a user, who answers."""
         return self.user is not None
+
+    @property
+    def must_be_chosen(self) -> bool:
+        """Whether it is played by name or with --dialogue only: our own worlds got dialogues later,
+        and figures over their other tasks stay comparable."""
+        return isinstance(self.user, UserAutomaton)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -188,6 +196,11 @@ class Scenario(msgspec.Struct, frozen=True):
         """Whether it has tools and verifiers of its own: an MCP server or a suite has them
         elsewhere."""
         return self.foreign is None and self.suite is None
+
+    @property
+    def default_tasks(self) -> tuple[Task, ...]:
+        """The tasks that are played where the scenario is named and no task of it."""
+        return tuple([task for task in self.tasks if not task.must_be_chosen])
 
     def task(self, task_id: str) -> Task:
         """Return the task of this id. Raises UnknownScenario."""

@@ -43,6 +43,7 @@ FOLDERS = {
         *("generate/structure", "generate/content", "generate/tasks", "generate/modules"),
         *("generate/situations/sales", "generate/situations/service"),
         *("generate/situations/operations", "generate/situations/crossing"),
+        "generate/situations/talks",
         *("generate", "microworlds"),
         *("synth/core", "synth/storage", "synth/stages", "synth", "synth/awm_export"),
     ),

@@ -10,6 +10,7 @@ from msgspec import Raw, structs
 
 from envpool.core.errors import PoolError
 from envpool.core.offload import CallOutcome, Snapshot
+from envpool.core.talks import TALK, Talk
 from envpool.core.types import Env, ToolResult
 from envpool.server import jsonrpc as m
 from envpool.server.api import NewWorld, WorldStatus
@@ -66,6 +67,7 @@ class Lease:
         mcp: McpMethods,
         family: Family,
         origin: Origin,
+        talk: Talk | None = None,
     ) -> None:
         self.id = secrets.token_urlsafe(24)  # 192 random bits: it cannot be guessed
         self.new = new
@@ -74,6 +76,7 @@ class Lease:
         self.mcp = mcp
         self.family = family
         self.origin = origin
+        self.talk = talk  # with the user of a dialogue; None: its task is none
         self.num_calls = 0
         self.used_at = anyio.current_time()
         self.busy = False
@@ -100,6 +103,7 @@ class Lease:
             mcp=self.mcp,
             family=self.family,
             origin=self.origin,
+            talk=None if self.talk is None else self.talk.fork(),
         )
 
     def status(self) -> WorldStatus:
@@ -144,6 +148,8 @@ class Lease:
             self._answered.clear()
             self.used_at = anyio.current_time()
             self._env.reset()
+            if self.talk is not None:
+                self.talk.reset()
 
     async def fork(self) -> Env:
         """A second world that continues from here."""
@@ -164,7 +170,11 @@ class Lease:
             self._prepare_state(extension)
         held, self._holds = self._holds, None
         self.num_calls += 1
-        result = await self._env.call(name, arguments, f"m{self.num_calls}")
+        call_id = f"m{self.num_calls}"
+        if self.talk is not None and name == TALK.name:
+            result = await self.talk.say(self._env, arguments, call_id)
+        else:
+            result = await self._env.call(name, arguments, call_id)
         if not needs_outcome or held is None:
             return CallAnswer(result.text, result.is_error)
         outcome = self._outcome(result)

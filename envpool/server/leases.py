@@ -15,6 +15,7 @@ from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskStatus
 
 from envpool.core.errors import WorldError
+from envpool.core.talks import TALK, Talk
 from envpool.core.types import Env
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.server.api import HostedInfo, NewWorld
@@ -25,6 +26,7 @@ from envpool.server.signed_states import key_of
 from envpool.server.state_transfer import transfer_of
 from envpool.store.pool_protocol import Pool
 from envpool.store.states import States
+from scenarios.core.dialogue import UserAutomaton
 from scenarios.format import Scenario
 
 log = structlog.get_logger()
@@ -57,7 +59,7 @@ class Leases(AsyncContextManagerMixin):
         self.num_calls = 0  # of released worlds; live worlds count their own
         self._pool = pool
         self._state_key = key_of(self.settings.state_key)
-        self._mcp: dict[str, McpMethods] = {}  # by package digest
+        self._mcp: dict[tuple[str, bool], McpMethods] = {}  # by package digest
         self._hosted: dict[str, HostedInfo] = {}  # by package digest
         self._hosting_locks: dict[str, anyio.Lock] = {}  # by package digest
         self._live: dict[str, Lease] = {}
@@ -109,6 +111,8 @@ class Leases(AsyncContextManagerMixin):
         except BaseException:
             self._uncount(client)
             raise
+        user = None if task is None else task.user
+        talk = Talk(user) if isinstance(user, UserAutomaton) else None
         transfer = transfer_of(env)
         start = None if transfer is None else transfer.snapshot()
         lease = Lease(
@@ -116,9 +120,10 @@ class Leases(AsyncContextManagerMixin):
             client,
             env,
             owner=owner,
-            mcp=self._mcp_methods(states),
+            mcp=self._mcp_methods(states, has_talk=talk is not None),
             family=family,
             origin=Origin(scenario.digest, start, self._state_key),
+            talk=talk,
         )
         return self._add(lease)
 
@@ -209,11 +214,13 @@ class Leases(AsyncContextManagerMixin):
         async with self._hosting_locks.setdefault(scenario.digest, anyio.Lock()):
             return await self._pool.host(scenario)
 
-    def _mcp_methods(self, states: States) -> McpMethods:
+    def _mcp_methods(self, states: States, *, has_talk: bool) -> McpMethods:
         scenario = states.scenario
-        mcp = self._mcp.get(scenario.digest)
+        key = (scenario.digest, has_talk)
+        mcp = self._mcp.get(key)
         if mcp is None:
-            mcp = self._mcp[scenario.digest] = McpMethods(scenario, states.tools)
+            tools = (*states.tools, TALK) if has_talk else states.tools
+            mcp = self._mcp[key] = McpMethods(scenario, tools)
         return mcp
 
     def _add(self, lease: Lease) -> Lease:

@@ -72,7 +72,10 @@ def mutants_of(
 
 def _moved(task: Task, mutant: Mutant) -> tuple[Utterance, ...]:
     """What the oracle says, at the same points between the mutant's calls: those before the first
-    difference stay, later ones move with the number of calls."""
+    difference stay, later ones move with the number of calls. Who gives a wrong answer where the
+    oracle declines has not declined before either."""
+    if mutant.kind == "answered" and task.kind == "decline":
+        return ()
     calls, more = mutant.calls, len(mutant.calls) - len(task.oracle)
     pairs = enumerate(zip(task.oracle, calls, strict=False))
     shortest = min(len(task.oracle), len(calls))

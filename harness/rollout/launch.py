@@ -350,7 +350,9 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
     if not settings.scenarios:
         raise SettingsError("scenarios: name at least one scenario")
     allowed = read_allow_list(Path(settings.allow)) if settings.allow else None
-    tasks = select_tasks(_expanded(settings), finder(settings), allowed)
+    tasks = select_tasks(
+        *(_expanded(settings), finder(settings), allowed), dialogues=settings.dialogue
+    )
     if settings.policy.name in ("oracle", "mutant"):
         for scenario, task in tasks:
             if task.kind == "open" and not task.oracle and scenario.suite is None:

@@ -29,12 +29,15 @@ def select_tasks(
     names: Sequence[str],
     find: Callable[[str], Scenario] = find,
     allowed: AllowList | None = None,
+    *,
+    dialogues: bool = False,
 ) -> list[tuple[Scenario, Task]]:
     """The tasks of scenarios given as `name`, `path` or `name:task`, alternating between them.
 
     `find` finds a scenario by the text before the colon. Where a whole scenario is named, tasks
-    that `allowed` does not list are left out (None: all tasks are allowed). Raises ScenarioError;
-    SettingsError for a scenario, or a task given by name, that is not allowed.
+    that `allowed` does not list are left out (None: all tasks are allowed), and so are the
+    dialogues of our own worlds, unless `dialogues`. Raises ScenarioError; SettingsError for a
+    scenario, or a task given by name, that is not allowed.
 
     Example: ["shop", "desk:late"] -> [(shop, first task), (desk, late), (shop, second task), …]
     """
@@ -43,7 +46,10 @@ def select_tasks(
     for name in names:
         source, _, task_id = name.partition(":")
         scenario = scenarios.setdefault(source, find(source))
-        tasks = (scenario.task(task_id),) if task_id else scenario.tasks
+        if task_id:
+            tasks: tuple[Task, ...] = (scenario.task(task_id),)
+        else:
+            tasks = scenario.tasks if dialogues else scenario.default_tasks
         if allowed is not None:
             tasks = allowed.permitted(scenario, tasks, named=bool(task_id))
         columns.append([(scenario, task) for task in tasks])

@@ -55,6 +55,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "FILE", "default": "everything may be run"},
         ),
     ] = ""
+    dialogue: Annotated[
+        bool,
+        Meta(
+            description="Play the dialogues of the scenarios, too: tasks whose user answers the "
+            "agent. Without it they are played by name only (NAME:TASK)."
+        ),
+    ] = False
     episodes: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from envpool.core.types import ToolSpec
 from harness.core.messages import UserTurn
+from harness.users.automaton import AutomatonUser
 from harness.users.base import User, UserWorld
-from scenarios.core.dialogue import ModelUser, UserScript
+from scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
 from scenarios.format import Scenario, Task
 
 
@@ -54,6 +55,8 @@ class TaskUsers:
         match task.user:
             case UserScript() as script:
                 return ScriptedUser(script, tools)
+            case UserAutomaton() as automaton:
+                return AutomatonUser(automaton)
             case ModelUser() as user:
                 turns = user.solution if self._plays_solutions else ()
                 return ScriptedUser(UserScript(turns, withheld=user.tools), tools)

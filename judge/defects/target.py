@@ -93,10 +93,14 @@ class TargetPackage:
             oracles = {one.id: play(world, one, one.oracle, one.answer) for one in tasks}
             oracle, writes = oracles[task.id], writes_of(oracles)
             tried = mutants_on(world, task, oracle, writes, seed=1, most=_ATTEMPTS)[0]
-            calls = [mutant.calls for mutant in tried]
-            calls += [(*task.oracle, call) for other, call in writes if other != task.id]
-            for attempt in calls:
-                played = play(world, task, attempt, task.answer)
+            attempts = [(mutant.calls, mutant.utterances) for mutant in tried]
+            attempts += [
+                ((*task.oracle, call), task.utterances)
+                for other, call in writes
+                if other != task.id
+            ]
+            for calls, utterances in attempts:
+                played = play(world, task, calls, task.answer, utterances)
                 judged = judge.verdict_at_once(played.trajectory)
                 if played.state.digest != oracle.state.digest and judged.label is Label.COMPLETED:
                     return True

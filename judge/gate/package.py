@@ -17,6 +17,9 @@
     mutants      at least 98 % of the oracles with one mistake are not completed; of each task's,
                  three quarters; none that leaves a write out, makes another task's, or changes a
                  value that the instruction names
+    dialogue     a user says nothing before it is asked for or due, over all states of the talk; the
+                 oracle hears all of it, and without any of its questions it does not complete the
+                 task
     near_miss    each wrong turn of near_misses.toml gets the label that its author expects
     tool         no call that fits a tool's schema breaks the tool; its arguments matter; its
                  refusals are errors; it does what its name promises: a query changes nothing, an
@@ -82,6 +85,7 @@ from judge.playback.attempts import writes_of
 from judge.playback.playback import Fact, Played, divergence, play
 from scenarios.api import Row
 from scenarios.catalogue import find
+from scenarios.core.dialogue import UserAutomaton
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario
 from scenarios.generate.output_folder import record_of
@@ -222,8 +226,10 @@ class _Inspection:
         known = known_of(scenario, rows, (tool.description for tool in world.tools))
         start = known_from_the_start(world)
         for task in self._tasks:
-            for fault in missing_in(task, known):
-                fail("texts", fault, task)
+            lines = task.user.lines if isinstance(task.user, UserAutomaton) else ()
+            for text in (task.instruction, *(line.text for line in lines)):
+                for fault in missing_in(msgspec.structs.replace(task, instruction=text), known):
+                    fail("texts", fault, task)
             if task.kind == "question":
                 for fault in unfounded_in(task, oracles[task.id].results, known):
                     fail("texts", fault, task)

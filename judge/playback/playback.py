@@ -10,10 +10,13 @@ from envpool.inprocess.world import HostedScenario, Lease
 from envpool.store.changes import net_changes
 from envpool.store.states import States
 from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
-from harness.core.messages import Act, AgentCall, Reply
+from harness.core.messages import Act, AgentCall, Answer, Reply, UserTurn
 from harness.core.trajectory import Trajectory
+from harness.rollout.episode import answer_of_steps
 from scenarios.api import Row, RowChange
-from scenarios.format import Call, Task
+from scenarios.core.automaton import START, answer_to
+from scenarios.core.dialogue import UserAutomaton
+from scenarios.format import Call, Task, Utterance
 
 Fact = tuple[str, str | None, str]  # a call's text, error and digest
 
@@ -35,19 +38,71 @@ class Played(msgspec.Struct, frozen=True):
         return [(result.text, result.error, result.digest) for result in self.results]
 
 
-def play(world: HostedScenario, task: Task, calls: Sequence[Call], answer: str) -> Played:
-    """Play the calls, one for each step, on a fresh lease, then the answer."""
+def play(
+    world: HostedScenario,
+    task: Task,
+    calls: Sequence[Call],
+    answer: str,
+    utterances: Sequence[Utterance] | None = None,
+) -> Played:
+    """Play the calls, one for each step, on a fresh lease, then the answer.
+
+    In a dialogue with an automaton the agent says `utterances` between them (None: those of the
+    task, as far as there are calls before them), and the answer is all that it said.
+    """
     lease = world.lease()
-    results = tuple(lease.call(call.name, call.arguments) for call in calls)
+    talk = _Talk(lease, task, utterances)
+    results: list[ToolResult] = []
+    for index, call in enumerate(calls):
+        talk.say_after(index)
+        result = lease.call(call.name, call.arguments)
+        results.append(result)
+        act = Act((AgentCall(call.name, call.arguments, f"c{index}-0"),))
+        talk.steps.append(StepTaken(Reply(), act, (result,)))
+    talk.say_after(len(calls))
+    if talk.user is not None:
+        talk.say(answer)
+        answer = answer_of_steps(talk.steps)
     state = lease.state()
-    steps = tuple(
-        StepTaken(Reply(), Act((AgentCall(call.name, call.arguments, f"c{index}-0"),)), (result,))
-        for index, (call, result) in enumerate(zip(calls, results, strict=True))
-    )
+    steps = tuple(talk.steps)
     ended = EpisodeEnded(Ending.ANSWERED, answer, len(steps), state)
-    changes = net_changes(result.changes for result in results)
+    changes = net_changes(result.changes for step in steps for result in step.executed_results)
     trajectory = Trajectory("played", 1, started_event(world, task), steps, ended)
-    return Played(lease, trajectory, tuple(calls), answer, results, changes, state)
+    return Played(lease, trajectory, tuple(calls), answer, tuple(results), changes, state)
+
+
+class _Talk:
+    """The talk with the automaton of a task, and the steps of the whole play."""
+
+    def __init__(self, lease: Lease, task: Task, utterances: Sequence[Utterance] | None) -> None:
+        self.user = task.user if isinstance(task.user, UserAutomaton) else None
+        self.steps: list[StepTaken] = []
+        self._lease = lease
+        self._utterances = task.utterances if utterances is None else utterances
+        self._state = START
+
+    def say_after(self, num_calls: int) -> None:
+        """Say what is said after so many calls."""
+        for one in self._utterances if self.user is not None else ():
+            if one.after == num_calls:
+                self.say(one.text)
+
+    def say(self, text: str) -> None:
+        """Say something to the user, who may make calls of its own."""
+        assert self.user is not None
+        if self._state.ended:
+            return
+        self._state, heard = answer_to(self.user, self._state, text)
+        number = len(self.steps)
+        calls = tuple(
+            [
+                AgentCall(call.name, call.arguments, f"c{number}-{index}")
+                for index, call in enumerate(heard.calls)
+            ]
+        )
+        results = tuple([self._lease.call(call.name, call.arguments) for call in calls])
+        turn = UserTurn(heard.text, heard.ended, calls, results)
+        self.steps.append(StepTaken(Reply(text), Answer(text), (), user=turn))
 
 
 def started_event(world: States, task: Task) -> EpisodeStarted:
@@ -68,6 +123,8 @@ def started_event(world: States, task: Task) -> EpisodeStarted:
         scenario_digest=world.scenario.digest,
         start_digest=world.start_digest,
         seeding="" if awm is None else awm.seeding,
+        is_dialogue=task.is_dialogue,
+        tags=task.tags,
     )
 
 

@@ -23,7 +23,7 @@ from judge.testkit.endings import (
     idle_episodes,
     interrupted_episodes,
 )
-from scenarios.format import Call, Scenario, Task
+from scenarios.format import Call, Scenario, Task, Utterance
 
 # SQLite instructions that a call may take in the world that breaks. A call that never ends takes
 # that long, about 7 ms.
@@ -77,13 +77,19 @@ class _Player:
         yield from self._faults(task, oracle)
         yield from interrupted_episodes(oracle.trajectory)
 
-    def _play(self, task: Task, calls: Sequence[Call], answer: str) -> Played:
-        return play(self._world, task, calls, answer)
+    def _play(
+        self,
+        task: Task,
+        calls: Sequence[Call],
+        answer: str,
+        utterances: Sequence[Utterance] | None = None,
+    ) -> Played:
+        return play(self._world, task, calls, answer, utterances)
 
     def _mutants(self, task: Task, oracle: Played) -> Iterator[StagedEpisode]:
         mutants, _ = mutants_on(self._world, task, oracle, self._writes, seed=self._seed)
         for number, mutant in enumerate(mutants):
-            played = self._play(task, mutant.calls, mutant.answer)
+            played = self._play(task, mutant.calls, mutant.answer, mutant.utterances)
             if not is_equivalent(played, oracle):
                 why = f"it is the oracle with a mistake: {mutant.note}"
                 what = f"{number} {mutant.kind}"

@@ -3,10 +3,11 @@
 A `UserScript` says prepared texts, one after the other, whatever the agent says: the conversations
 of benchmarks whose user turns are fixed (BFCL's multi-turn tasks). The task's instruction is the
 user's first text; the script has those that follow. A `ModelUser` is played by a model of its own,
-which reads what the user wants and knows.
+which reads what the user wants and knows. A `UserAutomaton` says a line when the agent asks for it:
+what it says depends on the agent's words alone (see scenarios.core.automaton).
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -41,3 +42,37 @@ class ModelUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mo
     tools: tuple[str, ...] = ()  # tools of the world that are the user's alone
     stops: tuple[str, ...] = ()  # words with which it ends the talk
     solution: tuple[ScriptedTurn, ...] = ()  # its turns where the reference solution is played
+
+
+LineKind = Literal["fact", "correction", "change", "pressure"]
+
+
+class UserLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What an automaton says once, and when.
+
+    fact         what only the user knows
+    correction   the instruction assumes something wrong, and the agent says so
+    change       the user wants something else than before
+    pressure     the user insists on what the rules forbid
+    """
+
+    id: str
+    text: str
+    kind: LineKind = "fact"
+    # Words or phrases, one of which the agent must say; "deliver*" also stands for longer words.
+    # Empty: the user says the line itself, as soon as the agent asks for nothing that it knows.
+    asked: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()  # ids of lines that must have been said before
+    values: tuple[str, ...] = ()  # what nobody may learn before this line: parts of `text`
+    calls: tuple[UserCall, ...] = ()  # that the user makes before it says the line
+
+
+class UserAutomaton(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="automaton"
+):
+    """A user who answers questions: a pure function of what the agent says."""
+
+    lines: tuple[UserLine, ...]
+    unsure: str = "That's all I can tell you."  # to a question to which no line belongs
+    closing: str = "Thank you."  # with which the user ends the talk
+    patience: int = 3  # questions without a new answer, after which the user ends the talk

@@ -87,7 +87,7 @@ class Model:
         self.delay: float | None = None  # seconds from the reply to the kill; None: before it
         self._replies: dict[str, list[Completes]] = {}
         for scenario in map(find, _SCENARIOS):
-            for task in scenario.tasks:
+            for task in scenario.default_tasks:
                 assert task.instruction not in self._replies
                 self._replies[task.instruction] = _replies_of(task)
 

@@ -50,7 +50,11 @@ def plans_of(one: Situation, count: int, trades: list[str]) -> list[WorldPlan]:
     if not fit:
         return []
     return plan_worlds(
-        count, 1, _KNOBS, trades=fit, modules=list(one.modules), among=(), situations=[one.id]
+        *(count, 1, msgspec.structs.replace(_KNOBS, dialogue=float(one.dialogue))),
+        trades=fit,
+        modules=list(one.modules),
+        among=(),
+        situations=[one.id],
     )
 
 

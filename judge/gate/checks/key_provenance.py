@@ -13,6 +13,7 @@ from typing import Any
 from envpool.inprocess.world import HostedScenario
 from harness.policies.mutations import is_id
 from judge.playback.playback import Played, format_call
+from scenarios.core.dialogue import UserAutomaton
 from scenarios.format import Task
 
 _SMALL = 10  # smaller keys occur in so many texts that the check would prove nothing
@@ -33,7 +34,9 @@ def unknown_keys(task: Task, oracle: Played, start: str) -> Iterator[str]:
     comes after a failing call is not checked: that call might have found the key."""
     if task.kind == "decline":
         return
-    read = f"{start}\n{task.instruction}".casefold()
+    lines = task.user.lines if isinstance(task.user, UserAutomaton) else ()
+    texts = "\n".join((task.instruction, *(line.text for line in lines)))  # see checks.dialogues
+    read = f"{start}\n{texts}".casefold()
     for index, (call, result) in enumerate(zip(oracle.calls, oracle.results, strict=True)):
         for name, value in _leaves("", call.arguments):
             if _is_key(name, value) and not _contains(read, value):

@@ -11,6 +11,7 @@ from harness.core.events import Judged, Label
 from harness.policies.mutants import Mutant
 from judge.core.errors import VerifierError
 from judge.core.verifier import Verifier
+from judge.gate.checks.dialogues import check_talk
 from judge.gate.core.report import MutantNote
 from judge.gate.core.task_runner import GateLog, GateSettings, TaskRunner
 from judge.playback.attempts import Writes, mutants_on
@@ -42,6 +43,7 @@ def check_task(
     if judged.label is not Label.COMPLETED:
         return judged  # mistakes in calls that do not solve the task prove nothing
     _check_asked(runner, task)
+    check_talk(runner, task)
     mutants, left_out = mutants_on(
         runner.world, task, oracle, writes, seed=settings.seed, most=settings.max_mutants
     )
@@ -60,7 +62,8 @@ def check_disturbed(
     tried += sum(note.task == task.id for note in runner.log.equivalents)
     for call in calls[: max(0, settings.max_mutants - tried)]:
         note = f"an unwanted {format_call(call)} before the answer, found by probing"
-        mutant = Mutant("disturbed", (*task.oracle, call), task.answer, note)
+        calls = (*task.oracle, call)
+        mutant = Mutant("disturbed", calls, task.answer, note, task.utterances)
         runner.try_mutant(task, oracle, mutant)
 
 
@@ -207,11 +210,11 @@ def asks(instruction: str) -> bool:
 
 def _check_noop(runner: TaskRunner, task: Task) -> None:
     fail = runner.log.fail
-    idle = runner.verdict(task, runner.play(task, (), ""), "doing nothing")
+    idle = runner.verdict(task, runner.play(task, (), "", ()), "doing nothing")
     if idle.label is Label.COMPLETED:
         fail("noop", "doing nothing and saying nothing completes it", task)
     elif task.kind == "change":
-        claim = runner.verdict(task, runner.play(task, (), task.answer), "doing nothing")
+        claim = runner.verdict(task, runner.play(task, (), task.answer, ()), "doing nothing")
         if claim.label is Label.COMPLETED:
             fail("noop", "saying that it is done, without doing it, completes it", task)
 

@@ -16,7 +16,7 @@ from judge.gate.core.report import Failure, MutantNote, Report
 from judge.playback.attempts import MAX_MUTANTS, is_equivalent, why_equivalent
 from judge.playback.playback import Played, difference, format_call, play
 from scenarios.checks import failed
-from scenarios.format import Call, Task
+from scenarios.format import Call, Task, Utterance
 from scenarios.near_misses import NearMiss
 
 PROBES = 40  # random calls a tool
@@ -102,9 +102,16 @@ class TaskRunner:
         self.judge = judge
         self.log = log
 
-    def play(self, task: Task, calls: Sequence[Call], answer: str) -> Played:
-        """The calls on a fresh lease, then the answer. All results are recorded."""
-        played = play(self.world, task, calls, answer)
+    def play(
+        self,
+        task: Task,
+        calls: Sequence[Call],
+        answer: str,
+        utterances: Sequence[Utterance] | None = None,
+    ) -> Played:
+        """The calls on a fresh lease, then the answer; `utterances` are said to the user of a
+        dialogue (None: the task's own). All results are recorded."""
+        played = play(self.world, task, calls, answer, utterances)
         for call, result in zip(calls, played.results, strict=True):
             self.log.record_call(call, result)
         return played
@@ -120,7 +127,7 @@ class TaskRunner:
     def try_mutant(self, task: Task, oracle: Played, mutant: Mutant) -> None:
         """Play one mistake, and record whether the verifier noticed it."""
         log = self.log
-        played = self.play(task, mutant.calls, mutant.answer)
+        played = self.play(task, mutant.calls, mutant.answer, mutant.utterances)
         label = self.verdict(task, played, f"a mutant ({mutant.note})").label
         if is_equivalent(played, oracle):
             why = why_equivalent(played, oracle)

@@ -7,7 +7,7 @@ that the task needs. A note that nobody asked for is allowed where the desk may 
 from typing import Any
 
 from scenarios.api import State
-from scenarios.checks import ANY, Check, Finding, says
+from scenarios.checks import ANY, Check, Finding, mentions, says
 
 USER = "l.fonseca"
 
@@ -834,7 +834,23 @@ def three_seats_come_free(before: State, after: State, answer: str) -> list[Find
     check.answer_has("30.00")
     check.answer_has("Guerra", "Ema", name="answer says what is odd about Ema Guerra")
     check.answer_has("Simon", "Zoé", "Zoe", name="answer says what is odd about Zoé Simon")
-    _logged(check, 9, 421, 422, 423, 424, 425, 426)
+    _logged(check, 9)
+    about = mentions(
+        *[
+            "wait",
+            "waiting",
+            "list",
+            "waitlist",
+            "seat",
+            "seats",
+            "moved",
+            "changed",
+            "fare",
+            "priority",
+        ]
+    )
+    for booking_id in range(421, 427):
+        check.allow("notes", new=1, booking_id=booking_id, written_by=USER, body=about)
     check.nothing_else()
     return check.findings
 

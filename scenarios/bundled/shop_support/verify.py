@@ -391,6 +391,15 @@ def gift_card_balance(before: State, after: State, answer: str) -> list[Finding]
     return _unchanged(check)
 
 
+def misread_gift_card(before: State, after: State, answer: str) -> list[Finding]:
+    """The balance and last day of the card that was meant; the other card's may be told before."""
+    check = Check(before, after, answer)
+    check.answer_has("62.45")
+    check.answer_has(*_day(2027, 6, 20))
+    check.answer_has("2027-06-20", "June 2027", "20 June", "June 20")
+    return _unchanged(check)
+
+
 def podcast_coupon(before: State, after: State, answer: str) -> list[Finding]:
     """What is left of six, and the sum of four discounts."""
     check = Check(before, after, answer)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from scenarios.api import User
+from scenarios.core.dialogue import UserAutomaton
 from scenarios.format import Task
 
 
@@ -81,7 +82,19 @@ def _task(task: Task) -> str:
         f"  {{ name = {toml(call.name)}, arguments = {toml(call.arguments)} }},\n"
         for call in task.oracle
     )
-    return f"[[task]]\n{_table(fields)}oracle = [\n{calls}]\n"
+    text = f"[[task]]\n{_table(fields)}oracle = [\n{calls}]\n"
+    return text + _talk(task, task.user) if isinstance(task.user, UserAutomaton) else text
+
+
+def _talk(task: Task, user: UserAutomaton) -> str:
+    """The tables of a dialogue: what the oracle says, and the user."""
+    words = "".join(
+        f"  {{ after = {one.after}, text = {toml(one.text)} }},\n" for one in task.utterances
+    )
+    lines = "".join(
+        f"[[task.user.lines]]\n{_table(msgspec.to_builtins(line))}" for line in user.lines
+    )
+    return f'utterances = [\n{words}]\n[task.user]\ntype = "automaton"\n{lines}'
 
 
 def toml(value: Any) -> str:

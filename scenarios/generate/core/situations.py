@@ -32,6 +32,7 @@ class Situation(msgspec.Struct, frozen=True):
     trades: tuple[str, ...]  # only in these; empty: in all that have the modules
     without: tuple[str, ...]  # trades in which it makes no sense
     rare: bool  # whether people seldom ask for this
+    dialogue: bool = False  # its drafts have a talk; drawn by the knob `dialogue` only
 
 
 def situation(
@@ -43,6 +44,7 @@ def situation(
     trades: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
     rare: bool = False,
+    dialogue: bool = False,
 ) -> Callable[[Write], Write]:
     """Register a function as a situation. Raises ModuleError when its id exists.
 
@@ -55,7 +57,8 @@ def situation(
         if known is not None and known.write.__module__ != write.__module__:
             raise ModuleError(f"two situations have the id {name!r}")
         _registered[name] = Situation(
-            name, modules, write, kind, because, memory, steps, trades, without, rare
+            *(name, modules, write, kind, because, memory, steps, trades, without, rare),
+            dialogue,
         )
         return write
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from scenarios.core.dialogue import LineKind
 from scenarios.format import Call
 
 Text = str | tuple[str, ...]  # alternatives: one of them is drawn
@@ -60,11 +61,35 @@ class Voices(msgspec.Struct, frozen=True, kw_only=True):
     note: Text  # a manager's note, with a detail that does not matter
 
 
+class Spoken(msgspec.Struct, frozen=True, kw_only=True):
+    """How a colleague begins to talk, without what the agent must ask for."""
+
+    colleague: Text
+
+
+class TalkLine(msgspec.Struct, frozen=True):
+    """What the colleague says when the agent asks for it (see scenarios.core.dialogue.UserLine)."""
+
+    id: str
+    text: Text  # a template, in canonical words
+    asked: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()  # names of the draft's values that only this line has
+    kind: LineKind = "fact"
+    after: tuple[str, ...] = ()
+
+
+class Talk(msgspec.Struct, frozen=True):
+    """The user of a dialogue, and what the oracle says to it."""
+
+    lines: tuple[TalkLine, ...]
+    says: tuple[tuple[int, Text], ...]  # after how many calls, and the template
+
+
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A proposed task."""
 
     kind: Literal["change", "question", "decline"]
-    ask: Voices
+    ask: Voices | Spoken
     calls: tuple[Call, ...]
     answer: Text  # the author's answer; an answer must contain its values that `ask` does not name
     values: dict[str, Any] = {}
@@ -76,6 +101,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     spare: tuple[tuple[str, int], ...] = ()  # (table, id) of rows that look right and are not
     trap: Text = ""  # what could mislead the agent
     tempts: tuple[str, ...] = ()  # tools that a world with this task must have besides the oracle's
+    talk: Talk | None = None  # set: the task is a dialogue
 
 
 def call(name: str, /, **arguments: Any) -> Call:

@@ -28,13 +28,18 @@ class SituationDraw:
     """Draws situations one after the other."""
 
     def __init__(self, suitable: Sequence[Situation], knobs: Knobs, rng: Random) -> None:
-        self._suitable = list(suitable)
-        self._left = list(suitable)
+        self._suitable = [one for one in suitable if not one.dialogue]
+        self._left = list(self._suitable)
+        self._talks = [one for one in suitable if one.dialogue]
+        self._talks_left: list[Situation] = []
         self._knobs = knobs
         self._rng = rng
 
     def draw(self) -> Situation | None:
         """Return the next situation; None: there is none at all."""
+        share = self._knobs.dialogue  # without dialogues, the same draws as before there were any
+        if share and self._talks and self._rng.random() < share:
+            return self._draw_talk()
         found: list[Situation] = []
         for fits in self._wanted():
             fitting = [one for one in self._left if fits(one)]
@@ -45,6 +50,13 @@ class SituationDraw:
             return None
         chosen = self._weighted(found or self._left)
         self._left.remove(chosen)
+        return chosen
+
+    def _draw_talk(self) -> Situation:
+        """The next dialogue; when all were drawn, they are drawn again."""
+        self._talks_left = self._talks_left or list(self._talks)
+        chosen = self._rng.choices(self._talks_left, list(map(_rarity, self._talks_left)))[0]
+        self._talks_left.remove(chosen)
         return chosen
 
     def start_again(self) -> bool:

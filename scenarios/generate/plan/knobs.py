@@ -48,6 +48,9 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     terse: Annotated[
         _Share, Meta(description="Share of tasks in one or two sentences, as AWM's are.")
     ] = 0.0
+    dialogue: Annotated[
+        _Share, Meta(description="Share of tasks in which the agent must talk with the user.")
+    ] = 0.0
     noise: Annotated[
         int,
         Meta(ge=0, le=6, description="Irrelevant columns in the first table of each module."),

@@ -1,7 +1,7 @@
 """Dressing a situation's draft in a trade's words, and executing its calls."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -9,12 +9,14 @@ import msgspec
 
 from scenarios.api import RowChange
 from scenarios.checks import says
-from scenarios.format import Call
+from scenarios.core.dialogue import UserAutomaton, UserLine
+from scenarios.format import Call, Utterance
 from scenarios.generate.content.drawn_world import DrawnWorld, world_id
 from scenarios.generate.content.staged import StagedSituation
 from scenarios.generate.core.task_drafts import (
     Draft,
     ResultField,
+    Talk,
     Text,
     day_of,
     placeholders,
@@ -46,6 +48,8 @@ class DressedDraft(msgspec.Struct, frozen=True):
     free: dict[str, tuple[str, ...]]  # dressed "table.column" -> phrases for its text
     spare: tuple[tuple[str, object], ...]  # (dressed table, id) of rows that must stay unchanged
     tools: frozenset[str]  # of the calls, and those that tempt; canonical, as the world has them
+    user: UserAutomaton | None = None  # of a dialogue
+    utterances: tuple[Utterance, ...] = ()  # of the oracle to that user
 
 
 def dress_draft(world: DrawnWorld, staged: StagedSituation, rng: Random) -> DressedDraft:
@@ -88,6 +92,31 @@ def dress_draft(world: DrawnWorld, staged: StagedSituation, rng: Random) -> Dres
             world.shapes[name].name if name in world.shapes else name
             for name in (*(one.name for one in draft.calls), *draft.tempts)
         ),
+        user=None if draft.talk is None else _user(world, draft, draft.talk, drawn),
+        utterances=tuple(
+            Utterance(after, instruction_of(world, draft, drawn(text)))
+            for after, text in (() if draft.talk is None else draft.talk.says)
+        ),
+    )
+
+
+def _user(
+    world: DrawnWorld, draft: Draft, talk: Talk, drawn: Callable[[Text], str]
+) -> UserAutomaton:
+    """The automaton of a talk, in the trade's words."""
+    spoken = value_texts(draft.values)
+    return UserAutomaton(
+        tuple(
+            UserLine(
+                line.id,
+                instruction_of(world, draft, drawn(line.text)),
+                line.kind,
+                line.asked,
+                line.after,
+                tuple(spoken[name] for name in line.values),
+            )
+            for line in talk.lines
+        )
     )
 
 

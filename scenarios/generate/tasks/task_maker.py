@@ -71,6 +71,8 @@ def _made(dressed: DressedDraft, played: PlayedCalls, number: int) -> MadeTask:
         answer=dressed.answer,
         oracle=played.calls,
         trap=dressed.trap or None,
+        user=dressed.user,
+        utterances=dressed.utterances,
     )
     return MadeTask(task, _demands(name, dressed, played), features, dressed.tools)
 

@@ -26,6 +26,7 @@ from envpool.server.serve import serve, serving
 from envpool.server.settings import ServeSettings
 from envpool.server.stdio import converse
 from envpool.store.states import States
+from scenarios.catalogue import find
 from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
 from tests.support.ledger_world import ledger
@@ -895,3 +896,32 @@ async def test_stdio_to_a_stock_client(scenario: Scenario) -> None:
         assert (await client.list_tools())[0].name == "get_account"
         called = await client.call_tool("book", BOOK)
         assert [part.text for part in called.content] == ['{"entry":2}']
+
+
+async def test_a_dialogue_has_a_tool_to_talk() -> None:
+    """The tool is there for a task with a user, and for no other; a fork goes on with the talk, and
+    a reset begins it again."""
+    async with direct_client(find("shop_support")) as (http, _):
+        tools = []
+        for task in ("boots-on-order", "which-boots"):
+            new = {"scenario": "shop_support", "task": task}
+            _, world = await http.ask("POST", "/worlds", new)
+            path = f"/worlds/{world['id']}"
+            _, listed = await http.modern(path, "tools/list")
+            tools.append({tool["name"] for tool in listed["result"]["tools"]})
+        assert tools[1] - tools[0] == {"talk_to_user"}
+
+        async def say(path: str, text: str) -> tuple[bool, str]:
+            return text_of(await http.call(path, "talk_to_user", text=text))
+
+        boots = "The Ridgeline Boot in size 40. The SKU is RDG-B-40."
+        assert await say(path, "Which model?") == (False, boots)
+        _, fork = await http.ask("POST", path + "/fork", b"")
+        forked = f"/worlds/{fork['id']}"
+        assert await say(path, "Done.") == (False, "Thank you.\n(The user has ended the talk.)")
+        assert await say(path, "Hello?") == (True, "(The user has ended the talk.)")
+        assert await say(forked, "Is there more?") == (False, "That's all I can tell you.")
+        await http.ask("POST", path + "/reset", b"")
+        assert await say(path, "Which model?") == (False, boots)
+        is_error, text = text_of(await http.call(path, "talk_to_user", words="Hello"))
+        assert (is_error, "takes one argument, text" in text) == (True, True)

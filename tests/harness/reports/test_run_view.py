@@ -105,7 +105,7 @@ def test_every_task_of_the_bundled_worlds_is_one_line(
 ) -> None:
     """At 80 columns each task of the bundled worlds has one line with its whole name; with `full`,
     which adds columns, at 100."""
-    tasks = [(name, task.id) for name in BUNDLED for task in find(name).tasks]
+    tasks = [(name, task.id) for name in BUNDLED for task in find(name).default_tasks]
     labels = (*Label, None)
     records = [
         record

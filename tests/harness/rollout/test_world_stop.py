@@ -51,7 +51,7 @@ def broken(tmp_path: Path) -> Path:
 
 def callers() -> set[str]:
     """The tasks whose oracles call the broken tool."""
-    tasks = find("shop_support").tasks
+    tasks = find("shop_support").default_tasks
     return {task.id for task in tasks if any(call.name == TOOL for call in task.oracle)}
 
 
@@ -130,7 +130,7 @@ def test_continuing_in_a_broken_world(rehearse: Rehearse, tmp_path: Path, broken
     stops = json_of(rehearse, "run", broken, "-o", tmp_path / "stops")
     continues = json_of(rehearse, "run", broken, "--no-world-stop", "-o", tmp_path / "continues")
     num_callers = len(callers())
-    num_others = len(find("shop_support").tasks) - num_callers
+    num_others = len(find("shop_support").default_tasks) - num_callers
     assert stops["endings"] == {"answered": num_others, "world_error": num_callers}
     assert stops["labels"] == {
         "completed": num_others,

@@ -60,7 +60,7 @@ from tests.support.model_server import Behaviour, ReceivedRequest, Stall, Status
 from tests.support.paths import LIBRARY
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
-NUM_TASKS = sum(len(find(name).tasks) for name in WORLDS)
+NUM_TASKS = sum(len(find(name).default_tasks) for name in WORLDS)
 
 
 @pytest.fixture(autouse=True)

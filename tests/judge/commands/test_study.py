@@ -32,7 +32,7 @@ from tests.support.model_server import Status
 from tests.support.paths import LIBRARY
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
-NUM = sum(len(find(name).tasks) for name in WORLDS)  # episodes, one of each task
+NUM = sum(len(find(name).default_tasks) for name in WORLDS)  # episodes, one of each task
 
 
 @pytest.fixture(autouse=True)

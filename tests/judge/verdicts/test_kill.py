@@ -31,7 +31,7 @@ from tests.support.warm_process import WarmProcess
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")
 # Episodes, one of each task: no two are equal.
-NUM = sum(len(find(name).tasks) for name in WORLDS)
+NUM = sum(len(find(name).default_tasks) for name in WORLDS)
 ANSWERED = 40
 AT_ONCE = 8
 NAME = "hybrid:m"

@@ -2,23 +2,29 @@
 
 from collections import Counter, defaultdict
 from functools import cache
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from judge.worlds.task_texts import begins_with_joiner, masked, sentences_of
 from judge.worlds.world_host import host_in_process
+from scenarios.core.dialogue import UserAutomaton
+from scenarios.format import read
 from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
 from scenarios.generate.core.errors import ModuleError
 from scenarios.generate.core.situations import Situation
+from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.plan.situation_files import situations
-from scenarios.generate.plan.world_plans import WorldPlan
+from scenarios.generate.plan.world_plans import WorldPlan, plan_worlds
 from scenarios.generate.tasks.dressed_drafts import instruction_of
 from tests.support.budgets import IS_LONG
+from tests.support.generated_worlds import QUICK, gated
 from tests.support.try_situations import plans_of
 
-IDS = tuple(situations())
+IDS = tuple(name for name, one in situations().items() if not one.dialogue)
+TALKS = tuple(name for name, one in situations().items() if one.dialogue)
 SAMPLE = IDS if IS_LONG else tuple(sorted(Random("sample").sample(IDS, 48)))
 _MIN_WORDS = 5
 
@@ -66,7 +72,7 @@ def _reach(one: Situation) -> int:
     return len({*one.modules, "base"})
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", [*SAMPLE, *TALKS])
 def test_a_situation_gives_a_sound_task(name: str) -> None:
     """Its oracle is played without a fault in the first world that suits it, it is of the declared
     kind, has two purposes at most, and about as many calls as it declares."""
@@ -87,6 +93,29 @@ def test_four_people_say_it_in_their_own_words(name: str) -> None:
         assert 5 <= len(text.split()) <= 130, (voice, text)
         assert not set("{}[]") & set(text), text
         assert sum(map(begins_with_joiner, sentences_of(text))) <= 1, text
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_a_talk_is_sound(name: str, tmp_path: Path) -> None:
+    """A world with a dialogue passes the gate: nothing is disclosed early, and the agent must
+    ask, or hold out."""
+    world = made(name)
+    report = gated([world], tmp_path, QUICK)
+    assert report.failures == ()
+    tasks = read(tmp_path / world.package.name).tasks
+    assert tasks == world.package.tasks
+    assert all(isinstance(task.user, UserAutomaton) for task in tasks)
+
+
+def test_worlds_without_the_knob_have_no_dialogue() -> None:
+    """The default draws none; 0.5 draws about half, and a world has each situation once before one
+    is used again."""
+    (plan,) = plan_worlds(1, 3, Knobs(tasks=12, dialogue=0.5))
+    tasks = generate(plan, host_in_process).tasks
+    talks = [task.situation for task in tasks if task.situation in TALKS]
+    assert 2 <= len(talks) <= 10
+    (plain,) = plan_worlds(1, 3, Knobs(tasks=12))
+    assert not {task.situation for task in generate(plain, host_in_process).tasks} & set(TALKS)
 
 
 def test_no_sentence_is_shared() -> None:

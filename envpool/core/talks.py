@@ -1,0 +1,56 @@
+"""The tool `talk_to_user`, with which a client of a server talks with the user of a dialogue.
+
+Only a world that a server leased for a dialogue whose user is an automaton has the tool. What the user
+says is not a part of the world: a fork goes on with the talk, and a reset begins it again.
+"""
+
+from typing import Any
+
+from envpool.core.types import Env, ToolResult, ToolSpec
+from scenarios.core.automaton import START, TalkState, answer_to
+from scenarios.core.dialogue import UserAutomaton
+
+TALK = ToolSpec(
+    "talk_to_user",
+    "Say something to the user whose request you work on; returns what the user answers. Ask for "
+    "what only the user knows, and tell the user at the end what you did.",
+    {
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": "what you say"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+)
+_ENDED = "(The user has ended the talk.)"
+
+
+class Talk:
+    """The talk of one leased world with its user."""
+
+    def __init__(self, user: UserAutomaton, state: TalkState = START) -> None:
+        self._user = user
+        self._state = state
+
+    def __repr__(self) -> str:
+        return f"<Talk [{len(self._state.used)} of {len(self._user.lines)} lines]>"
+
+    def fork(self) -> "Talk":
+        """A second talk that goes on from here."""
+        return Talk(self._user, self._state)
+
+    def reset(self) -> None:
+        """Begin again."""
+        self._state = START
+
+    async def say(self, env: Env, arguments: Any, call_id: str) -> ToolResult:
+        """Say something to the user, who may act in the world before it answers. Raises
+        WorldError."""
+        text = arguments.get("text") if isinstance(arguments, dict) else None
+        if not isinstance(text, str) or len(arguments) != 1:
+            return ToolResult("talk_to_user takes one argument, text: what you say.", "arguments")
+        if self._state.ended:
+            return ToolResult(_ENDED, "refused")
+        self._state, heard = answer_to(self._user, self._state, text)
+        for number, call in enumerate(heard.calls):
+            await env.call(call.name, call.arguments, f"{call_id}-{number}")
+        return ToolResult(f"{heard.text}\n{_ENDED}" if heard.ended else heard.text)

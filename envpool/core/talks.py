@@ -1,7 +1,7 @@
 """The tool `talk_to_user`, with which a client of a server talks with the user of a dialogue.
 
-Only a world that a server leased for a dialogue whose user is an automaton has the tool. What the user
-says is not a part of the world: a fork goes on with the talk, and a reset begins it again.
+Only a world that a server leased for a dialogue whose user is an automaton has the tool. The talk
+is not in the world's state: a fork goes on with it, and a reset begins it again.
 """
 
 from typing import Any

@@ -35,7 +35,7 @@ def _answers(user: UserAutomaton, *texts: str) -> list[str]:
     return found
 
 
-def test_a_line_is_said_when_it_is_asked_for() -> None:
+def test_a_line_comes_when_it_is_asked_for() -> None:
     assert _answers(USER, "On WHICH  day?") == ["Friday would be best."]
 
 
@@ -52,7 +52,7 @@ def test_a_line_waits_for_those_that_come_before_it() -> None:
     ]
 
 
-def test_a_line_without_phrases_is_said_by_itself_once_nothing_is_asked() -> None:
+def test_a_line_without_phrases_comes_by_itself_once_nothing_is_asked() -> None:
     assert _answers(USER, "When?", "It is done.", "Now it is Monday.") == [
         "Friday would be best.",
         "Make it Monday after all.",

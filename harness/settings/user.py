@@ -26,6 +26,13 @@ class UserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             },
         ),
     ] = ""
+    reword: Annotated[
+        bool,
+        Meta(
+            description="Let that model put the lines of users into other words, too, whose tasks "
+            "describe them as automata; what they say and when does not change."
+        ),
+    ] = False
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=MAX_FLOAT)] | None,
         Meta(

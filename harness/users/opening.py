@@ -9,7 +9,7 @@ from harness.settings.run import Settings
 from harness.users.base import UserSource
 from harness.users.scripted import TaskUsers
 from harness.users.simulated import SimulatedUsers
-from scenarios.core.dialogue import ModelUser
+from scenarios.core.dialogue import ModelUser, UserAutomaton
 from scenarios.format import Scenario, Task
 
 _SOLVES = ("oracle", "mutant")  # policies that play a reference solution, the user's part too
@@ -23,7 +23,9 @@ async def users_of(
     """Open the users of a run. Raises SettingsError where a model must play them and none is named,
     and ModelServerError where its server does not answer."""
     policy = settings.policy.name
-    asks = any(isinstance(task.user, ModelUser) for _, task in tasks)
+    rewords = settings.user.reword
+    asked_for = (ModelUser, UserAutomaton) if rewords else ModelUser
+    asks = any(isinstance(task.user, asked_for) for _, task in tasks)
     if not asks or policy in _SOLVES or policy in _SILENT:
         yield TaskUsers(plays_solutions=policy in _SOLVES)
         return
@@ -45,7 +47,7 @@ async def users_of(
         max_connection_failures=model.max_connection_failures,
         answers=model.answers,
     )
-    async with SimulatedUsers(OpenAIPolicy(asked)) as users:
+    async with SimulatedUsers(OpenAIPolicy(asked), rewords=rewords) as users:
         if model.preflight:
             await users.preflight()
         yield users

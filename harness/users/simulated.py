@@ -17,8 +17,9 @@ from harness.core.errors import PolicyError
 from harness.core.messages import AgentCall, Message, Reply, UserTurn, Window
 from harness.policies.openai import OpenAIPolicy
 from harness.users.base import User, UserWorld
+from harness.users.reworded import RewordedUser, Wordings
 from harness.users.scripted import TaskUsers
-from scenarios.core.dialogue import ModelUser
+from scenarios.core.dialogue import ModelUser, UserAutomaton
 from scenarios.format import Scenario, Task
 
 MAX_CALLS = 30  # of the user, before it speaks
@@ -29,9 +30,10 @@ class SimulatedUsers(AsyncContextManagerMixin):
     """Makes the users of a run, those of tasks without a model too (harness.users.base.UserSource).
     An async context manager that owns the connections to the model."""
 
-    def __init__(self, model: OpenAIPolicy) -> None:
+    def __init__(self, model: OpenAIPolicy, *, rewords: bool = False) -> None:
         self._model = model
         self._others = TaskUsers()
+        self._wordings = Wordings(model) if rewords else None
 
     def __repr__(self) -> str:
         return f"<SimulatedUsers {self._model.name}>"
@@ -51,6 +53,8 @@ class SimulatedUsers(AsyncContextManagerMixin):
         """Return the user of an episode; None: its task is not a dialogue."""
         if isinstance(task.user, ModelUser):
             return SimulatedUser(task.user, tools, self._model, seed % _SEEDS)
+        if isinstance(task.user, UserAutomaton) and self._wordings is not None:
+            return RewordedUser(task.user, self._wordings)
         return self._others.user(scenario, task, tools, seed=seed)
 
 

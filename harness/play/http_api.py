@@ -2,7 +2,9 @@
 
     GET  /task                               the task, the rules, the tools, the calls so far
     POST /call    {"tool", "arguments"}      one call; answers {"text", "is_error", "ended"}
-    POST /answer  {"text"}                   the final answer; answers the judged episode
+    POST /answer  {"text"}                   the final answer; answers the judged episode. In a
+                                             dialogue {"user"}, what the user answers, until the
+                                             user ends the talk
 
 Every request has the header `Authorization: Bearer TOKEN`. Requests whose Host is not this server
 are refused, so a page in a browser cannot reach it under another name. Source of the rule:
@@ -66,6 +68,12 @@ class CallReply(msgspec.Struct, frozen=True):
     text: str
     is_error: bool
     ended: bool  # the episode takes no more actions
+
+
+class UserReply(msgspec.Struct, frozen=True):
+    """The answer to POST /answer in a dialogue that goes on."""
+
+    user: str  # what the user answers
 
 
 class HttpSurface:
@@ -145,8 +153,8 @@ class _Handlers:
         wanted = msgspec.json.decode(await request.read(), type=AnswerRequest)
         if self._exchange.over:
             return _error(409, "the episode is over")
-        await self._exchange.answer(wanted.text)
-        return _json(self._exchange.result)
+        heard = await self._exchange.answer(wanted.text)
+        return _json(self._exchange.result if heard is None else UserReply(heard))
 
 
 def _task_reply(task: str, briefing: Briefing, exchange: Exchange) -> TaskReply:

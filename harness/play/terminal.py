@@ -24,7 +24,7 @@ from harness.policies.human import Exchange
 
 HELP = """\
 TOOL KEY=VALUE …   make a call; also TOOL {"KEY": VALUE, …}
-answer TEXT        give the final answer
+answer TEXT        give the final answer; in a dialogue, say something to the user
 task, rules        show the task, the rules
 tools, help TOOL   list the tools, describe one
 quit               leave without an answer"""
@@ -60,7 +60,8 @@ class TerminalSurface:
             return
         try:
             if word == "answer":
-                await exchange.answer(rest.strip())
+                if (heard := await exchange.answer(rest.strip())) is not None:
+                    self._print(f"user: {heard}")
             elif (text := describe(word, rest.strip(), briefing)) is not None:
                 self._print(text)
             else:
@@ -101,7 +102,8 @@ def describe_task(briefing: Briefing) -> str:
     who = f"You are logged in as {briefing.user}. " if briefing.user else ""
     when = f"The time is {briefing.now}. " if briefing.now else ""
     rules = "`rules` shows the rules." if briefing.rules else ""
-    return f"{who}{when}{rules}".strip() + f"\n\n{briefing.instruction}\n"
+    talk = "\nThe user answers questions: `answer TEXT`.\n" if briefing.is_dialogue else ""
+    return f"{who}{when}{rules}".strip() + f"\n\n{briefing.instruction}\n{talk}"
 
 
 def describe_tool(spec: ToolSpec) -> Iterator[str]:

@@ -79,11 +79,17 @@ class Exchange:
         self.calls.append(made)
         return made
 
-    async def answer(self, text: str) -> None:
-        """Give the final answer and wait until the episode was judged. Raises ValueError for a text
-        that the dialect cannot express; the episode then goes on."""
-        await self._act((), text)
+    async def answer(self, text: str) -> str | None:
+        """Give the final answer and wait until the episode was judged; None. In a dialogue it is
+        said to the user: returns what the user answers, None where the user ends the talk.
+
+        Raises ValueError for a text that the dialect cannot express; the episode then goes on.
+        """
+        window = await self._act((), text)
+        if window is not None:
+            return window.messages[-1].content
         await self._finished.wait()
+        return None
 
     async def finished(self) -> None:
         """Wait until the episode is over and its result is known."""

@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from harness.core.events import Label
+from judge.core.borders import border_text
 from judge.core.errors import JudgeError
 from judge.llm.response import SCHEMA
 from scenarios.files import load_toml
@@ -21,7 +22,7 @@ from scenarios.files import load_toml
 DEFAULT = Path(__file__).parent / "rubrics" / "awm.toml"
 # The version of the texts that judge.llm.prompt and judge.llm.quoting make of a case. A change of
 # one byte in them must raise it, so that stored verdicts on other texts are not reused.
-RENDERING = 2
+RENDERING = 3
 # The version of the rule by which an answer is read (judge.llm.response): stored judgements of an
 # older rule are not reused. 2: a verdict that stands in the evidence is not the model's own.
 READING = 2
@@ -32,6 +33,7 @@ PRIORITY = (
     Label.AGENT_ERROR,
     Label.PARTIALLY_COMPLETED,
 )
+BORDERS = "{borders}"  # in the rules of a rubric: the table of judge.core.borders
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 Mode = Literal["llm", "hybrid"]
@@ -53,7 +55,7 @@ class Rubric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: str  # who the model is and what it judges
     llm: str  # what it sees in mode `llm`: the trajectory only
     hybrid: str  # what it sees in mode `hybrid`: also what code found, and what that means
-    rules: str  # how to decide, and what not to do
+    rules: str  # how to decide, and what not to do; `{borders}` stands for judge.core.borders
     answer: str  # the form of the answer
     labels: Meanings
 
@@ -62,7 +64,8 @@ class Rubric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The name and 8 hexadecimal digits that change with every text that a model sees: the
         rubric's, the answer's schema and the way in which cases are rendered, and with the rule by
         which answers are read."""
-        parts = (msgspec.to_builtins(self), SCHEMA, RENDERING, READING)
+        borders = border_text() if BORDERS in self.rules else ""
+        parts = (msgspec.to_builtins(self), SCHEMA, RENDERING, READING, borders)
         digest = blake2b(msgspec.json.encode(parts, order="deterministic"), digest_size=4)
         return f"{self.name}-{digest.hexdigest()}"
 
@@ -78,7 +81,7 @@ class Rubric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 (self.llm if mode == "llm" else self.hybrid).strip(),
                 "# Labels\n\nIn order of priority; the first that fits is the label.\n\n"
                 + "\n".join(meanings),
-                f"# Rules\n\n{self.rules.strip()}",
+                f"# Rules\n\n{self.rules.strip().replace(BORDERS, border_text())}",
                 f"# Answer\n\n{self.answer.strip()}",
             )
         )

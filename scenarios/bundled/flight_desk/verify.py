@@ -135,7 +135,7 @@ def _charged(
     ]
     name = f"{purpose} of booking {booking_id} by {method}"
     check.goal(name, sum(paid) == total_cents, f"{total_cents} cents", f"{paid}")
-    check.allow("payments", new=parts, **values)
+    check.allow("payments", new=parts if sum(paid) <= total_cents else 0, **values)
 
 
 def _new_rows(check: Check, table: str) -> list[dict[str, Any]]:
@@ -647,9 +647,9 @@ def _bags(check: Check, wanted: dict[int, int]) -> None:
     for segment_id, quantity in wanted.items():
         got = found.get(segment_id, 0)
         check.goal(f"bags of {segment_id}", got == quantity, f"{quantity}", f"{got}")
-        check.allow(
-            "ancillaries", new=quantity, segment_id=segment_id, product_code="BAG23", added_by=USER
-        )
+        new = quantity if got <= quantity else 0
+        bag = {"segment_id": segment_id, "product_code": "BAG23", "added_by": USER}
+        check.allow("ancillaries", new=new, **bag)
 
 
 def three_connections_one_delay(before: State, after: State, answer: str) -> list[Finding]:

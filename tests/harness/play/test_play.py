@@ -23,6 +23,9 @@ CALL = {"tool": "change_delivery_address", "arguments": {"order_id": 4101, "addr
 TOKEN = "secret"
 
 
+BOOTS = "Orders 4150 and 4151, 3 pairs."
+
+
 class Game:
     """A client of a played episode."""
 
@@ -55,9 +58,9 @@ def play(
     monkeypatch.setenv("REHEARSE_TOKEN", TOKEN)
 
     @contextmanager
-    def start(*flags: object) -> Iterator[Game]:
+    def start(*flags: object, task: str = TASK) -> Iterator[Game]:
         output = tmp_path / "output.txt"
-        arguments = ("play", TASK, "--http", 0, "-o", tmp_path / "run", *flags)
+        arguments = ("play", task, "--http", 0, "-o", tmp_path / "run", *flags)
         child = warm_cli.start_command(*arguments, output=output)
         try:
             deadline = time.monotonic() + 30
@@ -100,6 +103,32 @@ def test_a_person_plays_at_the_terminal(
     assert "an answer cannot hold <think>" in out
     status, _, err = rehearse("replay", tmp_path / "run")
     assert status == 0, err
+
+
+def test_a_person_talks_with_the_user(
+    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a dialogue an answer is said to the user, until the user ends the talk."""
+    lines = ["answer Which model?", "find_orders sku=RDG-B-40 status=open", f"answer {BOOTS}"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines) + "\n"))
+    file = tmp_path / "episode.json"
+    status, out, err = rehearse(
+        *("play", "shop_support:which-boots", "-o", tmp_path / "run", "--json", file)
+    )
+    assert status == 0, err
+    assert "The user answers questions" in out
+    assert "user: The Ridgeline Boot in size 40. The SKU is RDG-B-40." in out
+    episode = json.loads(file.read_bytes())
+    assert (episode["label"], episode["answer"]) == ("completed", f"Which model?\n\n{BOOTS}")
+
+
+def test_a_program_talks_over_http(play: Callable[..., Any]) -> None:
+    """POST /answer returns the user's words, and at the end the judged episode."""
+    with play(task="shop_support:which-boots") as game:
+        _, heard = game("POST", "/answer", {"text": "Which model?"})
+        assert heard == {"user": "The Ridgeline Boot in size 40. The SKU is RDG-B-40."}
+        _, episode = game("POST", "/answer", {"text": BOOTS})
+        assert (episode["ending"], episode["label"]) == ("answered", "completed")
 
 
 def test_the_end_of_the_input_ends_the_episode(

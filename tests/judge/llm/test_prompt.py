@@ -29,7 +29,7 @@ MODES: tuple[Mode, ...] = ("llm", "hybrid")
 LEAST = {mode: least_tokens(RUBRIC, mode) for mode in MODES}
 # A digest of some messages, by RENDERING: a change of what is shown must raise the number, so that
 # stored judgements on other prompts are not reused.
-RENDERED = {2: "18f7854c1641972b"}
+RENDERED = {3: "e408e60d148fd547"}
 
 TASK = """----- begin TOKEN: the task -----
 T acting user| Ada (clerk)

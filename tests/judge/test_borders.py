@@ -1,0 +1,55 @@
+"""The table of borders: the code judge follows it on every mutant and near miss of a bundled world,
+and the prompt has it."""
+
+from collections import Counter
+
+import pytest
+
+from harness.core.events import Label
+from harness.outcomes.failure_kinds import Kind
+from judge.core.borders import BORDERS, border_text
+from judge.llm.rubric import read_rubric
+from tests.judge.failures.staged import diagnosed
+
+LABELS = {border.kind: border.label for border in BORDERS}
+# A sum that falls short of the demanded one is work that is not done; and a wrong decision that the
+# next right one replaces does not stand.
+_EXCEPTIONS = {"shop_support": 0, "flight_desk": 8, "claims_desk": 12}
+
+
+@pytest.mark.parametrize("world", ["shop_support", "flight_desk", "claims_desk"])
+def test_every_mutant_and_near_miss_has_the_label_of_its_kind(world: str) -> None:
+    """Where all mistakes of an episode have the same label in the table, the code judge gives it;
+    where that is `partially_completed` and nothing was reached, `agent_error`."""
+    others: Counter[str] = Counter()
+    num_checked = 0
+    for staged in diagnosed(world):
+        kinds = {mistake.kind for mistake in staged.mistakes} & LABELS.keys()
+        if staged.one.kind not in ("mutant", "near_miss") or not kinds:
+            continue
+        labels = {LABELS[kind] for kind in kinds - {Kind.CONTRADICTING_ANSWER}}
+        if len(labels) != 1 or (kinds & {Kind.MISSING_WRITE} and len(kinds) > 1):
+            continue
+        num_checked += 1
+        expected = labels.pop()
+        if staged.label is not expected and staged.label is not Label.AGENT_ERROR:
+            others[f"{staged.task}: {staged.one.why}"] += 1
+    assert num_checked > 300
+    assert others.total() <= _EXCEPTIONS[world], others
+
+
+def test_every_kind_that_an_agent_can_cause_is_there() -> None:
+    """Habits, endings and failures of world or model have no border."""
+    assert len(LABELS) == len(BORDERS)
+    assert set(Kind) - LABELS.keys() == {
+        *(Kind.WRITE_WITHOUT_LOOKUP, Kind.TOOL_OVERUSE, Kind.CUT_OFF, Kind.FORMAT_ERROR),
+        *(Kind.WORLD_FAILURE, Kind.MODEL_FAILURE, Kind.UNJUDGED, Kind.GOAL_NOT_MET),
+    }
+
+
+def test_the_prompt_has_the_table() -> None:
+    """In both modes, and it counts in the rubric's version."""
+    rubric = read_rubric()
+    for text in (rubric.instructions("llm"), rubric.instructions("hybrid")):
+        assert border_text() in text
+        assert "{borders}" not in text

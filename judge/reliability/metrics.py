@@ -8,6 +8,7 @@ from math import fsum
 import msgspec
 
 from harness.core.events import Judged, Label
+from harness.outcomes.failure_kinds import kinds_of_verdict
 from harness.reports.bootstrap import RESAMPLES
 from judge.code.code_judge import NAME
 from judge.core.case import Case
@@ -114,6 +115,7 @@ def report_of(
         flip_probability=_apply_decreasing(agreed.binary, flip_probability),
         krippendorff_alpha=_scales(labels.of, alpha),
         code_agreement=_against(answers, _code_labels(answers), bootstrap),
+        code_by_kind=_by_kind(answers, bootstrap),
         human=_against_people(answers, scope, bootstrap),
         repeat_flips=_flips(map(_each_against_others, answers), bootstrap),
         rewording_flips=_flips_by(scope.rewordings, answers, bootstrap, lambda one: one.reworded),
@@ -228,6 +230,19 @@ def _against(
         kappa=_scales(sample.of, kappa),
         confusion=confusion(units),
     )
+
+
+def _by_kind(answers: Sequence[EpisodeVerdicts], make: _Make) -> dict[str, Comparison]:
+    """The comparison with code of the episodes of each kind of failure, the most frequent first."""
+    labels = _code_labels(answers)
+    found: dict[str, list[EpisodeVerdicts]] = {}
+    for each in answers:
+        evidence, label = each.case.evidence, labels.get(each.case.trajectory.episode)
+        for kind in kinds_of_verdict(evidence.ending, label, each.case.code.findings):
+            found.setdefault(str(kind), []).append(each)
+    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    compared = {kind: _against(of_kind, labels, make) for kind, of_kind in ordered}
+    return {kind: one for kind, one in compared.items() if one is not None}
 
 
 def _code_labels(answers: Iterable[EpisodeVerdicts]) -> dict[str, Label]:

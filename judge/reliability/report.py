@@ -10,7 +10,7 @@ from rich.text import Text
 from harness.core.events import Label
 from harness.core.terminal_text import printable, shorten
 from judge.reliability.statistics import Estimate
-from judge.reliability.types import Cost, StudyReport
+from judge.reliability.types import Comparison, Cost, StudyReport
 
 _MAX_LISTED = 10
 
@@ -32,6 +32,8 @@ def render(report: StudyReport, console: Console) -> None:
     )
     if report.code_agreement is not None:
         console.print(_confusion("code", report.code_agreement.confusion))
+    if report.code_by_kind:
+        console.print(_by_kind(report.code_by_kind))
     if report.human is not None:
         console.print(_confusion("people", report.human.confusion))
     if report.rewording_flips or report.injection_flips:
@@ -126,6 +128,19 @@ def _confusion(other: str, confusion: Mapping[Label, Mapping[Label, int]]) -> Re
             cells = (_cell(counts[column], column is label) for column in Label)
             table.add_row(label, *cells)
     return Group(title, table)
+
+
+def _by_kind(found: Mapping[str, Comparison]) -> RenderableType:
+    """Agreement with code by what went wrong."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("")
+    for name in ("episodes", "completed?", "four labels"):
+        table.add_column(name, justify="right")
+    for kind, one in found.items():
+        shares = (one.agreement.binary.value, one.agreement.four_way.value)
+        cells = ("·" if share is None else f"{share:.0%}" for share in shares)
+        table.add_row(kind.replace("_", " "), f"{one.episodes:,}", *cells)
+    return Group(Text("\nagreement with code by what went wrong", "bold"), table)
 
 
 def _cell(count: int, agrees: bool) -> Text:

@@ -94,3 +94,6 @@ class StudyReport(msgspec.Struct, frozen=True):
     cost: Cost
     # By model. Empty where one model's label is the verdict, as in mode `llm`.
     models: dict[str, ModelFigures] = {}
+    # By what went wrong, as the findings of the code's verdict show it: where a judge draws the
+    # borders between labels otherwise (see judge.core.borders). An episode may have several kinds.
+    code_by_kind: dict[str, Comparison] = {}

@@ -1,15 +1,20 @@
 """The reliability study: which judgings it makes, and their figures."""
 
+import io
+
 import anyio
 import msgspec
 import pytest
+from rich.console import Console
 
 from harness.core.events import Judged, Label
 from judge.core.case import Case
 from judge.reliability.metrics import majority_label
+from judge.reliability.report import render
 from judge.reliability.statistics import Estimate
 from judge.reliability.study import study
 from judge.reliability.types import Cost, StudyReport
+from scenarios.checks import Finding
 from tests.support.studies import answering, case_of, flipping, scripted, verdict
 
 C, P, A, E = Label
@@ -279,6 +284,29 @@ async def test_where_no_verifier_ran_the_logs_label_counts() -> None:
     assert report.code_agreement.episodes == 2
     assert report.code_agreement.agreement.binary.value == 0.5
     assert report.against_code == ("e2",)
+
+
+async def test_agreement_is_shown_by_what_went_wrong() -> None:
+    """Each episode counts under the kinds that the findings of the code's verdict show."""
+    wrong = Finding("orders 7 updated", False, "status='void'", "status='open'", "goal")
+    silent = Finding("answer says '7'", False, "'7'", "nothing", "goal")
+    cases = []
+    for name, findings in (("e1", (wrong,)), ("e2", (wrong, silent)), ("e3", ())):
+        case = case_of(name, A if findings else C)
+        code = msgspec.structs.replace(case.code, findings=findings)
+        cases.append(msgspec.structs.replace(case, code=code))
+    labels = {"e1": [A, A], "e2": [A, P], "e3": [C, C]}
+    report = await study(cases, scripted(labels), repeats=2, num_resamples=10)
+    found = {
+        kind: (one.episodes, _value(one.agreement.binary), _value(one.agreement.four_way))
+        for kind, one in report.code_by_kind.items()
+    }
+    assert found == {"wrong_value": (2, 1.0, 0.75), "wrong_answer": (1, 1.0, 0.5)}
+    console = Console(width=100, record=True, file=io.StringIO())
+    render(report, console)
+    text = console.export_text()
+    assert "agreement with code by what went wrong" in text
+    assert "wrong value" in text
 
 
 async def test_episodes_without_a_case_are_counted() -> None:

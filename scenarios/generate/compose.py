@@ -47,15 +47,17 @@ def generate(plan: WorldPlan, host: WorldHost) -> GeneratedWorld:
     best: GeneratedWorld | None = None
     for spare in _SPARES:
         made = _generate(plan, host, spare)
-        if best is None or len(made.tasks) > len(best.tasks):
+        if made is not None and (best is None or len(made.tasks) > len(best.tasks)):
             best = made
-        if len(best.tasks) == plan.knobs.tasks:
+        if best is not None and len(best.tasks) == plan.knobs.tasks:
             break
-    assert best is not None, "_SPARES is not empty"
+    if best is None:
+        raise ModuleError(f"world {plan.name!r}: no situation gives a valid task")
     return best
 
 
-def _generate(plan: WorldPlan, host: WorldHost, spare: int) -> GeneratedWorld:
+def _generate(plan: WorldPlan, host: WorldHost, spare: int) -> GeneratedWorld | None:
+    """The world with so many spare situations; None: it has no task."""
     world = draw_world(plan, spare)
     bare = package_of(world)
     with host(bare) as seeded:
@@ -63,7 +65,7 @@ def _generate(plan: WorldPlan, host: WorldHost, spare: int) -> GeneratedWorld:
         task_maker = TaskMaker(world, seeded)
         tasks = task_maker.make_tasks()
     if not tasks:
-        raise ModuleError(f"world {plan.name!r}: no situation gives a valid task")
+        return None
     left_out = surplus_tools(world, tasks, num_tools)
     tools = [name for one in world.modules for name in one.tools if name not in left_out]
     tools = with_called_tools(world, tools)

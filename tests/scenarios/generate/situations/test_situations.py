@@ -118,6 +118,13 @@ def test_worlds_without_the_knob_have_no_dialogue() -> None:
     assert not {task.situation for task in generate(plain, host_in_process).tasks} & set(TALKS)
 
 
+def test_a_world_that_is_drawn_again_in_vain_stays_as_it_was() -> None:
+    """Where a second draw gives no task at all, the task of the first one counts."""
+    assert [task.situation for task in made("reviews.average_of_a_product").tasks] == [
+        "reviews.average_of_a_product"
+    ]
+
+
 def test_no_sentence_is_shared() -> None:
     """A sentence of five words or more, with names and values masked, stands in one situation."""
     users: dict[str, set[str]] = defaultdict(set)

@@ -103,6 +103,8 @@ check: sync _bandit
     {{bin}}/mypy --strict scenarios/bundled/flight_desk/verify.py
     {{bin}}/mypy --strict scenarios/bundled/claims_desk/tools.py
     {{bin}}/mypy --strict scenarios/bundled/claims_desk/verify.py
+    {{bin}}/mypy --strict scenarios/scaffold/world/tools.py
+    {{bin}}/mypy --strict scenarios/scaffold/world/verify.py
     {{bin}}/python -m pytest -q tests/test_layers.py tests/test_words.py tests/docs/test_english.py
 
 # Look for dangerous calls (pyproject.toml names what is left out, and why).

@@ -9,6 +9,7 @@ are before it imports one.
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 DISTRIBUTION = "rehearsal-room"
 PACKAGES = ("envpool", "harness", "judge", "learner", "scenarios")
@@ -17,13 +18,19 @@ _REMEDY = f"install {DISTRIBUTION} in a clean virtual environment"
 
 def main() -> None:
     """The command `rehearse`."""
-    fault = foreign_package()
-    if fault:
-        sys.stderr.write(f"error: {fault}\n")
-        sys.exit(2)
-    from harness.cli import main as run_command_line  # only now: harness may be foreign
-
+    if fault := foreign_package():
+        _stop(fault)
+    try:
+        from harness.cli import main as run_command_line  # only now: harness may be foreign
+    except ImportError as exc:
+        _stop(f"{DISTRIBUTION} cannot start: {exc}: {_REMEDY}")
     run_command_line()
+
+
+def _stop(fault: str) -> NoReturn:
+    """Report why no command can run; for `rehearse doctor` that is the answer, status 1."""
+    sys.stderr.write(f"error: {fault}\n")
+    sys.exit(1 if sys.argv[1:2] == ["doctor"] else 2)
 
 
 def foreign_package() -> str:

@@ -16,7 +16,17 @@ import click
 
 from envpool.core.errors import PoolError
 from harness.chat.prices import PriceFile
-from harness.commands import completion, inspect_runs, play, profile, run, schema, worlds
+from harness.commands import (
+    completion,
+    doctor,
+    inspect_runs,
+    new,
+    play,
+    profile,
+    run,
+    schema,
+    worlds,
+)
 from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
 from harness.core.terminal import escaped_output, show_traceback
@@ -205,6 +215,8 @@ for _command in (
     worlds.scenarios_group,
     worlds.import_group,
     worlds.serve_command,
+    new.new_group,
+    doctor.doctor_command,
     schema.schema_command,
     completion.completion_command,
     train.train_command,

@@ -44,7 +44,7 @@ FOLDERS = {
         *("generate/situations/sales", "generate/situations/service"),
         *("generate/situations/operations", "generate/situations/crossing"),
         "generate/situations/talks",
-        *("generate", "microworlds"),
+        *("generate", "microworlds", "scaffold"),
         *("synth/core", "synth/storage", "synth/stages", "synth", "synth/awm_export"),
     ),
     "envpool": (
@@ -67,7 +67,7 @@ FOLDERS = {
             "reports",
             "profile",
         ),
-        *("otlp", "serving", "commands", "."),
+        *("otlp", "serving", "doctor", "commands", "."),
     ),
     "judge": (
         *(
@@ -91,6 +91,8 @@ FOLDERS = {
     ),
 }
 MAX_MODULES = 16
+# Code inside of scenario packages, which is not ours to lay out.
+IN_PACKAGES = ("scenarios/bundled/", "scenarios/scaffold/world/")
 # Worlds, each a folder of its own: their number has no bound.
 WORLDS = {"scenarios/bundled", "scenarios/generate/modules"}
 # The one pair of folders that import each other: the catalogue finds AWM records beside packages.
@@ -134,7 +136,9 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.commands.interruption",
         "harness.commands.options",
         "harness.commands.completion",
+        "harness.commands.doctor",
         "harness.commands.flags",
+        "harness.commands.new",
         "harness.commands.play",
         "harness.commands.profile",
         "harness.commands.run",
@@ -352,7 +356,8 @@ def _modules() -> dict[str, Path]:
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for package in MAP
         for path in (ROOT / package).rglob("*.py")
-        if "bundled" not in path.parts or path.name == "__init__.py"
+        if path.name == "__init__.py"
+        or not path.relative_to(ROOT).as_posix().startswith(IN_PACKAGES)
     }
 
 
@@ -472,10 +477,13 @@ def test_every_package_file_is_empty() -> None:
 
 
 def test_scenario_code_knows_only_what_it_is_written_against() -> None:
-    """The tools and verifiers of bundled worlds import scenarios.api, checks and errors, and no
-    outside library but msgspec."""
+    """The tools and verifiers of bundled worlds and of the template import scenarios.api, checks
+    and errors, and no outside library but msgspec."""
     allowed = {"scenarios.api", "scenarios.checks", "scenarios.errors", "msgspec", "typing"}
-    for path in (ROOT / "scenarios" / "bundled").glob("*/*.py"):
+    for path in (
+        *ROOT.glob("scenarios/bundled/*/*.py"),
+        *ROOT.glob("scenarios/scaffold/world/*.py"),
+    ):
         found = {what for _, what, _ in _imports(path.read_text(encoding="utf-8"), path.name)}
         outside = {name for name in found - allowed if name.partition(".")[0] in {*MAP, *LIBRARIES}}
         assert outside == set(), path

@@ -97,6 +97,7 @@ PACKAGES = (
 )
 CONTENT = (
     "scenarios/bundled/",
+    "scenarios/scaffold/world/",
     "scenarios/generate/modules/",
     "scenarios/generate/situations/",
     "tests/fixtures/",

@@ -1,0 +1,17 @@
+"""What each extra is for: one line for each extra of pyproject.toml that users install."""
+
+EXTRAS = {
+    "awm": "worlds whose code a model wrote, in sandboxed workers",
+    "mcp": "any MCP server as a world (--mcp)",
+    "openai": "the openai package as client of model servers (--client package)",
+    "otlp": "OpenTelemetry spans (export --to otlp, watch --otlp)",
+    "parquet": "export --to parquet",
+    "ray": "episodes on a Ray cluster (--engine ray)",
+    "report": "scenarios report, a page about worlds",
+    "serve": "serve, worlds over HTTP",
+    "tokens": "policy vllm, which samples token by token",
+    "trackio": "metrics of a training in trackio",
+    "train": "train, serve-policy and policy local",
+    "wandb": "metrics of a training in Weights & Biases",
+}
+DEVELOPMENT = ("dev", "docs")  # extras of a checkout

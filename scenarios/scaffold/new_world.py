@@ -1,0 +1,52 @@
+"""A new scenario package from a template: small, complete, and ready to be changed.
+
+The template, in the folder `world`, is a package that passes the gate. Its comments lead from file
+to file.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from scenarios.errors import PackageError
+from scenarios.format import BUNDLED
+from scenarios.value_checks import NAME
+
+TEMPLATE = Path(__file__).parent / "world"
+_TEMPLATE_NAME = "my_world"
+_MAX_NAME = 64  # characters: the name is part of paths and of episode ids
+
+
+def write_world(name: str, parent: Path) -> Path:
+    """Write a new package `name` below a folder, which is made where it is missing; returns its
+    folder. It is there whole or not at all. Raises PackageError."""
+    folder = parent / name
+    _check_name(name)
+    if folder.exists() or folder.is_symlink():
+        raise PackageError(f"new world: {folder} exists already; choose another name or folder")
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=parent) as made:
+            draft = Path(made, name)
+            draft.mkdir()
+            for path in TEMPLATE.iterdir():
+                if path.is_file():
+                    text = path.read_text(encoding="utf-8").replace(_TEMPLATE_NAME, name)
+                    (draft / path.name).write_text(text, encoding="utf-8")
+            shutil.move(draft, folder)
+    except OSError as exc:
+        raise PackageError(f"new world: {folder} cannot be written: {exc}") from exc
+    return folder
+
+
+def _check_name(name: str) -> None:
+    if not NAME.fullmatch(name) or len(name) > _MAX_NAME:
+        raise PackageError(
+            f"new world: {name!r} is not a name of a world; expected lower-case letters, digits "
+            f"and _, a letter first, at most {_MAX_NAME} characters, for example animal_clinic"
+        )
+    if (BUNDLED / name).is_dir():
+        raise PackageError(
+            f"new world: {name!r} is the name of a bundled world, which would hide yours; choose "
+            "another name"
+        )

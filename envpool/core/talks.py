@@ -43,14 +43,20 @@ class Talk:
         self._state = START
 
     async def say(self, env: Env, arguments: Any, call_id: str) -> ToolResult:
-        """Say something to the user, who may act in the world before it answers. Raises
-        WorldError."""
+        """Say something to the user, who may act in the world before it answers; the result has
+        what that changed. Raises WorldError."""
         text = arguments.get("text") if isinstance(arguments, dict) else None
         if not isinstance(text, str) or len(arguments) != 1:
             return ToolResult("talk_to_user takes one argument, text: what you say.", "arguments")
         if self._state.ended:
             return ToolResult(_ENDED, "refused")
         self._state, heard = answer_to(self._user, self._state, text)
-        for number, call in enumerate(heard.calls):
+        made = [
             await env.call(call.name, call.arguments, f"{call_id}-{number}")
-        return ToolResult(f"{heard.text}\n{_ENDED}" if heard.ended else heard.text)
+            for number, call in enumerate(heard.calls)
+        ]
+        return ToolResult(
+            f"{heard.text}\n{_ENDED}" if heard.ended else heard.text,
+            changes=tuple([change for result in made for change in result.changes]),
+            digest=made[-1].digest if made else "",
+        )

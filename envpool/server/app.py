@@ -1,8 +1,9 @@
 """The lease API and the MCP endpoint of every world, as one plain ASGI application."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -42,6 +43,35 @@ class Response(msgspec.Struct, frozen=True):
     headers: HeaderPairs = _JSON_HEADER
 
 
+class Request(msgspec.Struct, frozen=True):
+    """A request whose access was checked."""
+
+    method: str
+    path: str
+    headers: Headers
+    body: bytes
+    client: str  # address
+    owner: int | None  # number of its token; None: there are no tokens
+
+
+class Wires(Protocol):
+    """The protocols beside MCP. All of them are served on the paths that they claim."""
+
+    def claims(self, path: str, headers: Headers) -> bool:
+        """Whether a request is theirs."""
+
+    async def respond(self, request: Request) -> Response:
+        """The response to a request."""
+
+    def refusal(self, status: int, why: str) -> Response:
+        """The response where access was refused, or the request could not be read."""
+
+    async def converse(
+        self, scope: Scope, receive: Receive, send: Send, *, owner: int | None
+    ) -> None:
+        """Serve one WebSocket, from its request to its end."""
+
+
 class HttpError(Exception):
     """A request cannot be served; `response` is the answer."""
 
@@ -53,10 +83,11 @@ class HttpError(Exception):
 
 
 class App:
-    """The ASGI application of a server's leases."""
+    """The ASGI application of a server's leases. `wires` None: MCP is the only protocol."""
 
-    def __init__(self, leases: Leases) -> None:
+    def __init__(self, leases: Leases, wires: Wires | None = None) -> None:
         self._leases = leases
+        self._wires = wires
         self._settings = leases.settings
         self._access = AccessCheck(leases.settings)
         self._in_flight: Counter[str] = Counter()  # calls by client
@@ -65,27 +96,62 @@ class App:
         return f"<App {self._leases!r}>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request."""
+        """Serve one HTTP request, or one WebSocket."""
+        if scope["type"] == "websocket" and self._wires is not None:
+            await self._converse(self._wires, scope, receive, send)
+            return
         if scope["type"] != "http":
             raise RuntimeError(f"only HTTP is served, not {scope['type']}")
-        try:
-            response = await self._response(scope, receive)
-        except HttpError as error:
-            response = error.response
+        response = await self._answer(scope, receive)
         headers = [*response.headers, (b"content-length", b"%d" % len(response.body))]
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         await send({"type": "http.response.body", "body": response.body})
 
-    async def _response(self, scope: Scope, receive: Receive) -> Response:
-        path, method = scope["path"], scope["method"]
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
         headers = headers_of(scope)
-        if refusal := self._access.refusal(headers, open_to_all=path == "/health"):
+        wires = self._wires
+        if wires is not None and not wires.claims(scope["path"], headers):
+            wires = None
+        try:
+            return await self._response(scope, headers, receive, wires)
+        except HttpError as error:
+            if wires is None:
+                return error.response
+            own = wires.refusal(error.response.status, str(error))
+            more = [pair for pair in error.response.headers if pair not in _JSON_HEADER]
+            return Response(own.status, own.body, (*own.headers, *more))
+
+    async def _converse(self, wires: Wires, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a WebSocket. Where it is refused, the answer is that of an HTTP request."""
+        headers = headers_of(scope)
+        refusal = self._access.refusal(headers, open_to_all=False)
+        if refusal is None and wires.claims(scope["path"], headers):
+            owner = self._access.owner(headers)
+            await wires.converse(scope, receive, send, owner=owner)
+            return
+        status, why = refusal or (404, f"there is nothing at {scope['path']}")
+        response = wires.refusal(status, why)
+        await receive()  # the request
+        start = {"type": "websocket.http.response.start", "status": response.status}
+        size = (b"content-length", b"%d" % len(response.body))
+        await send({**start, "headers": [*response.headers, size]})
+        await send({"type": "websocket.http.response.body", "body": response.body})
+
+    async def _response(
+        self, scope: Scope, headers: Headers, receive: Receive, wires: Wires | None
+    ) -> Response:
+        path, method = scope["path"], scope["method"]
+        is_open = path == "/health" and wires is None
+        if refusal := self._access.refusal(headers, open_to_all=is_open):
             status, why = refusal
             more = ((b"www-authenticate", b"Bearer"),) if status == 401 else ()
             raise HttpError(status, why, *more)
         owner = self._access.owner(headers)
         body = await self._body(headers, receive) if method == "POST" else b""
         client = scope["client"][0] if scope.get("client") else ""
+        if wires is not None:
+            with self._in_flight_of(client):
+                return await wires.respond(Request(method, path, headers, body, client, owner))
         match path.split("/")[1:]:
             case ["worlds", lease_id, "mcp"]:
                 return await self._mcp(self._world(lease_id, owner), method, headers, body, client)
@@ -128,17 +194,23 @@ class App:
         accepted = headers.get(b"accept", b"*/*").lower()
         if not any(kind in accepted for kind in (_JSON, b"*/*", b"application/*")):
             raise HttpError(406, "answers are application/json, which the Accept header excludes")
+        with self._in_flight_of(client):
+            status, answer = await post(lease.mcp, lease.call, headers, body)
+        return Response(status, answer, _JSON_HEADER if answer else ())
+
+    @contextmanager
+    def _in_flight_of(self, client: str) -> Iterator[None]:
+        """Count a call of a client for the duration of the block. Raises HttpError."""
         if self._in_flight[client] >= self._settings.calls_per_client:
             limit = self._settings.calls_per_client
             raise HttpError(429, f"this client has {limit} calls in flight, which is the limit")
         self._in_flight[client] += 1
         try:
-            status, answer = await post(lease.mcp, lease.call, headers, body)
+            yield
         finally:
             self._in_flight[client] -= 1
             if not self._in_flight[client]:
                 del self._in_flight[client]
-        return Response(status, answer, _JSON_HEADER if answer else ())
 
     async def _lease(
         self, headers: Headers, body: bytes, client: str, owner: int | None

@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from envpool.core.errors import PoolError
 from envpool.server.event_loop import require_asyncio
@@ -55,10 +56,17 @@ class _Uvicorn(uvicorn.Server):
 
 @asynccontextmanager
 async def listening(
-    app: Any, *, host: str, port: int, drain_s: float, limits: HttpLimits | None = None
+    app: Any,
+    *,
+    host: str,
+    port: int,
+    drain_s: float,
+    limits: HttpLimits | None = None,
+    max_message: int | None = None,
 ) -> AsyncIterator[str]:
     """Serve an application for the duration of the block; yields the base URL. `port` 0: any free
-    port. `limits` None: their defaults.
+    port. `limits` None: their defaults. `max_message` is the size of the largest message of a
+    WebSocket, in bytes; None: the application has no WebSockets.
 
     Leaving the block completes the requests in flight, then closes the connections. Raises
     PoolError where the address is not available, or the loop is not asyncio's.
@@ -69,7 +77,9 @@ async def listening(
     config = uvicorn.Config(
         app,
         http=protocol_with(limits),
-        ws="none",
+        ws="none" if max_message is None else WebSocketsSansIOProtocol,
+        ws_max_size=max_message or 1,
+        ws_per_message_deflate=False,  # it costs more than the bytes, on the networks of a rollout
         lifespan="off",
         log_config=None,
         log_level="error",  # a bad request is not worth a line: clients could fill the log

@@ -2,6 +2,7 @@
 expects here. This module does not depend on HTTP."""
 
 import secrets
+import time
 from collections import OrderedDict
 
 import anyio
@@ -11,13 +12,15 @@ from msgspec import Raw, structs
 from envpool.core.errors import PoolError
 from envpool.core.offload import CallOutcome, Snapshot
 from envpool.core.talks import TALK, Talk
-from envpool.core.types import Env, ToolResult
+from envpool.core.types import Env, StoredState, ToolResult
 from envpool.server import jsonrpc as m
 from envpool.server.api import NewWorld, WorldStatus
 from envpool.server.jsonrpc import INVALID_JSON, CallExtension, RpcError
 from envpool.server.mcp_methods import CallAnswer, McpMethods
 from envpool.server.signed_states import SignedState
 from envpool.server.state_transfer import StateTransfer, transfer_of
+from scenarios.checks import Finding
+from scenarios.format import Task
 
 _FOREIGN_STATE = (
     "This server did not make the state that was sent. If it made it before a restart: start it "
@@ -26,6 +29,15 @@ _FOREIGN_STATE = (
 _REMEMBERED = 8  # call ids whose results a world remembers
 _pack = msgspec.msgpack.Encoder().encode
 _read_snapshot = msgspec.msgpack.Decoder(Snapshot).decode
+
+
+class RecordedCall(msgspec.Struct, frozen=True, gc=False):
+    """One call of a leased world, as an episode has it."""
+
+    name: str
+    arguments: object  # as the client sent them, decoded
+    result: ToolResult
+    seconds: float = 0.0  # in the world
 
 
 class Family:
@@ -78,6 +90,7 @@ class Lease:
         self.origin = origin
         self.talk = talk  # with the user of a dialogue; None: its task is none
         self.num_calls = 0
+        self.recorded: list[RecordedCall] | None = None  # None: calls are not recorded
         self.used_at = anyio.current_time()
         self.busy = False
         self.released = False
@@ -141,11 +154,42 @@ class Lease:
                     self._answered.popitem(last=False)
             return answer
 
+    async def execute(self, name: str, arguments: object) -> ToolResult:
+        """Execute one call of a client that holds no state. Raises PoolError."""
+        async with self._lock:
+            self._check_live()
+            self.busy = True
+            try:
+                return await self._run(name, arguments)
+            finally:
+                self.busy = False
+                self.used_at = anyio.current_time()
+
+    async def finish(self, task: Task, answer: str) -> tuple[StoredState, tuple[Finding, ...]]:
+        """The state now, and the findings that only the live world can give (see Env.check). Raises
+        PoolError."""
+        async with self._lock:
+            self._check_live()
+            checked = await self._env.check(task, answer)
+            self.used_at = anyio.current_time()
+            return self._env.state(), checked
+
+    @property
+    def start_digest(self) -> str:
+        """The digest of the state in which it was leased."""
+        return self._env.start_digest
+
+    def _check_live(self) -> None:
+        if self.released:
+            raise PoolError("This world has been released.")
+
     async def reset(self) -> None:
         """Return to the start."""
         async with self._lock:
             self._holds = None
             self._answered.clear()
+            if self.recorded is not None:
+                self.recorded.clear()
             self.used_at = anyio.current_time()
             self._env.reset()
             if self.talk is not None:
@@ -168,18 +212,27 @@ class Lease:
         needs_outcome = extension is not None and extension.world is not None
         if extension is not None and needs_outcome:
             self._prepare_state(extension)
-        held, self._holds = self._holds, None
-        self.num_calls += 1
-        call_id = f"m{self.num_calls}"
-        if self.talk is not None and name == TALK.name:
-            result = await self.talk.say(self._env, arguments, call_id)
-        else:
-            result = await self._env.call(name, arguments, call_id)
+        held = self._holds
+        result = await self._run(name, arguments)
         if not needs_outcome or held is None:
             return CallAnswer(result.text, result.is_error)
         outcome = self._outcome(result)
         self._holds = (held[0], held[1] + 1)
         return CallAnswer(result.text, result.is_error, _pack(outcome))
+
+    async def _run(self, name: str, arguments: object) -> ToolResult:
+        self._holds = None
+        self.num_calls += 1
+        call_id = f"m{self.num_calls}"
+        began = time.perf_counter()
+        if self.talk is not None and name == TALK.name:
+            result = await self.talk.say(self._env, arguments, call_id)
+        else:
+            result = await self._env.call(name, arguments, call_id)
+        if self.recorded is not None:
+            seconds = time.perf_counter() - began
+            self.recorded.append(RecordedCall(name, arguments, result, seconds))
+        return result
 
     def _outcome(self, result: ToolResult) -> CallOutcome:
         """The effect of the call that was just executed, for a client that holds the state."""

@@ -16,7 +16,7 @@ from anyio.abc import TaskStatus
 
 from envpool.core.errors import WorldError
 from envpool.core.talks import TALK, Talk
-from envpool.core.types import Env
+from envpool.core.types import Env, ToolSpec
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.server.api import HostedInfo, NewWorld
 from envpool.server.lease import Family, Lease, Origin
@@ -148,6 +148,10 @@ class Leases(AsyncContextManagerMixin):
         lease.family.leave()
         if not self._live:
             self._empty.set()
+
+    async def tools(self, scenario: Scenario) -> tuple[ToolSpec, ...]:
+        """The tools of a scenario's worlds, without `talk_to_user`. Raises PoolError."""
+        return (await self._states(scenario)).tools
 
     async def hosted(self, name: str) -> tuple[HostedInfo, bytes]:
         """A scenario for clients that hold states themselves, and its template's pages.

@@ -67,7 +67,7 @@ FOLDERS = {
             "reports",
             "profile",
         ),
-        *("otlp", "serving", "commands", "."),
+        *("otlp", "serving", "task_exports", "commands", "."),
     ),
     "judge": (
         *(
@@ -140,6 +140,7 @@ LIBRARIES: dict[str, set[str]] = {
         "harness.commands.run",
         "harness.commands.schema",
         "harness.commands.spans",
+        "harness.commands.task_exports",
         "harness.commands.worlds",
         "judge.commands.compare",
         "judge.commands.experiment",

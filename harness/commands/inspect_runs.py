@@ -26,6 +26,7 @@ from harness.commands.logged_run import (
 )
 from harness.commands.options import JSON, console_of, write_json
 from harness.commands.spans import CONTENT, log_id, send_spans, write_spans
+from harness.commands.task_exports import TASK_FORMATS, export_tasks
 from harness.core.errors import SettingsError
 from harness.core.events import Ending, Label
 from harness.core.terminal import Terminal
@@ -148,14 +149,14 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
 
 
 @click.command("export")
-@_RUN
+@click.argument("names", nargs=-1, required=True, metavar="RUN|SCENARIO[:TASK]...")
 @click.option(
     "--to",
-    type=click.Choice(["jsonl", "parquet", "sft", "otlp"]),
+    type=click.Choice(["jsonl", "parquet", "sft", "otlp", *TASK_FORMATS]),
     default="jsonl",
     show_default=True,
     help="Format: JSON lines, Parquet, chats for supervised training (sft), or OpenTelemetry spans "
-    "(otlp).",
+    "(otlp); of scenarios: tasks for NeMo Gym (gym).",
 )
 @click.option(
     "-o",
@@ -163,7 +164,7 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="File to write (default: episodes.jsonl, episodes.parquet, chats.jsonl or spans.otlp in "
-    "the run's folder).",
+    "the run's folder; of tasks: gym.jsonl).",
 )
 @click.option("--dumps", is_flag=True, help="Add the final content of every table to each episode.")
 @click.option(
@@ -183,7 +184,7 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
 )
 @CONTENT
 def export_command(
-    folder: Path,
+    names: Sequence[str],
     to: Any,
     output: Path | None,
     dumps: bool,
@@ -191,7 +192,18 @@ def export_command(
     endings: Sequence[str],
     content: bool,
 ) -> None:
-    """Write a run's episodes: JSON lines, Parquet, chats for supervised training, or spans."""
+    """Write a run's episodes for other programs, or the tasks of scenarios.
+
+    \b
+        rehearse export runs/x --to parquet               (episodes of a run)
+        rehearse export shop_support --to gym             (tasks of worlds)
+    """
+    if to in TASK_FORMATS:
+        export_tasks(names, to, output)
+        return
+    if len(names) != 1:
+        raise SettingsError(f"RUN: --to {to} writes the episodes of one run, not of {len(names)}")
+    folder = Path(names[0])
     if content and to != "otlp":
         raise SettingsError(f"--content: is for spans; with --to {to} all texts are written anyway")
     path = output or folder / EXPORT_NAMES[to]

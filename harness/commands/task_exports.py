@@ -1,0 +1,39 @@
+"""`rehearse export SCENARIO... --to gym`: tasks of worlds, not episodes of a run.
+
+A further format is a module of `harness.task_exports` and a line in `TASK_FORMATS`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from harness.core.errors import SettingsError
+from harness.rollout.launch import finder, pool_of
+from harness.rollout.process import run
+from harness.settings.run import Settings
+from harness.task_exports.gym import GYM
+from harness.task_exports.world_tasks import TaskFormat, WorldTasks, hosted_tasks
+
+TASK_FORMATS: dict[str, TaskFormat] = {"gym": GYM}
+
+
+def export_tasks(names: Sequence[str], to: str, output: Path | None) -> None:
+    """Write the tasks of scenarios in one of TASK_FORMATS, and print how many there are. Raises
+    SettingsError, ScenarioError and PoolError."""
+    wanted = TASK_FORMATS[to]
+    path = output or Path(wanted.output)
+    for name in names:
+        if (Path(name) / "run.toml").exists():
+            raise SettingsError(
+                f"{name}: it is a run, and --to {to} writes tasks of worlds; name scenarios"
+            )
+    worlds: list[WorldTasks] = run(_hosted, names)
+    count = wanted.write(path, worlds)
+    click.echo(f"{count} tasks in {path}")
+
+
+async def _hosted(names: Sequence[str]) -> list[WorldTasks]:
+    settings = Settings()
+    async with pool_of(settings) as pool:
+        return await hosted_tasks(pool, names, finder(settings))

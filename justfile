@@ -189,6 +189,10 @@ dialogues *ARGS: sync
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}
 
+# Official clients of other projects against ours, each in an environment of its own: `just doors openenv gym`.
+doors *ARGS: sync
+    tests/doors/run.sh {{ARGS}}
+
 # Build a release in dist/: wheel, sdist, installed with checked hashes, and its SBOM (CycloneDX).
 release:
     tests/release/run.sh
@@ -232,4 +236,4 @@ lock-hashes:
 
 # Remove what was built.
 clean:
-    rm -rf .venv .venv-docs .venv-ray .venv-vllm .venv-suites .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+    rm -rf .venv .venv-docs .venv-ray .venv-vllm .venv-suites .venv-doors-* .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

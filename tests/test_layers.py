@@ -67,7 +67,7 @@ FOLDERS = {
             "reports",
             "profile",
         ),
-        *("otlp", "serving", "task_exports", "commands", "."),
+        *("otlp", "serving", "exports", "task_exports", "commands", "."),
     ),
     "judge": (
         *(
@@ -196,7 +196,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.process",
         "harness.rollout.meters",
     },
-    "pyarrow": {"harness.reports.parquet"},
+    "pyarrow": {"harness.exports.parquet"},
     "pydantic": {
         "envpool.hosting.determinism.state_discovery",
         "envpool.hosting.determinism.state_slots",
@@ -279,7 +279,7 @@ LATE = {
     ("harness.commands.spans", "harness.otlp.follower"),
     ("harness.commands.spans", "harness.otlp.sender"),
     ("harness.commands.worlds", "envpool.server.serve"),
-    ("harness.reports.export", "harness.reports.parquet"),
+    ("harness.exports.lines", "harness.exports.parquet"),
     ("harness.rollout.launch", "envpool.client.pool"),
     ("harness.following.published", "harness.bus.mqtt_link"),
     ("judge.commands.follow", "harness.bus.mqtt_runs"),

@@ -16,7 +16,16 @@ import click
 
 from envpool.core.errors import PoolError
 from harness.chat.prices import PriceFile
-from harness.commands import completion, inspect_runs, play, profile, run, schema, worlds
+from harness.commands import (
+    completion,
+    import_logs,
+    inspect_runs,
+    play,
+    profile,
+    run,
+    schema,
+    worlds,
+)
 from harness.commands.context import CommandContext
 from harness.core.errors import HarnessError, SettingsError
 from harness.core.terminal import escaped_output, show_traceback
@@ -211,6 +220,8 @@ for _command in (
     serve_policy.serve_policy_command,
 ):
     cli.add_command(_command)
+worlds.import_group.add_command(import_logs.import_atif_command)
+worlds.import_group.add_command(import_logs.import_chat_command)
 worlds.scenarios_group.add_command(gate.check_command)
 worlds.scenarios_group.add_command(report.report_command)
 

@@ -67,7 +67,7 @@ FOLDERS = {
             "reports",
             "profile",
         ),
-        *("otlp", "serving", "exports", "task_exports", "commands", "."),
+        *("otlp", "serving", "exports", "task_exports", "imports", "commands", "."),
     ),
     "judge": (
         *(
@@ -130,6 +130,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "click": {
         "harness.cli",
+        "harness.commands.import_logs",
         "harness.commands.inspect_runs",
         "harness.commands.interruption",
         "harness.commands.options",

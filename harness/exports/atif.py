@@ -109,6 +109,7 @@ def _episode_facts(source: ExportSource, episode: LoggedEpisode) -> Json:
         "end_digest": _end_digest(episode),
         "tags": list(row.tags),
         "is_dialogue": started.is_dialogue,
+        "hidden": list(started.hidden),
         "forked_from": started.forked_from,
         "ending": row.ending,
         "error": row.error,

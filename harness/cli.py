@@ -19,6 +19,7 @@ from harness.chat.prices import PriceFile
 from harness.commands import (
     completion,
     doctor,
+    import_logs,
     inspect_runs,
     new,
     play,
@@ -223,6 +224,8 @@ for _command in (
     serve_policy.serve_policy_command,
 ):
     cli.add_command(_command)
+worlds.import_group.add_command(import_logs.import_atif_command)
+worlds.import_group.add_command(import_logs.import_chat_command)
 worlds.scenarios_group.add_command(gate.check_command)
 worlds.scenarios_group.add_command(report.report_command)
 

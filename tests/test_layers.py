@@ -67,7 +67,7 @@ FOLDERS = {
             "reports",
             "profile",
         ),
-        *("otlp", "serving", "doctor", "task_exports", "commands", "."),
+        *("otlp", "serving", "doctor", "exports", "task_exports", "imports", "commands", "."),
     ),
     "judge": (
         *(
@@ -132,6 +132,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "click": {
         "harness.cli",
+        "harness.commands.import_logs",
         "harness.commands.inspect_runs",
         "harness.commands.interruption",
         "harness.commands.options",
@@ -200,7 +201,7 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.mcp.process",
         "harness.rollout.meters",
     },
-    "pyarrow": {"harness.reports.parquet"},
+    "pyarrow": {"harness.exports.parquet"},
     "pydantic": {
         "envpool.hosting.determinism.state_discovery",
         "envpool.hosting.determinism.state_slots",
@@ -283,7 +284,7 @@ LATE = {
     ("harness.commands.spans", "harness.otlp.follower"),
     ("harness.commands.spans", "harness.otlp.sender"),
     ("harness.commands.worlds", "envpool.server.serve"),
-    ("harness.reports.export", "harness.reports.parquet"),
+    ("harness.exports.lines", "harness.exports.parquet"),
     ("harness.rollout.launch", "envpool.client.pool"),
     ("harness.following.published", "harness.bus.mqtt_link"),
     ("judge.commands.follow", "harness.bus.mqtt_runs"),

@@ -94,7 +94,7 @@ class RequestWriter:
             return known[1]
         fields = dict(self._fields)
         if tools:
-            fields["tools"] = [_wire_tool(tool) for tool in tools]
+            fields["tools"] = [wire_tool(tool) for tool in tools]
             if asks_for_summary:  # the tools stay, so that the prompt begins as the previous one
                 fields["tool_choice"] = "none"
         head = _encode(fields)[:-1] + (b',"messages":' if fields else b'"messages":')
@@ -121,7 +121,8 @@ def _wire_call(call: AgentCall) -> _ToolCall:
     return _ToolCall(call.id, _Function(call.name, text))
 
 
-def _wire_tool(tool: ToolSpec) -> dict[str, Any]:
+def wire_tool(tool: ToolSpec) -> dict[str, Any]:
+    """Return a tool in the form of the chat API."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.schema}
     return {"type": "function", "function": function}
 

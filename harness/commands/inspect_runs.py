@@ -30,14 +30,15 @@ from harness.commands.task_exports import TASK_FORMATS, export_tasks
 from harness.core.errors import SettingsError
 from harness.core.events import Ending, Label
 from harness.core.terminal import Terminal
+from harness.exports.formats import EPISODE_FORMATS, OTLP_NAME
+from harness.exports.formats import export as write_export
+from harness.exports.source import rows_with
 from harness.log.reader import open_reader
 from harness.log.writer import has_writer
 from harness.replay.report import render_replay, render_what_if
 from harness.replay.run import ReplayReport, WhatIfReport, what_if
 from harness.replay.run import replay as replay_log
 from harness.reports.episode_view import render_episode
-from harness.reports.export import EXPORT_NAMES, rows_with
-from harness.reports.export import export as write_export
 from harness.reports.live_view import watch as watch_run
 from harness.reports.run_view import ENDINGS, LABELS, SORTS, render_run
 from harness.rollout.launch import pool_of
@@ -152,19 +153,20 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
 @click.argument("names", nargs=-1, required=True, metavar="RUN|SCENARIO[:TASK]...")
 @click.option(
     "--to",
-    type=click.Choice(["jsonl", "parquet", "sft", "otlp", *TASK_FORMATS]),
+    type=click.Choice([*EPISODE_FORMATS, "otlp", *TASK_FORMATS]),
     default="jsonl",
     show_default=True,
-    help="Format: JSON lines, Parquet, chats for supervised training (sft), or OpenTelemetry spans "
-    "(otlp); of scenarios: tasks for NeMo Gym (gym).",
+    help="Format: JSON lines, Parquet, chats for supervised training (sft), a log of Inspect AI "
+    "(inspect), trajectories of Harbor (atif), traces for the Hugging Face hub (hf-trace), or "
+    "OpenTelemetry spans (otlp); of scenarios: tasks for NeMo Gym (gym).",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File to write (default: episodes.jsonl, episodes.parquet, chats.jsonl or spans.otlp in "
-    "the run's folder; of tasks: gym.jsonl).",
+    help="File to write, or folder (default: a name of the format, in the run's folder; of tasks: "
+    "gym.jsonl).",
 )
 @click.option("--dumps", is_flag=True, help="Add the final content of every table to each episode.")
 @click.option(
@@ -182,6 +184,13 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
     type=_ENDINGS,
     help="Ending of the episodes that are written; may be repeated (default: all).",
 )
+@click.option(
+    "--license",
+    metavar="ID",
+    default="",
+    help="License that the dataset card names, in the words of the Hugging Face hub (with sft and "
+    "hf-trace; default: apache-2.0 for bundled worlds without a model, else other).",
+)
 @CONTENT
 def export_command(
     names: Sequence[str],
@@ -190,6 +199,7 @@ def export_command(
     dumps: bool,
     labels: Sequence[str],
     endings: Sequence[str],
+    license: str,
     content: bool,
 ) -> None:
     """Write a run's episodes for other programs, or the tasks of scenarios.
@@ -203,21 +213,35 @@ def export_command(
         return
     if len(names) != 1:
         raise SettingsError(f"RUN: --to {to} writes the episodes of one run, not of {len(names)}")
+    _check_export(to, dumps=dumps, license=license, content=content)
     folder = Path(names[0])
-    if content and to != "otlp":
-        raise SettingsError(f"--content: is for spans; with --to {to} all texts are written anyway")
-    path = output or folder / EXPORT_NAMES[to]
     chosen_labels = [Label(label) for label in labels] or None
     chosen_endings = [Ending(ending) for ending in endings] or None
     with open_reader(folder) as reader:
         if to == "otlp":
+            path = output or folder / OTLP_NAME
             rows = rows_with(reader, labels=chosen_labels, endings=chosen_endings)
             count = write_spans(folder, reader, path, rows, content=content)
         else:
-            count = write_export(
-                reader, path, to=to, dumps=dumps, labels=chosen_labels, endings=chosen_endings
+            count, path = write_export(
+                *(reader, output),
+                to=to,
+                dumps=dumps,
+                labels=chosen_labels,
+                endings=chosen_endings,
+                license=license,
             )
     click.echo(f"{count} episodes in {path}")
+
+
+def _check_export(to: str, *, dumps: bool, license: str, content: bool) -> None:
+    """Refuse flags that the format does not use. Raises SettingsError."""
+    if content and to != "otlp":
+        raise SettingsError(f"--content: is for spans; with --to {to} all texts are written anyway")
+    if dumps and to not in ("jsonl", "parquet"):
+        raise SettingsError(f"--dumps: is for jsonl and parquet; --to {to} has no final tables")
+    if license and to not in ("sft", "hf-trace"):
+        raise SettingsError(f"--license: is for dataset cards; --to {to} writes none")
 
 
 @click.command("watch")

@@ -17,11 +17,11 @@ from harness.commands.options import JSON, OUTPUT, console_of, write_json
 from harness.core.errors import SettingsError
 from harness.core.terminal import Terminal
 from harness.dialects.registry import dialect_of
+from harness.exports.episode_lines import EpisodeLine, episode_line
 from harness.log.reader import open_reader
 from harness.play.terminal import TerminalSurface
 from harness.policies.human import Exchange, HumanPolicy, Surface
 from harness.reports.episode_view import render_episode
-from harness.reports.export_rows import EpisodeLine, episode_line
 from harness.rollout.launch import fresh_folder, launch
 from harness.rollout.meters import Meters
 from harness.settings.run import Settings, resolve

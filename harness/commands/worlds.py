@@ -94,7 +94,7 @@ async def _world_report(settings: Settings, scenario: Scenario) -> WorldReport:
 
 @click.group("import")
 def import_group() -> None:
-    """Make packages of worlds from other sources."""
+    """Make packages of worlds, or runs, from other sources."""
 
 
 @import_group.command("awm")

@@ -2,6 +2,7 @@
 
 HarnessError
 ├── SettingsError    a flag or a settings file has a value that cannot be used; names the field
+├── ConversationError  a file to import cannot be read; names the file, the line and the field
 ├── LogError         a run folder or its log cannot be used; names the file
 ├── ProcessError     the processes that play the episodes die again and again
 ├── BusError         the broker cannot be reached, or it refuses; never contains a password
@@ -22,6 +23,11 @@ class HarnessError(Exception):
 
 class SettingsError(HarnessError):
     """A setting cannot be used; the message names the field or flag."""
+
+
+class ConversationError(HarnessError):
+    """A file of conversations cannot be imported; the message names the file, the line and the
+    field."""
 
 
 class LogError(HarnessError):

@@ -5,6 +5,7 @@ from harness.dialects.awm import Awm
 from harness.dialects.base import Dialect
 from harness.dialects.hermes import Hermes
 from harness.dialects.native import Native
+from harness.dialects.verbatim import Verbatim
 
 NAMES = ("native", "hermes", "awm", "awm-tool")
 
@@ -21,6 +22,8 @@ def dialect_of(name: str, *, lenient: bool = True) -> Dialect:
         return Hermes()
     if name in ("awm", "awm-tool"):
         return Awm(results="tool" if name == "awm-tool" else "user", lenient=lenient)
+    if name == "verbatim":  # of imported logs; no run is played in it
+        return Verbatim()
     raise SettingsError(
         f"dialect: there is no dialect {name!r} (expected one of {', '.join(NAMES)})"
     )

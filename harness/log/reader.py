@@ -96,6 +96,15 @@ class LogReader:
     ) -> Trajectory:
         """Return an attempt at an episode (None: the latest), with `first_verdict` without the
         verdicts after the first one. Raises LogError where the log does not have it."""
+        records = self.records_of(episode, attempt=attempt)
+        try:
+            return assemble(_up_to_verdict(records) if first_verdict else records)
+        except ValueError as exc:
+            raise log_error(self.path, "the log is damaged", exc) from exc
+
+    def records_of(self, episode: str, *, attempt: int | None = None) -> list[Record]:
+        """Return the records of an attempt at an episode (None: the latest), in order. Raises
+        LogError where the log does not have it."""
         rows = self._rows(
             f"SELECT {_COLUMNS} FROM events WHERE episode = ?1 AND attempt = coalesce(?2,"
             " (SELECT max(attempt) FROM events WHERE episode = ?1)) ORDER BY seq",
@@ -106,10 +115,7 @@ class LogReader:
         if not records:
             which = "" if attempt is None else f", attempt {attempt}"
             raise LogError(f"{self.path}: there is no episode {episode!r}{which}")
-        try:
-            return assemble(_up_to_verdict(records) if first_verdict else records)
-        except ValueError as exc:
-            raise log_error(self.path, "the log is damaged", exc) from exc
+        return records
 
     def attempts(self, episode: str, last: int) -> list[EncodedRecord]:
         """Return the records of an episode's attempts up to this one, as they are stored."""

@@ -35,7 +35,7 @@ from harness.policies.oracle import OraclePolicy
 from harness.policies.random_calls import RandomPolicy
 from harness.replay.run import ReplayReport, replay
 from harness.reports.episode_view import render_episode
-from harness.reports.export import export
+from harness.exports.formats import export
 from harness.reports.live_view import event_line
 from harness.rollout.episode import run_episode
 from harness.rollout.meters import Meters

@@ -15,7 +15,9 @@ from harness.core.errors import LogError
 from harness.core.events import Ending, Event, Label
 from harness.log.reader import open_reader
 from harness.log.writer import open_log
-from harness.reports.export import chat_of, export, image_with, tables_of
+from harness.exports.chats import chat_of
+from harness.exports.final_states import image_with, tables_of
+from harness.exports.formats import export
 from scenarios.format import read
 from tests.support.episode_logs import WORLD, answer, ended, judged, started, step, story
 from tests.support.ledger_world import write_package
@@ -40,7 +42,8 @@ def shelf(tmp_path: Path) -> Shelf:
 def _exported(folder: Path, **options: Any) -> list[dict[str, Any]]:
     path = folder / "out.jsonl"
     with open_reader(folder) as reader:
-        count = export(reader, path, **options)
+        count, written = export(reader, path, **options)
+    assert written == path
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert count == len(lines)
     return lines
@@ -155,7 +158,8 @@ def test_parquet_has_the_values_of_jsonl(shelf: Shelf) -> None:
     folder, _ = shelf
     lines = _exported(folder, dumps=True)
     with open_reader(folder) as reader:
-        assert export(reader, folder / "out.parquet", to="parquet", dumps=True) == len(lines)
+        path = folder / "out.parquet"
+        assert export(reader, path, to="parquet", dumps=True) == (len(lines), path)
     for row, line in zip(pq.read_table(folder / "out.parquet").to_pylist(), lines, strict=True):
         for part in row["steps"]:
             for call in part["calls"]:
@@ -191,20 +195,8 @@ def test_sft_has_the_completed_chats(shelf: Shelf) -> None:
         assert [turn["content"] for turn in turns[1::2]] == [
             result["text"] for part in line["steps"] for result in part["results"]
         ]
-        assert {tool["function"]["name"] for tool in chat["tools"]} >= {c["name"] for c in asked}
-
-
-def test_sft_takes_another_renderer(shelf: Shelf) -> None:
-    """A caller can pass a function that makes the chats."""
-    folder, _ = shelf
-    chats = _exported(
-        folder,
-        to="sft",
-        labels=[Label.AGENT_ERROR],
-        render=lambda trajectory, world: {"messages": [world.scenario, trajectory.started.task]},
-    )
-    failed = [line for line in _exported(folder) if line["label"] == "agent_error"]
-    assert [chat["messages"] for chat in chats] == [["library", line["task"]] for line in failed]
+        tools = json.loads(chat["tools"])  # a text: TRL's form
+        assert {tool["function"]["name"] for tool in tools} >= {c["name"] for c in asked}
 
 
 def test_chats_of_text_dialects_need_no_tools_field(shelf: Shelf) -> None:

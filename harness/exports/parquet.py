@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa  # type: ignore[import-untyped]  # ships no type hints
 import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no type hints
 
-from harness.reports.export_rows import EpisodeLine
+from harness.exports.episode_lines import EpisodeLine
 
 _ROWS_PER_GROUP = 500  # episodes in memory at once
 _JSON = pa.string()  # a column of JSON texts

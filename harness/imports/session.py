@@ -1,0 +1,385 @@
+"""Conversations as a run: a log that can be shown, judged, replayed and exported.
+
+Each conversation becomes an episode of the ordinary loop, whose driver takes the replies from the
+file (`retelling`). Where its calls give the file's results in a fresh world, the episode is one of
+that world, with states, row changes and a verdict. Where they do not, and where no world is named,
+its world is unknown, as that of an MCP server is (`unknown_world`): the results are the file's.
+
+Conversations are first played without a log, to find out which it is. Then those that share world,
+dialect, agent, history and kept turns are one session each; all go into one log.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from envpool.router import RoutingPool
+from envpool.store.pool_protocol import Pool
+from harness.bus.local import Subscription
+from harness.continuation.beginning import Beginning
+from harness.core.events import (
+    EpisodeEnded,
+    EpisodeStarted,
+    ForkedFrom,
+    HistorySummarized,
+    Judged,
+    Record,
+    StepTaken,
+)
+from harness.core.trajectory import Trajectory
+from harness.dialects.format_rules import FormatSettings
+from harness.dialects.registry import dialect_of
+from harness.history.windows import HistoryManager, parse_history
+from harness.imports.conversations import Conversation
+from harness.imports.retelling import ImportedPolicy, Retelling, RetoldUsers
+from harness.imports.unknown_world import UnknownPool, unknown_scenario, unknown_task
+from harness.imports.worlds import WorldFinder
+from harness.log.reader import open_reader
+from harness.log.recorder import Recorder
+from harness.rollout.deadlines import Watchdog
+from harness.rollout.episode import RunContext, run_episode
+from harness.rollout.launch import OpenJudge
+from harness.rollout.meters import Meters
+from harness.rollout.plan import EpisodePlan
+from harness.rollout.session import Judge, RecordVerdict, RunParts, run_session
+from harness.settings.limits import Limits
+from scenarios.format import Scenario, Task
+
+_LIMITS = Limits(max_steps=1_000_000, max_calls=1_000_000, reply_timeout=None, world_stop=False)
+_CONCURRENCY = 16
+_UNKNOWN = "the world of this conversation is unknown"
+
+
+class UnknownWorld(msgspec.Struct, frozen=True):
+    """An imported episode whose world is unknown."""
+
+    episode: str
+    source: str  # file and line
+    why: str
+
+
+class ImportedRun(msgspec.Struct, frozen=True):
+    """The output of `rehearse import atif --json` and `import chat --json`."""
+
+    folder: str
+    episodes: int
+    replayed: int  # in a world that gave the results of the file
+    unknown: tuple[UnknownWorld, ...]  # the other episodes
+    labels: dict[str, int]
+    unjudged: int
+
+
+class _Planned(NamedTuple):
+    """A conversation as an episode."""
+
+    plan: EpisodePlan
+    conversation: Conversation
+    why: str  # why its world is unknown; empty: it is known
+
+
+class _Kind(NamedTuple):
+    """What the episodes of one session share."""
+
+    is_known: bool
+    dialect: str
+    agent: str
+    history: str
+    forked_from: ForkedFrom | None
+
+
+async def import_conversations(
+    folder: Path,
+    conversations: Sequence[Conversation],
+    finder: WorldFinder,
+    pool: RoutingPool,
+    open_judge: OpenJudge | None,
+) -> ImportedRun:
+    """Make a run of conversations. The caller made sure that the folder has no log.
+
+    Raises LogError, PoolError, ScenarioError and SettingsError.
+    """
+    importing = _Importing(folder, pool, open_judge)
+    planned = await importing.plan(conversations, finder)
+    await importing.log(planned)
+    return _report(folder, planned)
+
+
+class _Importing:
+    """The work on one import."""
+
+    def __init__(self, folder: Path, pool: RoutingPool, open_judge: OpenJudge | None) -> None:
+        self._folder = folder
+        self._pool = pool
+        self._open_judge = open_judge
+        self._kept: dict[str, Beginning] = {}  # of forks, by episode
+
+    async def plan(
+        self, conversations: Sequence[Conversation], finder: WorldFinder
+    ) -> list[_Planned]:
+        """Each conversation as an episode of a world, or of an unknown one."""
+        names = _episode_names(conversations)
+        known: list[_Planned] = []
+        unknown: list[tuple[int, str]] = []
+        for index, conversation in enumerate(conversations):
+            found = finder.candidate(conversation)
+            if found.scenario is None or found.task is None:
+                unknown.append((index, found.why))
+                continue
+            plan = _plan_of(conversation, names[index], index, found.scenario, found.task)
+            known.append(_Planned(plan, conversation, ""))
+        known = _with_distinct_seeds(known)
+        mismatches = await self._mismatches(known)
+        places = {name: index for index, name in enumerate(names)}
+        unknown += [(places[name], why) for name, why in mismatches.items()]
+        found_here = [one for one in known if one.plan.episode not in mismatches]
+        elsewhere = _unknown_plans(conversations, names, sorted(unknown))
+        await self._mismatches([one for one in elsewhere if one.conversation.num_context])
+        return [*found_here, *elsewhere]
+
+    async def log(self, planned: Sequence[_Planned]) -> None:
+        """Play the episodes into the log, one session for each kind."""
+        kinds: dict[_Kind, list[_Planned]] = defaultdict(list)
+        for one in planned:
+            kinds[_kind_of(one)].append(one)
+        for number, (kind, members) in enumerate(kinds.items()):
+            await self._session(kind, members, resume=number > 0)
+
+    async def _session(self, kind: _Kind, members: list[_Planned], *, resume: bool) -> None:
+        async with AsyncExitStack() as stack:
+            judge: Judge | None = None
+            if not kind.is_known:
+                judge = _FileVerdicts({one.plan.episode: one.conversation for one in members})
+            elif self._open_judge is not None:
+                scenarios = _scenarios(members)
+                opened = self._open_judge(
+                    pool=self._pool, scenarios=scenarios, folder=self._folder, spent=0.0
+                )
+                judge = await stack.enter_async_context(opened)
+            parts = RunParts(
+                pool=self._pool_of(kind, members),
+                policy=ImportedPolicy(kind.agent),
+                dialect=dialect_of(kind.dialect),
+                history=parse_history(kind.history),
+                format=FormatSettings(),
+                limits=_LIMITS,
+                judge=judge,
+                driver=_retelling(members).drive,
+                beginning=self._kept.get(members[0].plan.episode),
+                users=_users(members),
+            )
+            plans = [one.plan for one in members]
+            await run_session(
+                *(self._folder, plans, parts),
+                concurrency=_CONCURRENCY,
+                meters=Meters(),
+                resume=resume,
+            )
+
+    async def _mismatches(self, planned: Sequence[_Planned]) -> dict[str, str]:
+        """Play episodes without a log; return where results differ from the file's, by episode."""
+        await self._pool.host_all(one.plan.scenario for one in planned if not one.why)
+        found: dict[str, str] = {}
+        for one in planned:
+            retelling = _retelling([one])
+            sink = _MemorySink()
+            context = self._context(one, sink)
+            await run_episode(one.plan, context, retelling.drive)
+            found |= retelling.mismatches
+            if (source := one.conversation.forked_from) is not None:
+                self._kept[one.plan.episode] = _beginning(sink.records, one.conversation, source)
+        return found
+
+    def _context(self, one: _Planned, sink: "_MemorySink") -> RunContext:
+        kind = _kind_of(one)
+        return RunContext(
+            pool=self._pool_of(kind, [one]),
+            policy=ImportedPolicy(kind.agent),
+            dialect=dialect_of(kind.dialect),
+            history=parse_history(kind.history),
+            format=FormatSettings(),
+            limits=_LIMITS,
+            recorder=Recorder(sink),
+            windows=HistoryManager(),
+            watchdog=Watchdog(),
+            meters=Meters(),
+            users=_users([one]),
+        )
+
+    def _pool_of(self, kind: _Kind, members: Sequence[_Planned]) -> Pool:
+        if kind.is_known:
+            return self._pool
+        return UnknownPool(
+            {(one.plan.scenario.digest, one.plan.task.id): one.conversation for one in members}
+        )
+
+
+class _MemorySink:
+    """Keeps the records of an episode that is not logged (harness.log.recorder.Sink)."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def append(self, record: Record) -> None:
+        self.records.append(record)
+
+    async def wait_for_room(self) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    async def flush(self) -> int:
+        return len(self.records)
+
+
+class _FileVerdicts:
+    """The verdicts that the files themselves have; without one an episode stays unjudged."""
+
+    def __init__(self, conversations: dict[str, Conversation]) -> None:
+        self._conversations = conversations
+
+    async def serve(self, subscription: Subscription, record: RecordVerdict) -> None:
+        """Record the verdict of each episode that ends, until the bus is closed."""
+        while True:
+            try:
+                records = await subscription.receive()
+            except anyio.EndOfStream:
+                return
+            for one in records:
+                if isinstance(one.event, EpisodeEnded):
+                    await record(one.episode, one.attempt, self._verdict(one.episode))
+
+    async def verdict(self, trajectory: Trajectory) -> Judged:
+        """The verdict of the episode's file."""
+        return self._verdict(trajectory.episode)
+
+    def _verdict(self, episode: str) -> Judged:
+        verdict = self._conversations[episode].verdict
+        return verdict or Judged("imported", None, None, unjudged=_UNKNOWN)
+
+
+def _kind_of(one: _Planned) -> _Kind:
+    conversation, is_known = one.conversation, not one.why
+    dialect = conversation.dialect or "native"
+    if dialect == "verbatim" or (dialect == "native" and not is_known):
+        dialect = "native" if is_known else "verbatim"
+    return _Kind(
+        is_known, dialect, conversation.agent, conversation.history, conversation.forked_from
+    )
+
+
+def _retelling(members: Iterable[_Planned]) -> Retelling:
+    return Retelling({one.plan.episode: one.conversation for one in members})
+
+
+def _users(members: Iterable[_Planned]) -> RetoldUsers:
+    return RetoldUsers(
+        {
+            (one.plan.scenario.digest, one.plan.task.id, one.plan.seed): one.conversation
+            for one in members
+        }
+    )
+
+
+def _scenarios(members: Iterable[_Planned]) -> list[Scenario]:
+    return list({one.plan.scenario.digest: one.plan.scenario for one in members}.values())
+
+
+def _beginning(records: list[Record], conversation: Conversation, source: ForkedFrom) -> Beginning:
+    """The turns that a fork keeps, as they were just played."""
+    events = [record.event for record in records]
+    replies = [one for one in events if isinstance(one, StepTaken | HistorySummarized)]
+    started = next(one for one in events if isinstance(one, EpisodeStarted))
+    kept = tuple(replies[: conversation.num_context])
+    return Beginning(kept, started.start_digest, source)
+
+
+# Plans ------------------------------------------------------------------------------------------
+
+
+def _episode_names(conversations: Sequence[Conversation]) -> list[str]:
+    """A name for each episode: the file's, where it is the only one of that name."""
+    counts = Counter(one.episode for one in conversations)
+    names, taken = [], {one.episode for one in conversations}
+    for index, one in enumerate(conversations):
+        name = one.episode
+        if not name or counts[name] > 1 or not name.replace("-", "").replace("_", "").isalnum():
+            name = f"e{index:06d}"
+            if name in taken:
+                name = f"i{index:06d}"
+        names.append(name)
+    return names
+
+
+def _plan_of(
+    conversation: Conversation, name: str, index: int, scenario: Scenario, task: Task
+) -> EpisodePlan:
+    return EpisodePlan(
+        episode=name,
+        scenario=scenario,
+        task=task,
+        group=conversation.group or f"g{index:06d}",
+        member=conversation.member,
+        group_size=conversation.group_size,
+        seed=conversation.seed or index,
+    )
+
+
+def _with_distinct_seeds(planned: Sequence[_Planned]) -> list[_Planned]:
+    """Episodes of one task have different seeds: by them their users are told apart."""
+    seen: set[tuple[str, str, int]] = set()
+    found = []
+    for one in planned:
+        plan = one.plan
+        while (key := (plan.scenario.digest, plan.task.id, plan.seed)) in seen:
+            plan = msgspec.structs.replace(plan, seed=plan.seed + 1)
+        seen.add(key)
+        found.append(one._replace(plan=plan))
+    return found
+
+
+def _unknown_plans(
+    conversations: Sequence[Conversation], names: Sequence[str], unknown: Sequence[tuple[int, str]]
+) -> list[_Planned]:
+    """Episodes of unknown worlds: conversations with the same tools and system prompt share one."""
+    worlds: dict[bytes, list[tuple[int, Task]]] = defaultdict(list)
+    tasks = Counter(conversations[index].task for index, _ in unknown)
+    for index, _ in unknown:
+        one = conversations[index]
+        is_only = bool(one.task) and tasks[one.task] == 1
+        task_id = one.task if is_only else f"{one.task or 'task'}-{names[index]}"
+        key = msgspec.msgpack.encode((one.scenario, one.system, one.tools))
+        worlds[key].append((index, unknown_task(one, task_id)))
+    reasons = dict(unknown)
+    planned = {}
+    for members in worlds.values():
+        first = conversations[members[0][0]]
+        scenario = unknown_scenario(
+            first.scenario or "imported", first.system, first.tools, [task for _, task in members]
+        )
+        for index, task in members:
+            one = conversations[index]
+            plan = _plan_of(one, names[index], index, scenario, task)
+            planned[index] = _Planned(plan, one, reasons[index])
+    return [planned[index] for index, _ in unknown]
+
+
+def _report(folder: Path, planned: Sequence[_Planned]) -> ImportedRun:
+    with open_reader(folder) as reader:
+        rows = reader.episodes()
+    labels = Counter(str(row.label) for row in rows if row.label is not None)
+    return ImportedRun(
+        folder=str(folder),
+        episodes=len(rows),
+        replayed=sum(not one.why for one in planned),
+        unknown=tuple(
+            UnknownWorld(one.plan.episode, one.conversation.source, one.why)
+            for one in planned
+            if one.why
+        ),
+        labels=dict(sorted(labels.items())),
+        unjudged=len(rows) - sum(labels.values()),
+    )

@@ -1,0 +1,175 @@
+"""The world of a conversation that we do not have: its tools are known, its state is not.
+
+Its scenario is one of an MCP server without checks, so judges and views handle it as they do those
+(`--mcp`). A call gives the result that the file has. `scenario_in` makes the scenario again from a
+log, which has no package of it.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from envpool.core.errors import PoolError, WorldError
+from envpool.core.offload import Verified
+from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from envpool.mcp.unknown_states import UNKNOWN, UnknownStates
+from envpool.store.pool_protocol import VerifierKind
+from envpool.store.states import States
+from harness.core.messages import Act
+from harness.imports.conversations import Conversation
+from harness.log.schema import ScenarioSnapshot
+from scenarios.call_checks import McpRecord
+from scenarios.checks import Finding
+from scenarios.format import Scenario, Task
+from scenarios.mcp_tasks import NO_USER
+
+_NOWHERE = Path("/imported")  # as the folder of a package that we do not have
+NO_RESULT = "The conversation has no result of this call."
+_encode = msgspec.json.Encoder().encode
+
+
+def unknown_scenario(
+    name: str, system: str, tools: Sequence[ToolSpec], tasks: Sequence[Task]
+) -> Scenario:
+    """The scenario of conversations with the same tools and system prompt."""
+    text = _encode([name, system, [task.id for task in tasks]]) + _encode(tools)
+    return Scenario(
+        name=name,
+        title=name,
+        version="0",
+        description="an imported world: its state is unknown",
+        clock="",
+        user=NO_USER,
+        schema_sql="",
+        data_sql="",
+        rules=system,
+        tasks=tuple(tasks),
+        path=_NOWHERE,
+        digest=blake2b(text, digest_size=16).hexdigest(),
+        foreign=McpRecord("", {}),
+    )
+
+
+def unknown_task(conversation: Conversation, task_id: str) -> Task:
+    """The task of a conversation: what was asked; nobody has a solution."""
+    return Task(
+        id=task_id,
+        instruction=conversation.instruction,
+        difficulty="unrated",
+        kind="open",
+        answer="",
+    )
+
+
+def is_unknown(world: ScenarioSnapshot) -> bool:
+    """Whether a logged world is one of these."""
+    return not world.template and world.source_path == str(_NOWHERE)
+
+
+class UnknownPool:
+    """Leases the worlds of conversations, by (scenario digest, task). It implements
+    envpool.store.pool_protocol.Pool."""
+
+    def __init__(self, conversations: dict[tuple[str, str], Conversation]) -> None:
+        self._conversations = conversations
+        self._states: dict[str, States] = {}
+        self.num_live = 0
+        self.max_live = 0
+
+    def __repr__(self) -> str:
+        return f"<UnknownPool [{len(self._conversations)} conversations, {self.num_live} live]>"
+
+    async def host(self, scenario: Scenario) -> States:
+        """Read access to the states: only the tools are known."""
+        return self.hosted(scenario)
+
+    def hosted(self, scenario: Scenario) -> States:
+        """See `host`."""
+        if scenario.digest not in self._states:
+            self._states[scenario.digest] = UnknownStates(scenario, self._tools(scenario))
+        return self._states[scenario.digest]
+
+    def isolates(self, scenario: Scenario) -> bool:
+        """Always False: nothing is executed."""
+        return False
+
+    async def verify(
+        self,
+        scenario: Scenario,
+        task: Task,
+        state: StoredState,
+        answer: str,
+        which: VerifierKind = "code",
+    ) -> Verified:
+        """Raises PoolError: the state is unknown."""
+        raise PoolError(f"scenario {scenario.name!r} was imported, so its state is unknown")
+
+    def lease(
+        self, scenario: Scenario, task: Task | None = None
+    ) -> AbstractAsyncContextManager[Env]:
+        """The world of the task's conversation."""
+        assert task is not None, "a conversation is one of a task"
+        return self._lease(self._conversations[scenario.digest, task.id])
+
+    def statistics(self) -> dict[str, int]:
+        return {"live": self.num_live, "max_live": self.max_live}
+
+    @asynccontextmanager
+    async def _lease(self, conversation: Conversation) -> AsyncIterator[Env]:
+        self.num_live += 1
+        self.max_live = max(self.max_live, self.num_live)
+        try:
+            yield _RecordedEnv(conversation)
+        finally:
+            self.num_live -= 1
+
+    def _tools(self, scenario: Scenario) -> Iterable[ToolSpec]:
+        digest = scenario.digest
+        return next(one.tools for (key, _), one in self._conversations.items() if key == digest)
+
+
+class _RecordedEnv:
+    """Gives the results of one conversation, in its order."""
+
+    awaits = False
+    start_digest = ""
+    digest = ""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.tools = conversation.tools
+        self._conversation = conversation
+        self.reset()
+
+    async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+        """The next result; the world answers nothing that the file does not have."""
+        result = next(self._results, None)
+        return ToolResult(NO_RESULT, "internal") if result is None else result
+
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        """None: nothing can be checked."""
+        return ()
+
+    def state(self) -> StoredState:
+        """Unknown."""
+        return UNKNOWN
+
+    def fork(self) -> Env:
+        """Raises WorldError: the state is unknown."""
+        raise WorldError("the world of an imported conversation cannot be forked")
+
+    def reset(self) -> None:
+        """Give the results again, from the first."""
+        self._results = iter(list(_results(self._conversation)))
+
+
+def _results(conversation: Conversation) -> Iterable[ToolResult | None]:
+    """The results that a world gave: those of the agent's calls and of the user's, in order."""
+    for turn in conversation.turns:
+        if isinstance(turn.decision, Act):
+            yield from (one for one in turn.results if one is None or not one.injected)
+        if turn.user is not None:
+            yield from turn.user.results

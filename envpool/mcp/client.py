@@ -2,7 +2,7 @@
 
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -73,9 +73,15 @@ def command_of(target: str) -> tuple[str, ...]:
 class ServerConnection:
     """A connection. Call `open` once and `close` in any case."""
 
-    def __init__(self, settings: McpSettings, command: Sequence[str]) -> None:
+    def __init__(
+        self,
+        settings: McpSettings,
+        command: Sequence[str],
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._settings = settings
-        self._process = ServerProcess(command, settings.environment) if command else None
+        process = ServerProcess(command, settings.environment, variables) if command else None
+        self._process = process
         self._client: Client[Any] = Client(
             self._process or settings.target,
             auth=(settings.token or None) if self._process is None else None,

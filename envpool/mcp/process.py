@@ -9,7 +9,7 @@ import os
 import signal
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from subprocess import PIPE
 from typing import Unpack
@@ -37,12 +37,19 @@ class ServerProcess(ClientTransport):
     """The process of a server, as a transport of fastmcp's Client, which connects once.
 
     `environment` names the variables that it inherits besides the harmless ones: secrets are passed
-    on only by name. Every process has an empty folder, `{scratch}` in its command and its TMPDIR.
+    on only by name. `variables` are further ones, with their values. Every process has an empty
+    folder, `{scratch}` in its command and its TMPDIR.
     """
 
-    def __init__(self, command: Sequence[str], environment: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._command = command
         self._environment = environment
+        self._variables = variables or {}
         self._errors: deque[int] = deque(maxlen=_MAX_ERRORS)
         self._errors_read = anyio.Event()  # it will write no more errors
         self._process: Process | None = None
@@ -104,7 +111,7 @@ class ServerProcess(ClientTransport):
         command = [part.replace(SCRATCH, scratch) for part in self._command]
         inherited = {*_INHERITED, *self._environment}
         environment = {name: os.environ[name] for name in inherited if name in os.environ}
-        environment["TMPDIR"] = scratch
+        environment |= {"TMPDIR": scratch, **self._variables}
         return await anyio.open_process(
             command,
             stdin=PIPE,

@@ -74,6 +74,7 @@ from scenarios.distribution import missing_package
 from scenarios.format import Scenario, Task
 from scenarios.mcp_tasks import read_mcp_tasks
 from scenarios.suites.catalogue import Suite, SuiteFinder, SuiteSource, suite
+from scenarios.suites.places import SuitePlace
 
 After = Callable[[RoutingPool, Meters], Awaitable[Any]]  # called while the pool is still open
 
@@ -297,8 +298,10 @@ async def pool_of(
             remote = await stack.enter_async_context(leased)
         elif worlds.mcp:
             remote = _mcp_pool(worlds)
-        elif worlds.suite:
+        elif worlds.suite and suite(worlds.suite).adapter:
             remote = await stack.enter_async_context(_suite_pool(worlds))
+        elif worlds.suite:
+            remote = await stack.enter_async_context(_served_pool(worlds))
         pool = RoutingPool(
             workers,
             isolate=worlds.isolate,
@@ -319,7 +322,21 @@ def _suite_pool(settings: WorldSettings) -> ObjectPool:
 def opened_suite(settings: WorldSettings) -> tuple[Suite, SuiteSource]:
     """The suite of the settings, and its data. Raises ScenarioError."""
     found = suite(settings.suite)
-    return found, found.open(settings.suite_path, settings.suite_python)
+    place = SuitePlace(
+        settings.suite_path, settings.suite_python, settings.mcp_env, settings.suite_servers
+    )
+    return found, found.open(place)
+
+
+def _served_pool(settings: WorldSettings) -> AbstractAsyncContextManager[Pool]:
+    """The pool of a suite whose worlds are MCP servers, to be entered."""
+    try:
+        needs, pools = import_module("envpool.served.needs"), import_module("envpool.served.pool")
+    except ModuleNotFoundError as exc:
+        raise SettingsError(missing_package("mcp", exc, "mcp")) from exc
+    served = needs.ServedSettings(settings.suite_python, settings.mcp_env)
+    pool: AbstractAsyncContextManager[Pool] = pools.ServedPool(served)
+    return pool
 
 
 def _mcp_pool(settings: WorldSettings) -> Pool:
@@ -354,6 +371,7 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
         *(_expanded(settings), finder(settings), allowed), dialogues=settings.dialogue
     )
     if settings.policy.name in ("oracle", "mutant"):
+        _require_solutions(settings)
         for scenario, task in tasks:
             if task.kind == "open" and not task.oracle and scenario.suite is None:
                 raise SettingsError(
@@ -367,6 +385,15 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
         seed=seed_of(settings),
     )
     return tasks, list(plans)
+
+
+def _require_solutions(settings: Settings) -> None:
+    name = settings.worlds.suite
+    if name and not suite(name).has_solutions:
+        raise SettingsError(
+            f"policy: suite {name!r} has no reference solutions that {settings.policy.name!r} "
+            "could play; -p noop plays nothing, and -p scripted a file of calls"
+        )
 
 
 def _expanded(settings: Settings) -> Sequence[str]:
@@ -450,7 +477,9 @@ async def make_parts(
 def _limits_of(settings: Settings) -> Limits:
     """The limits that the episode loop enforces. Workers enforce a deadline for calls themselves
     (see pool_of)."""
-    is_remote = settings.worlds.pool or settings.worlds.mcp
+    worlds = settings.worlds
+    is_served = worlds.suite and not suite(worlds.suite).adapter
+    is_remote = worlds.pool or worlds.mcp or is_served
     return msgspec.structs.replace(
         settings.limits,
         call_timeout=settings.limits.call_timeout if is_remote else None,

@@ -354,8 +354,10 @@ def _check(settings: Settings) -> None:
             "mcp: the URL contains a user name or a password; put the server's token into the "
             "environment variable REHEARSE_TOKEN, and leave them out"
         )
-    if worlds.mcp_env and not worlds.mcp:
+    if worlds.mcp_env and not (worlds.mcp or worlds.suite):
         raise SettingsError("mcp_env: variables are for the command of --mcp, which is not given")
+    if worlds.suite_servers and not worlds.suite:
+        raise SettingsError("suite_servers: servers are for a suite, which is not given")
     if policy.think:
         think_range(policy.think)
     if policy.name == "scripted" and not policy.script:

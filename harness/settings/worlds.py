@@ -86,11 +86,20 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "FILE", "default": "the one that runs this program"},
         ),
     ] = ""
+    suite_servers: Annotated[
+        str,
+        Meta(
+            description="JSON file with commands of MCP servers, which replace those of the suite "
+            "by name (in the format of MCP-Universe's server_list.json).",
+            extra={"metavar": "FILE", "default": "the suite's own"},
+        ),
+    ] = ""
     mcp_env: Annotated[
         tuple[str, ...],
         Meta(
-            description="Name of an environment variable that the command of --mcp inherits; may "
-            "be repeated.",
+            description="Name of an environment variable that MCP servers may have: the command "
+            "of --mcp, or those servers of a suite that ask for it, and its checks; may be "
+            "repeated.",
             extra={"metavar": "NAME"},
         ),
     ] = ()

@@ -35,7 +35,7 @@ from scenarios.suites.catalogue import SUITES, Suite, suite
 
 _FIXED = ("oracle", "mutant", "scripted", "noop", "replay")  # no model: no limit on a turn's steps
 _OMITTED = (
-    *("scenarios", "suite", "suite_path", "awm", "mcp", "mcp_env", "group_size"),
+    *("scenarios", "suite", "suite_path", "awm", "mcp", "group_size"),
     "forked_from",
 )
 
@@ -50,7 +50,7 @@ class SuiteReport(msgspec.Struct, frozen=True):
     scores: dict[str, float]  # by category; a share from 0 to 1
     overall: float | None  # by the suite's own formula; None: not all of it was played
     floor: float | None  # the overall score, or the mean, of doing nothing
-    ceiling: float | None  # the same of the reference solutions
+    ceiling: float | None  # the same of the reference solutions; None: the suite has none
     unjudged: int
     groups: dict[str, float]
     pass_hat_k: dict[str, float]
@@ -158,7 +158,7 @@ def eval_command(
         policy: _bound(
             context, settings, policy, scores if settings.policy.name == policy else None
         )
-        for policy in ("noop", "oracle")
+        for policy in (("noop", "oracle") if found.has_solutions else ("noop",))
     }
     result = SuiteReport(
         suite=suite_name,
@@ -168,7 +168,7 @@ def eval_command(
         scores=scores.scores,
         overall=scores.overall,
         floor=_total(bounds["noop"]),
-        ceiling=_total(bounds["oracle"]),
+        ceiling=_total(bounds["oracle"]) if found.has_solutions else None,
         unjudged=scores.unjudged,
         groups=scores.groups,
         pass_hat_k=scores.pass_hat_k,
@@ -254,20 +254,17 @@ def _total(scores: SuiteScores) -> float | None:
 def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Console) -> None:
     """Print the scores as a table."""
     table = Table(box=None, pad_edge=False)
-    for name in (f"{report.suite} {report.version}", report.policy, "nothing", "reference"):
+    columns = {"noop": "nothing", "oracle": "reference"}
+    names = [columns[policy] for policy in bounds]
+    for name in (f"{report.suite} {report.version}", report.policy, *names):
         table.add_column(name, justify="left" if name.startswith(report.suite) else "right")
-    floor, ceiling = bounds["noop"], bounds["oracle"]
+    others = bounds.values()
     for name, value in report.scores.items():
-        table.add_row(
-            name, _percent(value), *(_percent(b.scores.get(name)) for b in (floor, ceiling))
-        )
+        table.add_row(name, _percent(value), *(_percent(b.scores.get(name)) for b in others))
     for name, value in report.groups.items():
-        table.add_row(
-            f"= {name}", _percent(value), *(_percent(b.groups.get(name)) for b in (floor, ceiling))
-        )
-    table.add_row(
-        "overall", *(_percent(value) for value in (report.overall, floor.overall, ceiling.overall))
-    )
+        table.add_row(f"= {name}", _percent(value), *(_percent(b.groups.get(name)) for b in others))
+    overall = (report.overall, *(one.overall for one in others))
+    table.add_row("overall", *map(_percent, overall))
     console.print(table)
     console.print(
         f"{plural(report.tasks, 'task')}, {plural(report.episodes, 'episode')}, "

@@ -2,11 +2,14 @@
 
 The state of such a world is Python objects in a process of the suite (envpool.objects); its
 canonical form is rows of the table `records`, so that log, replay and diffs know it like any other.
+Or the world is MCP servers (envpool.served): then its state is unknown.
 """
 
 from typing import Any
 
 import msgspec
+
+from scenarios.core.served_worlds import ServedWorld
 
 RECORDS_SQL = """CREATE TABLE records (
   kind TEXT NOT NULL,
@@ -25,3 +28,4 @@ class SuiteRecord(msgspec.Struct, frozen=True):
     category: str
     world: dict[str, Any]  # from which the suite's program makes the world; JSON
     scoring: dict[str, dict[str, Any]] = {}  # task id -> what its program needs to score it; JSON
+    served: ServedWorld | None = None  # set: the world is MCP servers, and `world` is empty

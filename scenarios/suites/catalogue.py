@@ -12,7 +12,8 @@ import msgspec
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario
 from scenarios.nearest import did_you_mean
-from scenarios.suites import agentdojo, bfcl, tau2
+from scenarios.suites import agentdojo, bfcl, mcp_universe, mcpmark, tau2
+from scenarios.suites.places import SuitePlace
 
 
 class SuiteSource(Protocol):
@@ -35,9 +36,10 @@ class Suite(msgspec.Struct, frozen=True):
     name: str
     title: str
     categories: tuple[str, ...]
-    adapter: str  # module in envpool/objects/adapters
+    adapter: str  # module in envpool/objects/adapters; empty: its worlds are MCP servers
     needs: str  # what the user installs or names, in a sentence
-    open: Callable[[str, str], SuiteSource]  # of the user's folder and interpreter; may be empty
+    open: Callable[[SuitePlace], SuiteSource]
+    has_solutions: bool = True  # reference solutions, which `-p oracle` plays
     max_steps: int = 200  # of an episode
     turn_steps: int | None = None  # of a model between two turns of the user; None: no limit
 
@@ -86,8 +88,8 @@ class SuiteFinder:
         return self._known[category]
 
 
-def _open_bfcl(folder: str, python: str) -> SuiteSource:
-    package, version = installed_package("bfcl_eval", "bfcl-eval", folder, python)
+def _open_bfcl(place: SuitePlace) -> SuiteSource:
+    package, version = installed_package("bfcl_eval", "bfcl-eval", place.folder, place.python)
     return bfcl.BfclData(package, version)
 
 
@@ -134,7 +136,7 @@ def _tau2(domain: str) -> Suite:
         "tau",
         "a checkout of tau2-bench (--tau2), an interpreter with its packages (--suite-python), and "
         "a model that plays the customer (--user-model)",
-        lambda folder, python: tau2.Tau2Data(folder, domain),
+        lambda place: tau2.Tau2Data(place.folder, domain),
     )
 
 
@@ -154,8 +156,33 @@ SUITES: dict[str, Suite] = {
         agentdojo.CATEGORIES,
         "dojo",
         "pip install agentdojo==0.1.35 in an environment of its own; --suite-python names it",
-        lambda folder, python: agentdojo.AgentDojoData(python),
+        lambda place: agentdojo.AgentDojoData(place.python),
         max_steps=40,
     ),
     **{f"tau2_{domain}": _tau2(domain) for domain in tau2.DOMAINS},
+    mcp_universe.NAME: Suite(
+        mcp_universe.NAME,
+        "MCP-Universe: questions that real MCP servers answer",
+        mcp_universe.CATEGORIES,
+        "",
+        "a checkout of MCP-Universe (--suite-path), an interpreter with its packages "
+        "(--suite-python), and what its servers need: the network, keys (each named with "
+        "--mcp-env), npx, docker, Blender. `rehearse suites needs mcp_universe` lists it",
+        mcp_universe.McpUniverseData,
+        has_solutions=False,
+        max_steps=100,
+    ),
+    mcpmark.NAME: Suite(
+        mcpmark.NAME,
+        "MCPMark: files and Postgres databases, changed through MCP servers",
+        mcpmark.CATEGORIES,
+        "",
+        "a checkout of MCPMark (--suite-path). filesystem: npx, and the folders that MCPMark "
+        "downloads in test_environments. postgres: a Postgres server and its client programs, "
+        "pipx, psycopg2 in the interpreter (--suite-python), and the dumps in postgres_state. "
+        "Without network or keys otherwise; github, notion and playwright tasks are not played",
+        mcpmark.McpMarkData,
+        has_solutions=False,
+        max_steps=100,
+    ),
 }

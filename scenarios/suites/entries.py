@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from scenarios.api import User
+from scenarios.call_checks import McpRecord
 from scenarios.core.suite_record import SuiteRecord
 from scenarios.format import Scenario, Task
 
@@ -47,5 +48,13 @@ def entry_scenario(
         tasks=(task,),
         path=path,
         digest=hashlib.blake2b(content, digest_size=16).hexdigest(),
+        foreign=_foreign(record),
         suite=record,
     )
+
+
+def _foreign(record: SuiteRecord) -> McpRecord | None:
+    """What says that the state of the world is unknown; None: it is known."""
+    if record.served is None:
+        return None
+    return McpRecord(", ".join(server.name for server in record.served.servers), {})

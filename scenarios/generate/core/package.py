@@ -94,7 +94,8 @@ def _talk(task: Task, user: UserAutomaton) -> str:
     lines = "".join(
         f"[[task.user.lines]]\n{_table(msgspec.to_builtins(line))}" for line in user.lines
     )
-    return f'utterances = [\n{words}]\n[task.user]\ntype = "automaton"\n{lines}'
+    head = _table({"type": "automaton", "closing": user.closing})
+    return f"utterances = [\n{words}]\n[task.user]\n{head}{lines}"
 
 
 def toml(value: Any) -> str:

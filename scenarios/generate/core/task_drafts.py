@@ -83,6 +83,7 @@ class Talk(msgspec.Struct, frozen=True):
 
     lines: tuple[TalkLine, ...]
     says: tuple[tuple[int, Text], ...]  # after how many calls, and the template
+    closing: Text = "Thank you."  # with which the user ends the talk
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):

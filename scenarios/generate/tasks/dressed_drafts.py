@@ -116,7 +116,8 @@ def _user(
                 tuple(spoken[name] for name in line.values),
             )
             for line in talk.lines
-        )
+        ),
+        closing=instruction_of(world, draft, drawn(talk.closing)),
     )
 
 

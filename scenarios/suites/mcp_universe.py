@@ -1,0 +1,125 @@
+"""MCP-Universe from a checkout: tasks on real MCP servers (arXiv:2508.14704).
+
+A task is a JSON file with a question, the form of the answer, the servers and the evaluators. The
+servers are started from mcpuniverse/mcp/configs/server_list.json for each episode; the evaluators
+are the checkout's own code in an interpreter of the user's. Most servers need the network, a key,
+or a program that the user has installed.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from scenarios.core.served_worlds import (
+    EvaluatorCheck,
+    ServedWorld,
+    ServerSpec,
+    filled,
+    variables_in,
+)
+from scenarios.core.suite_record import SuiteRecord
+from scenarios.errors import PackageError
+from scenarios.format import Scenario, Task
+from scenarios.suites.entries import entry_scenario, identifier
+from scenarios.suites.places import SuitePlace
+from scenarios.suites.server_lists import read_servers, servers_of
+
+NAME = "mcp_universe"
+CATEGORIES = (
+    *("location_navigation", "repository_management", "financial_analysis", "3d_design"),
+    *("browser_automation", "web_search", "multi_server"),
+)
+# Where the tasks are: the first is that of version 1, the second what later commits have.
+_TASKS = ("mcpuniverse/benchmark/configs/mcpuniverse", "mcpuniverse/benchmark/mcpuniverse")
+_SERVERS = "mcpuniverse/mcp/configs/server_list.json"
+_FORM = "\n\nAnswer with one JSON object of this form, and with nothing else:\n"
+
+
+class McpUniverseData:
+    """The tasks of a checkout. Raises PackageError for a folder that is none."""
+
+    def __init__(self, place: SuitePlace) -> None:
+        if not place.folder:
+            raise PackageError(
+                f"suite {NAME} needs a checkout of MCP-Universe: clone "
+                "https://github.com/SalesforceAIResearch/MCP-Universe and name its folder with "
+                "--suite-path"
+            )
+        self._place = place
+        self._root = Path(place.folder).absolute()
+        found = [self._root / one for one in _TASKS if (self._root / one).is_dir()]
+        if not found:
+            raise PackageError(
+                f"{place.folder}: there is no checkout of MCP-Universe (no {_TASKS[0]}) here"
+            )
+        self._tasks = found[0]
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of the tasks: a checkout has no version of its own."""
+        digest = blake2b(digest_size=4)
+        for path in sorted(self._tasks.rglob("*.json")):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+    def options(self) -> dict[str, Any]:
+        """Nothing: no adapter keeps its worlds."""
+        return {}
+
+    def scenarios(self, category: str) -> list[Scenario]:
+        """The tasks of a category. Raises PackageError."""
+        folder = self._folder_of(category)
+        return [self._scenario(category, path) for path in sorted(folder.glob("*.json"))]
+
+    def _folder_of(self, category: str) -> Path:
+        for folder in (self._tasks / category, self._tasks / "task_configs" / category):
+            if folder.is_dir():
+                return folder
+        raise PackageError(f"{self._tasks}: there is no folder {category!r} with tasks")
+
+    @cached_property
+    def _servers(self) -> Mapping[str, ServerSpec]:
+        return read_servers(self._root / _SERVERS) | self._place.servers
+
+    def _scenario(self, category: str, path: Path) -> Scenario:
+        name = f"{category}_{identifier(path.stem)}"
+        config = _read(path)
+        if config.get("prepares"):
+            raise PackageError(
+                f"{path}: the task has `prepares`, which are MCPMark's: play that suite from its "
+                "own checkout (rehearse eval mcpmark)"
+            )
+        task = Task(
+            id=name,
+            instruction=self._instruction(name, config),
+            difficulty="unrated",
+            kind="open",
+            answer="",
+        )
+        world = ServedWorld(
+            root=str(self._root),
+            servers=servers_of(f"task {name!r}", config.get("mcp_servers") or (), self._servers),
+            check=EvaluatorCheck(config),
+        )
+        record = SuiteRecord(NAME, self.version, category, {}, served=world)
+        return entry_scenario(record, task, title=path.stem, path=path)
+
+    def _instruction(self, name: str, config: Mapping[str, Any]) -> str:
+        question = str(config.get("question", ""))
+        form = config.get("output_format")
+        values = self._place.values_for(f"the question of task {name!r}", variables_in(question))
+        text = filled(question, values)
+        return text + (f"{_FORM}{json.dumps(form, indent=2)}" if form else "")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError) as exc:
+        raise PackageError(f"{path}: it is not a task in JSON: {exc}") from exc
+    if not isinstance(config, dict) or not config.get("evaluators"):
+        raise PackageError(f"{path}: the task has no evaluators, so it could not be judged")
+    return config

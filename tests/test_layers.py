@@ -67,7 +67,7 @@ FOLDERS = {
             "reports",
             "profile",
         ),
-        *("otlp", "serving", "doctor", "exports", "task_exports", "imports", "commands", "."),
+        *("otlp", "serving", "doctor", "exports", "task_exports", "imports", "commands", ".", "bridges"),
     ),
     "judge": (
         *(
@@ -87,7 +87,7 @@ FOLDERS = {
     ),
     "learner": (
         *("core", "config", "advantages", "losses", "packing", "backends", "model", "trainer"),
-        *("data", "inference", "selftest", "loop", "demo", "commands"),
+        *("data", "inference", "selftest", "loop", "demo", "commands", "bridges"),
     ),
 }
 MAX_MODULES = 16

@@ -102,10 +102,11 @@ def _plans(
             group=f"g{group:06d}",
             member=member,
             group_size=group_size,
-            seed=_seed(seed, group, member),
+            seed=episode_seed(seed, group, member),
         )
 
 
-def _seed(seed: int, group: int, member: int) -> int:
+def episode_seed(seed: int, group: int, member: int) -> int:
+    """The seed of an episode's own randomness, below 2^48."""
     text = f"{seed} {group} {member}".encode()
     return int.from_bytes(blake2b(text, digest_size=6).digest(), "big")

@@ -29,6 +29,7 @@ from scenarios.generate.vocabulary.dressing import (
     Words,
     choose_words,
 )
+from scenarios.generate.vocabulary.goods_names import SpokenGoods, spoken_goods
 from scenarios.generate.vocabulary.trades import Trade, trade
 
 _PASSES = 3
@@ -57,6 +58,11 @@ class DrawnWorld(msgspec.Struct, frozen=True, dict=True):
     maker: Maker
     staged: tuple[StagedSituation, ...]
     noise: dict[str, tuple[str, ...]]  # canonical table -> noise columns
+
+    @cached_property
+    def spoken_goods(self) -> dict[str, SpokenGoods]:
+        """Name of the trade's goods -> how people speak of them."""
+        return spoken_goods(self.trade)
 
     @cached_property
     def tables(self) -> dict[str, tuple[str, Table]]:

@@ -32,6 +32,7 @@ class Situation(msgspec.Struct, frozen=True):
     trades: tuple[str, ...]  # only in these; empty: in all that have the modules
     without: tuple[str, ...]  # trades in which it makes no sense
     rare: bool  # whether people seldom ask for this
+    common: bool = False  # whether people ask for this all the time
     dialogue: bool = False  # its drafts have a talk; drawn by the knob `dialogue` only
 
 
@@ -44,6 +45,7 @@ def situation(
     trades: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
     rare: bool = False,
+    common: bool = False,
     dialogue: bool = False,
 ) -> Callable[[Write], Write]:
     """Register a function as a situation. Raises ModuleError when its id exists.
@@ -58,7 +60,7 @@ def situation(
             raise ModuleError(f"two situations have the id {name!r}")
         _registered[name] = Situation(
             *(name, modules, write, kind, because, memory, steps, trades, without, rare),
-            dialogue,
+            *(common, dialogue),
         )
         return write
 

@@ -28,6 +28,7 @@ from scenarios.generate.structure.id_shapes import id_arguments
 from scenarios.generate.structure.tool_shapes import shape_call
 from scenarios.generate.tasks.second_mentions import shorten_names
 from scenarios.generate.vocabulary.dressing import Dresser
+from scenarios.generate.vocabulary.goods_names import speak_of_goods
 from scenarios.value_checks import json_fault
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -125,7 +126,12 @@ def instruction_of(world: DrawnWorld, draft: Draft, text: str) -> str:
     """Return one of a draft's texts in the trade's words, with its values. Raises KeyError as
     `dress_draft` does."""
     values = spoken_values(world, draft)
-    return shorten_names(world.marked.template(text, values), values.values())
+    goods = {
+        key: world.spoken_goods[text] for key, text in values.items() if text in world.spoken_goods
+    }
+    agreeing = world.marked.agreeing(world.marked.text(text), values)
+    spoken = speak_of_goods(agreeing, goods, values)
+    return shorten_names(world.marked.filled(spoken, values), values.values())
 
 
 def spoken_values(world: DrawnWorld, draft: Draft) -> dict[str, str]:

@@ -222,8 +222,15 @@ class MarkedDresser:
         "The Bailiff". A verb agrees with the value before it: "Trekking poles is" becomes
         "Trekking poles are". Raises KeyError for a placeholder without a value, and as `text`.
         """
-        agreeing = _VERB.sub(lambda verb: _agreeing(verb, values), self.text(text))
-        return _TWO_ARTICLES.sub("", agreeing.format_map(values))
+        return self.filled(self.agreeing(self.text(text), values), values)
+
+    def agreeing(self, text: str, values: Mapping[str, object]) -> str:
+        """Return a template whose verbs agree with the values before them."""
+        return _VERB.sub(lambda verb: _agreeing(verb, values), text)
+
+    def filled(self, text: str, values: Mapping[str, object]) -> str:
+        """Return a template with its values, and without a second article before a title."""
+        return _TWO_ARTICLES.sub("", text.format_map(values))
 
     def _dress(self, mark: re.Match[str]) -> str:
         if mark[3].lower() not in self._forms:

@@ -45,6 +45,8 @@ class Trade(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     reasons: tuple[str, ...]  # why a customer writes, plain phrases without facts; at least 6
     modules: tuple[str, ...]  # the optional modules that make sense here; at least 9
     words: dict[str, str] = {}  # canonical singular -> "guest" or "person/people"
+    titled: tuple[str, ...] = ()  # categories whose goods have titles, as books and plays do
+    proper: tuple[str, ...] = ()  # first words of goods that are names: "Rioja", "VW"
     currency: str = "$"
     split: Literal["train", "held_out"] = "train"
     content: dict[str, tuple[str, ...]] = {}  # texts of the trade for rows: see Maker.pool

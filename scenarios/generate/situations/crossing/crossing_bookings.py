@@ -145,7 +145,7 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", kind="question", steps=5)
+@situation("bookings", kind="question", steps=5, rare=True)
 def room_for_some_friends(maker: Maker) -> Draft:
     """How many more fit into the slot of a booking, where it is and what it costs."""
     customer, other = new_customer(maker), new_customer(maker)
@@ -160,8 +160,8 @@ def room_for_some_friends(maker: Maker) -> Draft:
         kind="question",
         ask=Voices(
             email="{name} has written to us: “Some friends would like to join us this time. How "
-            "many more people would fit in on the day we've booked, where is it exactly, and "
-            "when does it finish?” Please find out and I'll answer them.",
+            "many more people would fit in on the day we've booked, where is it exactly, and when "
+            "does it finish?” Please find out and I'll answer {name.him}.",
             colleague="{name} wants to bring friends along to the next [booking]. How many more "
             "would fit, where is it, and when does it finish?",
             chat="{name} wants to bring some friends to the next [booking]. how many more fit "
@@ -193,7 +193,7 @@ def room_for_some_friends(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=9)
+@situation("bookings", steps=9, common=True)
 def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     """The bookings of a household are cancelled, as far as they are still in time."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -244,7 +244,7 @@ def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", steps=7)
+@situation("bookings", steps=7, common=True)
 def two_friends_one_slot(maker: Maker) -> Draft:
     """Somebody would like to be there with a friend: their booking moves to the friend's slot."""
     customer, friend = new_customer(maker), new_customer(maker)
@@ -293,7 +293,7 @@ def two_friends_one_slot(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", kind="decline", because="permission", steps=5)
+@situation("bookings", kind="decline", because="permission", steps=5, common=True)
 def the_group_has_grown(maker: Maker) -> Draft | None:
     """A clerk shall enlarge a booking beyond what clerks may, or else make a second one."""
     most = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]
@@ -345,7 +345,7 @@ def the_group_has_grown(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", kind="decline", steps=5)
+@situation("bookings", kind="decline", steps=5, common=True)
 def the_spouse_calls_it_off(maker: Maker) -> Draft | None:
     """Somebody wants to cancel the booking of the person they live with."""
     _, (caller, owner) = new_family(maker, 2)

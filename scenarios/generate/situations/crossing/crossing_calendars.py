@@ -14,7 +14,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("calendars", steps=9)
+@situation("calendars", steps=9, common=True)
 def somebody_else_from_the_team(maker: Maker) -> Draft:
     """A participant falls out; whoever of their team is free at that hour takes part instead."""
     team, people = plant_team(maker, "clerk", "clerk", "supervisor")
@@ -220,7 +220,7 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", kind="question", steps=5)
+@situation("calendars", kind="question", steps=5, rare=True)
 def whom_to_expect_and_where(maker: Maker) -> Draft | None:
     """Who comes to the next appointment, in which place, and how to reach the organiser."""
     organiser = some_employee(maker)
@@ -270,7 +270,7 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", steps=9)
+@situation("calendars", steps=9, rare=True)
 def leave_that_meets_an_appointment(maker: Maker) -> Draft:
     """Somebody goes on leave: their appointment of these days goes to a colleague of the team."""
     team, (away, heir) = plant_team(maker, "clerk", "clerk")
@@ -332,7 +332,7 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", kind="decline", because="permission", steps=5)
+@situation("calendars", kind="decline", because="permission", steps=5, common=True)
 def not_mine_to_move(maker: Maker) -> Draft | None:
     """A clerk shall move an appointment that a colleague organises."""
     organiser = some_employee(maker)
@@ -386,7 +386,7 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", kind="decline", steps=5)
+@situation("calendars", kind="decline", steps=5, rare=True)
 def nobody_left_to_come(maker: Maker) -> Draft | None:
     """The only participant wants out of an appointment; somebody must come, though."""
     lone = some_employee(maker)

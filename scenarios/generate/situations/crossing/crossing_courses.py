@@ -20,7 +20,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("tickets", "training", steps=9)
+@situation("tickets", "training", steps=9, common=True)
 def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
     """A ticket asks for a later session: the enrolment moves to the next one with a free seat."""
     if len(unsolved_tickets(maker, maker.me)) > 4:
@@ -294,7 +294,7 @@ def one_more_chair(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", kind="decline", because="permission", steps=5)
+@situation("training", kind="decline", because="permission", steps=5, common=True)
 def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
     """A clerk shall add seats for a friend on the waiting list."""
     if maker.me["role"] != "clerk":
@@ -337,7 +337,7 @@ def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", kind="decline", steps=5)
+@situation("training", kind="decline", steps=5, rare=True)
 def before_all_the_others(maker: Maker) -> Draft:
     """Somebody claims that they were promised the next seat; others have waited longer."""
     course = new_course(maker)
@@ -378,7 +378,7 @@ def before_all_the_others(maker: Maker) -> Draft:
     )
 
 
-@situation("training", kind="question", steps=6)
+@situation("training", kind="question", steps=6, rare=True)
 def the_next_date_for_a_friend(maker: Maker) -> Draft:
     """When the course of a customer is held again with a free seat, who teaches it, and its fee."""
     teacher, other = new_employee(maker), new_employee(maker)

@@ -190,7 +190,7 @@ def bought_in_for_one_order(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "returns", "tickets", steps=8)
+@situation("orders", "returns", "tickets", steps=8, common=True)
 def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     """A ticket says that a wrong thing came: the return is announced if the window is open."""
     goods = some_products(maker, 2)
@@ -304,7 +304,7 @@ def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", "tickets", steps=9)
+@situation("shipments", "tickets", steps=9, common=True)
 def to_the_other_house(maker: Maker) -> Draft | None:
     """A ticket asks to send a planned shipment to the customer's other address, which it names."""
     goods = some_products(maker, 2)

@@ -73,7 +73,7 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", "tickets", steps=7)
+@situation("loans", "tickets", steps=7, rare=True)
 def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
     """The ticket asks for a renewal, but somebody waits: the customer is told the day it is due."""
     products = lendable(maker, 2)
@@ -238,7 +238,7 @@ def the_next_in_line_is_late(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", steps=10)
+@situation("loans", steps=10, common=True)
 def a_family_goes_away(maker: Maker) -> Draft | None:
     """All that a family must bring soon is renewed, except what somebody waits for."""
     products = lendable(maker, 4)
@@ -391,7 +391,7 @@ def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", because="permission", steps=5)
+@situation("loans", because="permission", steps=5, common=True)
 def worn_out_and_off_the_shelf(maker: Maker) -> Draft | None:
     """A clerk takes a worn item back, but may not withdraw it."""
     products = lendable(maker, 2)
@@ -431,7 +431,7 @@ def worn_out_and_off_the_shelf(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", kind="question", steps=6)
+@situation("loans", kind="question", steps=6, rare=True)
 def who_gets_it_after_me(maker: Maker) -> Draft | None:
     """Who gets an item next, by which number they are reached, and whether they may borrow."""
     products = lendable(maker, 3)

@@ -120,7 +120,7 @@ def one_fresh_and_one_stale(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", "documents", steps=7)
+@situation("cases", "documents", steps=7, rare=True)
 def the_paper_for_the_handler(maker: Maker) -> Draft:
     """Whoever handles a case gets to edit a paper that the customer wants changed."""
     handler = new_employee(maker, "supervisor")
@@ -215,7 +215,7 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
     )
 
 
-@situation("documents", "projects", steps=8)
+@situation("documents", "projects", steps=8, common=True)
 def all_who_still_work_on_it(maker: Maker) -> Draft:
     """Everybody with an open task in a project may read a paper; one of them may do so already."""
     lead, first, second, gone = (new_employee(maker) for _ in range(4))
@@ -312,7 +312,7 @@ def whose_refund_is_this(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "returns", kind="question", steps=5)
+@situation("orders", "returns", kind="question", steps=5, rare=True)
 def what_became_of_the_return(maker: Maker) -> Draft | None:
     """Who refused a return, what it was worth, and what the thing costs today."""
     goods = some_products(maker, 2)

@@ -16,7 +16,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("shifts", steps=7)
+@situation("shifts", steps=7, common=True)
 def cover_from_the_same_team(maker: Maker) -> Draft:
     """Somebody cannot work; the one of the team who is neither away nor at work takes over."""
     team, (ill, away, busy, free) = plant_team(maker, "clerk", "clerk", "clerk", "clerk")
@@ -62,7 +62,7 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", "shifts", steps=8)
+@situation("calendars", "shifts", steps=8, common=True)
 def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     """A shift collides with an appointment; a swap is asked with the one who has neither."""
     team, (torn, met, free) = plant_team(maker, "clerk", "clerk", "clerk")
@@ -116,7 +116,7 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=8)
+@situation("shifts", steps=8, rare=True)
 def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
     """Of two swaps of a colleague one may be agreed; the other would leave a senior post to a
     clerk."""
@@ -170,7 +170,7 @@ def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="decline", steps=5)
+@situation("shifts", kind="decline", steps=5, rare=True)
 def my_own_swap(maker: Maker) -> Draft:
     """The acting employee shall agree to a swap by which they take a shift themselves."""
     _, (giver, other) = plant_team(maker, "clerk", "clerk")
@@ -255,7 +255,7 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", because="permission", steps=6)
+@situation("shifts", because="permission", steps=6, common=True)
 def leave_over_a_shift(maker: Maker) -> Draft | None:
     """A clerk enters a leave, but may not delete the shift that lies in it."""
     if maker.me["role"] != "clerk":

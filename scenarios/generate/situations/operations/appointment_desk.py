@@ -37,7 +37,7 @@ def _day_of(maker: Maker, employee: Row, first: int, last: int | None = None) ->
     )
 
 
-@situation("calendars", kind="decline", steps=3)
+@situation("calendars", kind="decline", steps=3, common=True)
 def tomorrow_is_too_near(maker: Maker) -> Draft:
     """An own appointment begins too soon to be moved; the system would do it."""
     notice = maker.parameters["APPOINTMENT_NOTICE_DAYS"]
@@ -70,7 +70,7 @@ def tomorrow_is_too_near(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", kind="decline", because="permission", steps=4)
+@situation("calendars", kind="decline", because="permission", steps=4, common=True)
 def not_mine_to_move(maker: Maker) -> Draft | None:
     """A clerk shall cancel the appointment of another organiser."""
     if is_ranked(maker, "supervisor"):
@@ -88,7 +88,7 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
             chat="{name} cant make {day}, cancel “{subject}” pls. its {owner}'s but theyre in a "
             "meeting all day",
             note="{name} has called off “{subject}” on {day}. It was set up by {owner}, who is "
-            "away at a trade fair until the end of the week, so please cancel it for them.",
+            "away at a trade fair until the end of the week, so please cancel it for {owner.him}.",
         ),
         calls=(_who(customer), _found(customer), _shown(appointment), call("get_my_profile")),
         answer="I may not cancel “{subject}”: only its organiser, {owner}, or a [supervisor] or [a "
@@ -104,7 +104,7 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", steps=7)
+@situation("calendars", steps=7, common=True)
 def ten_or_else_three(maker: Maker) -> Draft:
     """An own appointment moves to ten or, as one of those who take part is busy then, to three."""
     customer, other = new_customer(maker), new_customer(maker)
@@ -145,7 +145,7 @@ def ten_or_else_three(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", steps=7)
+@situation("calendars", steps=7, rare=True)
 def whichever_of_them_is_free(maker: Maker) -> Draft:
     """One of two colleagues joins an appointment: the one who has nothing else then."""
     customer, host = new_customer(maker), new_employee(maker)
@@ -162,8 +162,8 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
             "attendee. If {busy} already has an [appointment] at that time, add {free} instead.",
             colleague="{name} would like a second person in “{subject}”. Add {busy} as a required "
             "attendee, or {free} if {busy} already has something then.",
-            chat="add {busy} to “{subject}” ({name}) pls, required. if they already have sth then "
-            "{free}",
+            chat="add {busy} to “{subject}” ({name}) pls, required. if {busy.he} already has sth "
+            "then {free}",
             note="{host} needs support at “{subject}” with {name}. Please add {busy} as a required "
             "attendee, or {free} if {busy} already has something else at that time.",
         ),
@@ -188,7 +188,7 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", steps=7)
+@situation("calendars", steps=7, common=True)
 def out_for_two_weeks(maker: Maker) -> Draft:
     """A colleague leaves all appointments of some days, except where nobody else is required."""
     away, host, other = new_employee(maker), new_employee(maker), new_employee(maker)
@@ -221,8 +221,8 @@ def out_for_two_weeks(maker: Maker) -> Draft:
             "[appointments] on those days and tell me if any can't be done.",
             chat="{away} wont be here {first} - {last}, take {away.him} off everyones "
             "[appointments] in that time. anything that doesnt work, say so",
-            note="{away} is off from {first} to {last}. Please remove them from every "
-            "[appointment] they're attending in that time. If there's one where that isn't "
+            note="{away} is off from {first} to {last}. Please remove {away.him} from every "
+            "[appointment] {away.he}'s attending in that time. If there's one where that isn't "
             "possible, leave it and give me the title.",
         ),
         calls=(
@@ -248,7 +248,7 @@ def out_for_two_weeks(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", kind="question", steps=4)
+@situation("calendars", kind="question", steps=4, common=True)
 def first_hour_for_both(maker: Maker) -> Draft:
     """The first full hour of a day at which two colleagues are free."""
     one, two = new_employee(maker), new_employee(maker)
@@ -287,7 +287,7 @@ def first_hour_for_both(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", memory=True, steps=7)
+@situation("calendars", memory=True, steps=7, common=True)
 def like_the_last_talk(maker: Maker) -> Draft:
     """A new appointment as long as the last one that was held, at the same place, with the same
     colleague."""
@@ -316,7 +316,7 @@ def like_the_last_talk(maker: Maker) -> Draft:
             colleague="“{subject}” with {name}, {day}, 09:00. Place and length as in the last one "
             "that took place. You organise, {mate} required.",
             chat="set up “{subject}” with {name} on {day} 9am (09:00). same place and length as "
-            "their last one that took place. {mate} has to be there too",
+            "{name.his} last one that took place. {mate} has to be there too",
             note="Please plan “{subject}” with {name} for {day} at 09:00. You're the organiser and "
             "{mate} is required. Use the place and length of the last [appointment] {name} had "
             "with us that wasn't cancelled.",
@@ -357,7 +357,7 @@ def _new_id(index: int) -> ResultField:
     return ResultField(index, "appointment_id")
 
 
-@situation("calendars", steps=5)
+@situation("calendars", steps=5, common=True)
 def entered_twice(maker: Maker) -> Draft:
     """A colleague entered an appointment twice; the one goes at which the required is missing."""
     customer, expert = new_customer(maker), new_employee(maker)
@@ -447,8 +447,8 @@ def as_soon_as_they_are_back(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="This came in from {name}: “I gather {away} is on leave on the day of "
-            "‘{subject}’. I'd rather wait until they're back.” Please move it to the first day "
-            "after {away}'s leave, same time; it can be a weekend.",
+            "‘{subject}’. I'd rather wait until {away.he}'s back.” Please move it to the first "
+            "day after {away}'s leave, same time; it can be a weekend.",
             colleague="“{subject}” with {name} is during {away}'s leave. Move it to the first day "
             "after, same time; a Sunday is fine.",
             chat="{away} is away for “{subject}” ({name})! move it to the day right after that "

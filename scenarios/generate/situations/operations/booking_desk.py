@@ -23,7 +23,7 @@ def _slots(maker: Maker, resource: Row, first: int, last: int) -> Call:
     return call("search_slots", resource_id=resource["id"], **days)
 
 
-@situation("bookings", kind="decline", steps=3)
+@situation("bookings", kind="decline", steps=3, common=True)
 def moved_at_the_last_moment(maker: Maker) -> Draft:
     """A booking begins too soon to be moved; the system would do it."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -61,7 +61,7 @@ def moved_at_the_last_moment(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=4)
+@situation("bookings", steps=4, common=True)
 def cheapest_with_room_for_all(maker: Maker) -> Draft:
     """Of three slots in a span the cheapest has no room for everybody."""
     people = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"] - 1
@@ -112,7 +112,7 @@ def cheapest_with_room_for_all(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=6)
+@situation("bookings", steps=6, common=True)
 def two_more_than_the_room_has(maker: Maker) -> Draft:
     """A group grows; its slot has no room for that, another one on the same day has."""
     people = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]
@@ -204,7 +204,7 @@ def one_group_as_two(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", steps=4)
+@situation("bookings", steps=4, common=True)
 def all_off_that_can_be(maker: Maker) -> Draft:
     """Cancel everything ahead of a customer; one booking begins too soon, one is over."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -224,9 +224,9 @@ def all_off_that_can_be(maker: Maker) -> Draft:
             "too late, and tell me what can't be cancelled.",
             chat="{name} is having surgery, cancel everything {name.he}'s got coming up pls. if "
             "its too late for one lmk",
-            note="{name} has had an accident and is in hospital, so their upcoming [bookings] "
-            "need to be cancelled. If it's too late for one of them, leave it and tell me which, "
-            "so that I can ring the family.",
+            note="{name} has had an accident and is in hospital, so {name.his} upcoming "
+            "[bookings] need to be cancelled. If it's too late for one, leave it and tell me "
+            "which, so that I can ring the family.",
         ),
         calls=(
             _who(customer),
@@ -249,7 +249,7 @@ def all_off_that_can_be(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", kind="question", steps=3)
+@situation("bookings", kind="question", steps=3, common=True)
 def what_it_all_costs(maker: Maker) -> Draft:
     """The sum of the prices of the bookings ahead; one is cancelled, one was attended."""
     customer, resource = new_customer(maker), new_resource(maker)
@@ -278,7 +278,7 @@ def what_it_all_costs(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", kind="decline", steps=3)
+@situation("bookings", kind="decline", steps=3, common=True)
 def the_other_one_has_second_thoughts(maker: Maker) -> Draft:
     """Somebody else than the customer asks to cancel a booking."""
     customer, other = new_customer(maker), new_customer(maker)
@@ -314,7 +314,7 @@ def the_other_one_has_second_thoughts(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", memory=True, steps=6)
+@situation("bookings", memory=True, steps=6, common=True)
 def the_hour_that_they_always_have(maker: Maker) -> Draft:
     """A new booking at the hour and for the number of their last visit."""
     customer = new_customer(maker)
@@ -332,14 +332,14 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
         ask=Voices(
             email="E-mail from {name}: “We'd like to come back on {day}, with the same number of "
             "people and at the same time as on our last visit, but in the {room} if it's free.” "
-            "Please look up when they were last here and book it.",
+            "Please look up when {name.he} was last here and book it.",
             colleague="{name} wants the {room} on {day}, same time and same number of people as "
-            "their last visit. Please book.",
-            chat="can u book {name} into the {room} on {day}, same time and same number of ppl "
-            "as last time they were here",
-            note="{name} rang to book the {room} on {day}. They'd like the same start time and "
-            "the same number of people as on their most recent visit, but couldn't remember the "
-            "details. Please look it up and book it.",
+            "{name.his} last visit. Please book.",
+            chat="can u book {name} into the {room} on {day}, same time and same number of ppl as "
+            "last time {name.he} was here",
+            note="{name} rang to book the {room} on {day}. {name.He}'d like the same start time "
+            "and the same number of people as on {name.his} most recent visit, but couldn't "
+            "remember the details. Please look it up and book it.",
         ),
         calls=(
             _who(customer),
@@ -367,7 +367,7 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", kind="decline", steps=4)
+@situation("bookings", kind="decline", steps=4, common=True)
 def one_booking_too_many(maker: Maker) -> Draft:
     """A customer has as many bookings ahead as allowed; an old one is not counted."""
     most = maker.parameters["MOST_BOOKINGS_AHEAD"]
@@ -407,7 +407,7 @@ def one_booking_too_many(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=6)
+@situation("bookings", steps=6, common=True)
 def a_room_that_is_painted(maker: Maker) -> Draft | None:
     """A room closes: its one booking ahead goes to another room at the same hour, where there is
     room for all."""

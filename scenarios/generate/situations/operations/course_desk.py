@@ -28,7 +28,7 @@ def _fill(maker: Maker, session: Row, count: int) -> None:
         new_enrolment(maker, session, new_customer(maker), days=30 - index)
 
 
-@situation("training", steps=4)
+@situation("training", steps=4, common=True)
 def first_date_with_a_seat(maker: Maker) -> Draft:
     """The first session that is not full and not before a day is chosen."""
     customer, course = new_customer(maker), new_course(maker)
@@ -48,8 +48,8 @@ def first_date_with_a_seat(maker: Maker) -> Draft:
             "place.",
             chat="sign {name} up for “{course}”, first date thats not full, not before {first}",
             note="{name} would like to do “{course}” as soon as possible, but can't before "
-            "{first}. Please book them on the first date from then on that isn't full. They'd "
-            "rather come later than wait for someone to drop out.",
+            "{first}. Please book {name.him} on the first date from then on that isn't full. "
+            "{name.He}'d rather come later than wait for someone to drop out.",
         ),
         calls=(
             _who(customer),
@@ -68,7 +68,7 @@ def first_date_with_a_seat(maker: Maker) -> Draft:
     )
 
 
-@situation("training", memory=True, steps=6)
+@situation("training", memory=True, steps=6, common=True)
 def together_with_a_friend(maker: Maker) -> Draft:
     """An enrolment moves to the day for which a friend is enrolled."""
     customer, friend = new_customer(maker), new_customer(maker)
@@ -113,7 +113,7 @@ def together_with_a_friend(maker: Maker) -> Draft:
     )
 
 
-@situation("training", kind="decline", steps=3)
+@situation("training", kind="decline", steps=3, common=True)
 def cold_feet(maker: Maker) -> Draft:
     """An enrolment shall be cancelled too late; the system would do it."""
     notice = maker.parameters["ENROLMENT_NOTICE_DAYS"]
@@ -130,9 +130,9 @@ def cold_feet(maker: Maker) -> Draft:
             colleague="{name} doesn't want to do “{course}” on {day} any more. Please cancel "
             "{name.his} place.",
             chat="{name} got cold feet, cancel “{course}” on {day} for {name.him} pls",
-            note="{name} rang about “{course}” on {day}: something has come up at work and they "
-            "can't make it. I said you'd cancel their place. There are other people who'd be glad "
-            "of it.",
+            note="{name} rang about “{course}” on {day}: something has come up at work and "
+            "{name.he} can't make it. I said you'd cancel {name.his} place. There are other "
+            "people who'd be glad of it.",
         ),
         calls=(_who(customer), _enrolments(customer), call("list_courses")),
         answer="I could not cancel it: “{course}” is on {day}, and a place can only be cancelled "
@@ -161,16 +161,16 @@ def past_the_queue(maker: Maker) -> Draft:
         kind="decline",
         ask=Voices(
             email="{name} wrote last night: “{day} is the only date for ‘{course}’ that I can "
-            "make. Isn't there any way you could get me in?” Please find them a place. {first} "
-            "is ahead of them on the waiting list but never rings back, so take {first} off if "
-            "you have to.",
+            "make. Isn't there any way you could get me in?” Please find {name.him} a place. "
+            "{first} is ahead of {name.him} on the waiting list but never rings back, so take "
+            "{first} off if you have to.",
             colleague="{name} needs a place on “{course}” on {day}, it's urgent. {first} is "
             "ahead on the waiting list but isn't in a hurry, so take {first.him} off if there's "
             "no other way.",
-            chat="can u get {name} into “{course}” on {day}? {first} is before them on the "
+            chat="can u get {name} into “{course}” on {day}? {first} is before {name.him} on the "
             "waiting list but prob wont mind coming off",
             note="{name} has been with us for years and would very much like to do “{course}” on "
-            "{day}. {first} is on the waiting list too, ahead of them. Please find {name} a "
+            "{day}. {first} is on the waiting list too, ahead of {name.him}. Please find {name} a "
             "place, even if {first} has to come off the list.",
         ),
         calls=(
@@ -192,7 +192,7 @@ def past_the_queue(maker: Maker) -> Draft:
     )
 
 
-@situation("training", kind="question", steps=3)
+@situation("training", kind="question", steps=3, common=True)
 def what_the_courses_come_to(maker: Maker) -> Draft:
     """The fees of what somebody is enrolled for; waiting and cancelled ones do not count."""
     customer = new_customer(maker)
@@ -266,7 +266,7 @@ def two_more_chairs(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", steps=7)
+@situation("training", steps=7, common=True)
 def the_teacher_is_on_leave(maker: Maker) -> Draft:
     """Another teacher is wanted; the first choice is away on that day, too."""
     course = new_course(maker)
@@ -310,7 +310,7 @@ def the_teacher_is_on_leave(maker: Maker) -> Draft:
     )
 
 
-@situation("training", steps=6)
+@situation("training", steps=6, common=True)
 def both_or_neither(maker: Maker) -> Draft:
     """Two people want to take a course together: the first date with two seats."""
     one, two, course = new_customer(maker), new_customer(maker), new_course(maker)
@@ -354,7 +354,7 @@ def both_or_neither(maker: Maker) -> Draft:
     )
 
 
-@situation("training", steps=6)
+@situation("training", steps=6, common=True)
 def put_into_the_wrong_course(maker: Maker) -> Draft:
     """A colleague enrolled somebody for the wrong course on the right day."""
     customer = new_customer(maker)

@@ -34,7 +34,7 @@ def _on(maker: Maker, day: int, **who: int) -> Call:
     return call("search_shifts", first_day=maker.day(day), last_day=maker.day(day), **who)
 
 
-@situation("shifts", "training", steps=6)
+@situation("shifts", "training", steps=6, common=True)
 def in_two_places_at_once(maker: Maker) -> Draft:
     """Whoever teaches a course has a shift on the same day; it is asked to be taken over."""
     teacher, mate = new_employee(maker), new_employee(maker)
@@ -77,7 +77,7 @@ def in_two_places_at_once(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", "calendars", kind="question", steps=4)
+@situation("shifts", "calendars", kind="question", steps=4, rare=True)
 def a_day_without_anything(maker: Maker) -> Draft:
     """The first of some days on which somebody has no shift, no appointment and no absence."""
     worker, post = new_employee(maker), new_post(maker)
@@ -128,7 +128,7 @@ def a_day_without_anything(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", "inspections", steps=6)
+@situation("fleet", "inspections", steps=6, common=True)
 def the_garage_has_finished(maker: Maker) -> Draft:
     """What an inspection found of a vehicle is repaired: defect and followup are closed."""
     worker, vehicle = new_employee(maker), new_vehicle(maker)
@@ -175,7 +175,7 @@ def the_garage_has_finished(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", "shifts", steps=7)
+@situation("fleet", "shifts", steps=7, common=True)
 def drive_when_not_on_duty(maker: Maker) -> Draft:
     """Of two drivers the one goes who has no shift on the day of the trip."""
     busy, free, vehicle = new_employee(maker), new_employee(maker), new_vehicle(maker)
@@ -245,8 +245,8 @@ def how_will_they_get_there(maker: Maker) -> Draft:
             "is blocked.",
             colleague="The repair for {name} still needs [a trip] to {name.his} town. Same day, "
             "same person; {first}, or {second} if {first} is blocked.",
-            chat="the repair at {name}'s has no [trip] yet. plan one to their town for whoever is "
-            "doing it, with {first} or if thats blocked {second}",
+            chat="the repair at {name}'s has no [trip] yet. plan one to {name.his} town for "
+            "whoever is doing it, with {first} or if thats blocked {second}",
             note="The repair [visit] to {name} is planned but the [trip] isn't. Whoever is doing "
             "the repair needs [a vehicle] that day to get to the town in {name}'s main "
             "address: {first} if it's roadworthy, otherwise {second}.",
@@ -278,7 +278,7 @@ def how_will_they_get_there(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", "shifts", steps=5)
+@situation("inspections", "shifts", steps=5, common=True)
 def inspected_by_who_is_there(maker: Maker) -> Draft:
     """An inspection goes to whoever works at a post on its day."""
     ill, early, night = (new_employee(maker) for _ in range(3))

@@ -37,7 +37,7 @@ def _staff(employee: Row) -> Call:
     return call("search_employees", query=employee["name"])
 
 
-@situation("calendars", because="permission", steps=6)
+@situation("calendars", because="permission", steps=6, common=True)
 def gone_to_the_coast(maker: Maker) -> Draft | None:
     """A customer gives up all meetings; a clerk may cancel their own only."""
     if is_ranked(maker, "supervisor"):
@@ -62,7 +62,7 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
             "tell me whose it is",
             note="{name} has moved away and won't be coming to any more [appointments]. Please "
             "cancel those you're allowed to cancel, and let me know who has to cancel the others. "
-            "I had them on the phone this morning.",
+            "I had {name.him} on the phone this morning.",
         ),
         calls=(
             _who(customer),
@@ -86,7 +86,7 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", steps=9)
+@situation("training", steps=9, common=True)
 def a_teacher_says_goodbye(maker: Maker) -> Draft:
     """All sessions of a course that one teacher gives after a day go to another."""
     leaver, heir, third = (new_employee(maker) for _ in range(3))
@@ -102,10 +102,10 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
             email="{leaver} sent me this: “My last working day is {day}. {heir} would be happy "
             "to take over my dates for ‘{course}’.” Please give {heir} every date that {leaver} "
             "would have taught after that day, but none that other people teach.",
-            colleague="{leaver} leaves on {day}. Put {heir} down for all their “{course}” dates "
-            "after that, but leave other people's dates alone.",
-            chat="{leaver} is leaving on {day}. pls give all their “{course}” dates after that to "
-            "{heir} (not the ones other ppl teach)",
+            colleague="{leaver} leaves on {day}. Put {heir} down for all {leaver.his} “{course}” "
+            "dates after that, but leave other people's dates alone.",
+            chat="{leaver} is leaving on {day}. pls give all {leaver.his} “{course}” dates after "
+            "that to {heir} (not the ones other ppl teach)",
             note="{leaver} is leaving us; the last day is {day}. Please put {heir} down for every "
             "later date of “{course}” that {leaver} was going to teach. Other people teach it as "
             "well, and they keep their dates.",
@@ -230,8 +230,8 @@ def as_many_as_they_may_have(maker: Maker) -> Draft:
             "at lunchtime? If I can only have one, I'd like the first.” Please lend {name.him} "
             "as many as {name.his} limit allows, in that order, and let me know if one has to "
             "stay here.",
-            colleague="{name} wants {a} and {b}. Lend them in that order until they're at their "
-            "limit, and tell me what they couldn't have.",
+            colleague="{name} wants {a} and {b}. Lend {name.him} in that order until {name.he}'s "
+            "at {name.his} limit, and tell me what {name.he} couldn't have.",
             chat="{name} wants {a} and {b} today, {a} is more important. lend as many as "
             "{name.he}'s allowed and say if ones left",
             note="{name} has asked for {first} ({a}) and {second} ({b}). {name.He}'s got other "
@@ -259,7 +259,7 @@ def as_many_as_they_may_have(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", kind="decline", steps=3)
+@situation("loans", kind="decline", steps=3, common=True)
 def it_stands_there_unused(maker: Maker) -> Draft:
     """An item is in, but kept for somebody; another customer wants it today."""
     customer, waiting = new_customer(maker), new_customer(maker)
@@ -295,7 +295,7 @@ def it_stands_there_unused(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", kind="question", steps=3)
+@situation("bookings", kind="question", steps=3, common=True)
 def where_it_costs_less(maker: Maker) -> Draft:
     """In which of two rooms a group pays less on a day; the cheapest hour has no room for it."""
     one, two = new_resource(maker, capacity=8), new_resource(maker, capacity=8)
@@ -341,7 +341,7 @@ def where_it_costs_less(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", memory=True, steps=6)
+@situation("inspections", memory=True, steps=6, rare=True)
 def look_at_it_again(maker: Maker) -> Draft:
     """A second inspection of the same category and place, a number of days after the first."""
     first, second = new_employee(maker), new_employee(maker)
@@ -391,7 +391,7 @@ def look_at_it_again(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7)
+@situation("shifts", steps=7, common=True)
 def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     """The shifts of some days go to two colleagues, by the part of the day."""
     giver, lark, owl = (new_employee(maker) for _ in range(3))
@@ -411,8 +411,8 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
             chat="{giver} cant work {first} to {last} (training). swap requests pls: early → "
             "{lark}, late → {owl}",
             note="{giver} is going on a training course and can't work from {first} to {last}. "
-            "{lark} will take their early [shifts] on those days and {owl} the late ones. Please "
-            "put in a [swap] request for each one.",
+            "{lark} will take {giver.his} early [shifts] on those days and {owl} the late ones. "
+            "Please put in a [swap] request for each one.",
         ),
         calls=(
             _staff(giver),

@@ -113,7 +113,7 @@ def a_leap_upwards(maker: Maker) -> Draft | None:
     )
 
 
-@situation("devices", steps=4, without=NO_DEVICES)
+@situation("devices", steps=4, without=NO_DEVICES, common=True)
 def the_newer_of_the_two(maker: Maker) -> Draft:
     """A customer has two devices of a kind and reports for the newer one."""
     customer, model = new_customer(maker), device_models(maker)[0]
@@ -152,7 +152,7 @@ def the_newer_of_the_two(maker: Maker) -> Draft:
     )
 
 
-@situation("devices", kind="decline", steps=2, without=NO_DEVICES)
+@situation("devices", kind="decline", steps=2, without=NO_DEVICES, common=True)
 def not_at_home_tomorrow(maker: Maker) -> Draft:
     """A visit shall be moved too late; the system would do it."""
     notice = maker.parameters["VISIT_NOTICE_DAYS"]
@@ -168,8 +168,9 @@ def not_at_home_tomorrow(maker: Maker) -> Draft:
             colleague="{name} won't be in on {soon}. Please move {worker}'s [visit] for the "
             "{model} to {later}.",
             chat="{name} isnt home {soon}, move {worker}'s [visit] for the {model} to {later}",
-            note="{name} has just rung about the {model}. They're not in on {soon} and would like "
-            "{worker} to come on {later} instead. I said that would be fine, so please change it.",
+            note="{name} has just rung about the {model}. {name.He}'s not in on {soon} and would "
+            "like {worker} to come on {later} instead. I said that would be fine, so please "
+            "change it.",
         ),
         calls=(_of(customer), _shown(device)),
         answer="I could not move the [visit]: {worker} comes on {soon}, and [a visit] can only be "
@@ -187,7 +188,7 @@ def not_at_home_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("devices", steps=7, without=NO_DEVICES)
+@situation("devices", steps=7, without=NO_DEVICES, common=True)
 def all_that_nobody_comes_for(maker: Maker) -> Draft:
     """Maintenance for every running device of a customer for which no visit is planned."""
     customer, worker = new_customer(maker), new_employee(maker)
@@ -310,10 +311,11 @@ def the_tenant_upstairs_calls(maker: Maker) -> Draft:
             "is a good [customer] of ours.",
             colleague="{other} doesn't want the noise on {day}. Please cancel {worker}'s [visit] "
             "to {name}.",
-            chat="pls cancel the repair at {name}'s on {day}, {other} called, they've got "
-            "visitors and dont want the noise",
-            note="{other} lives next door to {name} and has guests on {day}. They've asked us not "
-            "to do the repair that day because of the noise, so please cancel {worker}'s [visit].",
+            chat="pls cancel the repair at {name}'s on {day}, {other} called, {other.he}'s got "
+            "visitors and doesnt want the noise",
+            note="{other} lives next door to {name} and has guests on {day}. {other.He}'s asked "
+            "us not to do the repair that day because of the noise, so please cancel {worker}'s "
+            "[visit].",
         ),
         calls=(_of(customer), _shown(device)),
         answer="I have not cancelled the repair on {day}: {name} has the [device], and [a visit] "
@@ -329,7 +331,9 @@ def the_tenant_upstairs_calls(maker: Maker) -> Draft:
     )
 
 
-@situation("devices", kind="decline", because="permission", steps=3, without=NO_DEVICES)
+@situation(
+    "devices", kind="decline", because="permission", steps=3, without=NO_DEVICES, common=True
+)
 def scrap_it(maker: Maker) -> Draft | None:
     """A clerk shall retire a device that a customer has given up."""
     if is_ranked(maker, "supervisor"):
@@ -361,7 +365,7 @@ def scrap_it(maker: Maker) -> Draft | None:
     )
 
 
-@situation("devices", memory=True, steps=5, without=NO_DEVICES)
+@situation("devices", memory=True, steps=5, without=NO_DEVICES, common=True)
 def sent_to_the_wrong_one(maker: Maker) -> Draft:
     """A visit was planned for the wrong of two devices: same day, same person, other device."""
     customer, worker = new_customer(maker), new_employee(maker)

@@ -32,7 +32,7 @@ def _trips(employee: Row) -> Call:
     return call("list_driver_trips", driver_id=employee["id"])
 
 
-@situation("fleet", kind="decline", steps=3)
+@situation("fleet", kind="decline", steps=3, common=True)
 def too_near_to_the_check(maker: Maker) -> Draft:
     """A trip shall go a day or two before the vehicle's next check; the system would plan it."""
     margin = maker.parameters["CHECK_MARGIN_DAYS"]
@@ -68,7 +68,7 @@ def too_near_to_the_check(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=3)
+@situation("fleet", steps=3, common=True)
 def from_one_reading_to_the_other(maker: Maker) -> Draft:
     """The driver tells only what the odometer says after today's trip."""
     vehicle, driver = new_vehicle(maker), new_employee(maker)
@@ -105,7 +105,7 @@ def from_one_reading_to_the_other(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=8)
+@situation("fleet", steps=8, common=True)
 def somebody_else_must_drive(maker: Maker) -> Draft:
     """A driver falls ill: the trips go to another one, except where the vehicle is blocked."""
     ill, heir = new_employee(maker), new_employee(maker)
@@ -191,7 +191,7 @@ def call_it_a_light_one(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=5)
+@situation("fleet", steps=5, common=True)
 def mended_and_off_again(maker: Maker) -> Draft:
     """A repair frees a blocked vehicle for a trip; a minor defect of it stays open."""
     vehicle, driver = new_vehicle(maker), new_employee(maker)
@@ -305,7 +305,7 @@ def kilometres_of_a_driver(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=7)
+@situation("fleet", steps=7, common=True)
 def broken_down_before_the_trip(maker: Maker) -> Draft:
     """A serious defect is reported; the trip that was planned goes with another vehicle."""
     broken, spare = new_vehicle(maker), new_vehicle(maker)
@@ -356,7 +356,7 @@ def broken_down_before_the_trip(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", kind="decline", because="permission", steps=3)
+@situation("fleet", kind="decline", because="permission", steps=3, common=True)
 def a_buyer_has_been_found(maker: Maker) -> Draft | None:
     """A clerk shall enter that a vehicle was sold, for which a trip is planned."""
     if is_ranked(maker, "supervisor"):

@@ -79,7 +79,7 @@ def three_weeks_are_too_many(maker: Maker) -> Draft | None:
     )
 
 
-@situation("inspections", steps=5)
+@situation("inspections", steps=5, common=True)
 def ticked_off_by_one_of_them(maker: Maker) -> Draft:
     """Of four followups those of one employee are done; one of them is closed already."""
     worker, other = new_employee(maker), new_employee(maker)
@@ -101,12 +101,12 @@ def ticked_off_by_one_of_them(maker: Maker) -> Draft:
         ask=Voices(
             email="{worker} sent me this: “Everything on my list from {reference} is done.” "
             "Please close the [followups] {worker.he} had there.",
-            colleague="{worker} has finished with {reference}. Please close their [followups], "
-            "nobody else's.",
+            colleague="{worker} has finished with {reference}. Please close {worker.his} "
+            "[followups], nobody else's.",
             chat="{worker} says {worker.his} part of {reference} is finished, can you close "
             "those [followups]",
-            note="{worker} stayed late yesterday and finished their part of {reference}. Please "
-            "close the [followups] that were theirs. {other} is still working on the rest.",
+            note="{worker} stayed late yesterday and finished {worker.his} part of {reference}. "
+            "Please close the [followups] that were theirs. {other} is still working on the rest.",
         ),
         calls=(
             _searched(inspection),
@@ -124,7 +124,7 @@ def ticked_off_by_one_of_them(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", kind="decline", because="permission", steps=3)
+@situation("inspections", kind="decline", because="permission", steps=3, common=True)
 def let_it_be(maker: Maker) -> Draft | None:
     """A clerk shall waive a minor finding."""
     if is_ranked(maker, "supervisor"):
@@ -239,7 +239,7 @@ def back_from_the_round(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", kind="question", steps=2)
+@situation("inspections", kind="question", steps=2, common=True)
 def nobody_sees_to_it(maker: Maker) -> Draft:
     """Which open findings have nobody who sees to them."""
     inspection = new_inspection(maker, day=-5)
@@ -273,7 +273,7 @@ def nobody_sees_to_it(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", kind="question", steps=3)
+@situation("inspections", kind="question", steps=3, common=True)
 def who_is_late_with_it(maker: Maker) -> Draft:
     """Whose open followup is overdue; a done one was later still."""
     late, prompt = new_employee(maker), new_employee(maker)

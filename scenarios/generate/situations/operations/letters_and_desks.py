@@ -55,7 +55,7 @@ def _wordings(value: SpokenValue) -> tuple[str, ...]:
     return (value.text, *value.others)
 
 
-@situation("messaging", "bookings", memory=True, steps=8)
+@situation("messaging", "bookings", memory=True, steps=8, common=True)
 def wish_in_a_message(maker: Maker) -> Draft:
     """A customer asks in a thread for another day; there are two hours, one without room."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -72,14 +72,14 @@ def wish_in_a_message(maker: Maker) -> Draft:
         ask=Voices(
             email="This came in from {name}: “I sent you a message about our [booking] for the "
             "{room} and haven't heard back. Have you seen it?” I hadn't. Please move it to the "
-            "day they ask for and reply in the [thread] with the start time.",
-            colleague="{name} has messaged about moving their [booking] for the {room} to another "
-            "day. Please move it and reply in the [thread] with the start time.",
-            chat="can u look at {name}'s [thread]? they want the {room} on a different day. move "
-            "it and write back what time",
+            "day {name.he} asks for and reply in the [thread] with the start time.",
+            colleague="{name} has messaged about moving {name.his} [booking] for the {room} to "
+            "another day. Please move it and reply in the [thread] with the start time.",
+            chat="can u look at {name}'s [thread]? {name.he} wants the {room} on a different day. "
+            "move it and write back what time",
             note="There's an unanswered message from {name} about the {room}. Please see which "
-            "day they'd prefer, move their [booking] to it, and let them know in the same "
-            "[thread] what time it starts. There are still four of them.",
+            "day {name.he}'d prefer, move {name.his} [booking] to it, and let {name.him} know in "
+            "the same [thread] what time it starts. There are still four of them.",
         ),
         calls=(
             _who(customer),
@@ -113,7 +113,7 @@ def wish_in_a_message(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "training", steps=7)
+@situation("messaging", "training", steps=7, common=True)
 def asked_for_the_next_course(maker: Maker) -> Draft:
     """A message names days on which the customer cannot come; the first other date is taken."""
     customer, course = new_customer(maker), new_course(maker)
@@ -158,7 +158,7 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "loans", steps=7)
+@situation("messaging", "loans", steps=7, common=True)
 def keep_it_a_little_longer(maker: Maker) -> Draft:
     """A message asks to keep one of two items; the reply names the new day."""
     customer = new_customer(maker)
@@ -172,16 +172,16 @@ def keep_it_a_little_longer(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="Got this from {name}: “I wrote to you a few days ago about keeping something "
-            "longer and haven't had an answer. I don't want it to go overdue!” Please read their "
-            "message, renew it if nobody's waiting for it, and reply in the [thread] with the "
-            "new due date.",
+            "longer and haven't had an answer. I don't want it to go overdue!” Please read "
+            "{name.his} message, renew it if nobody's waiting for it, and reply in the [thread] "
+            "with the new due date.",
             colleague="{name} has messaged asking for a renewal. If it can be renewed, do it and "
             "reply with the new due date.",
             chat="{name}'s waiting on a reply re keeping sth {name.he} borrowed. renew it if ok "
             "and answer in the [thread] with the new date",
-            note="{name} has asked in a message to keep something they borrowed from us. If "
-            "nobody else is waiting for it, please renew it and let them know the new due date "
-            "in the same [thread].",
+            note="{name} has asked in a message to keep something {name.he} borrowed from us. If "
+            "nobody else is waiting for it, please renew it and let {name.him} know the new due "
+            "date in the same [thread].",
         ),
         calls=(
             _who(customer),
@@ -203,7 +203,7 @@ def keep_it_a_little_longer(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "calendars", steps=8)
+@situation("messaging", "calendars", steps=8, common=True)
 def a_better_hour(maker: Maker) -> Draft:
     """A message proposes two hours; at the first of them the participant is busy."""
     customer, mate = new_customer(maker), new_employee(maker)
@@ -223,10 +223,10 @@ def a_better_hour(maker: Maker) -> Draft:
             "and haven't heard back.” Please see which of them suits both you and {mate}, move "
             "the [appointment] “{subject}” to that time, and confirm it in the [thread].",
             colleague="{name} has suggested two new times for the [appointment] “{subject}”, see "
-            "their message. Move it to the one when {mate} is free too, and confirm the time in "
-            "the [thread].",
+            "{name.his} message. Move it to the one when {mate} is free too, and confirm the time "
+            "in the [thread].",
             chat="{name} sent 2 new times for “{subject}”, pick whichever works for {mate} too, "
-            "move it and confirm the time in their [thread]",
+            "move it and confirm the time in {name.his} [thread]",
             note="{name} can't make the [appointment] “{subject}” and has suggested two other "
             "times in a message. {mate} has to be free as well. Please move it to the one that "
             "works for everybody and confirm the time in the [thread].",
@@ -308,7 +308,7 @@ def a_number_in_a_message(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", "loans", steps=6)
+@situation("tickets", "loans", steps=6, common=True)
 def reminded_without_need(maker: Maker) -> Draft:
     """A ticket complains of a reminder; the item came back in time, so that is what we write."""
     customer = new_customer(maker)
@@ -359,7 +359,7 @@ def reminded_without_need(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", "devices", steps=8, without=NO_DEVICES)
+@situation("tickets", "devices", steps=8, without=NO_DEVICES, common=True)
 def a_noise_since_monday(maker: Maker) -> Draft:
     """A ticket about a device: if no visit is planned, one is, and the customer is told the day."""
     customer, worker = new_customer(maker), new_employee(maker)
@@ -374,13 +374,13 @@ def a_noise_since_monday(maker: Maker) -> Draft:
             email="From {name}: “My {model} has stopped working and I still don't know if "
             "anyone's coming.” They've got [a ticket] with us. If no [visit] is planned yet, "
             "book {worker} for a repair on {when} and tell them the day in a public comment.",
-            colleague="{name}'s {model} is down, see their [ticket]. If there's no [visit] "
+            colleague="{name}'s {model} is down, see {name.his} [ticket]. If there's no [visit] "
             "planned, book {worker} for a repair on {when} and put the day in a public comment.",
             chat="is anyone going to {name} about the {model}? if not send {worker} on {when} "
             "(repair) and tell them the day on their [ticket], public",
             note="{name}'s {model} isn't working. {worker} could do the repair on {when}; please "
             "plan that unless there's a [visit] planned already. Tell {name} the day in a public "
-            "comment on their [ticket], and leave the [ticket] open.",
+            "comment on {name.his} [ticket], and leave the [ticket] open.",
         ),
         calls=(
             _who(customer),
@@ -415,7 +415,7 @@ def a_noise_since_monday(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", "training", kind="question", steps=4)
+@situation("tickets", "training", kind="question", steps=4, rare=True)
 def promised_a_seat(maker: Maker) -> Draft:
     """A customer says that they were promised a seat; the list has them as waiting."""
     customer, course = new_customer(maker), new_course(maker)
@@ -435,11 +435,11 @@ def promised_a_seat(maker: Maker) -> Draft:
             "[ticket] number?",
             colleague="Has {name} got a place on “{course}” on {day}? If not, who's ahead of "
             "{name.him} on the waiting list? I need the number of {name.his} [ticket] too.",
-            chat="does {name} have a seat in “{course}” on {day}?? who's ahead of them if not, "
-            "and whats the reference of their [ticket]",
-            note="{name} insists they were promised a place on “{course}” on {day}. Please tell "
-            "me whether they have one, who's next in line if one comes up, and the reference of "
-            "the [ticket] they've opened. I'm ringing them this afternoon.",
+            chat="does {name} have a seat in “{course}” on {day}?? who's ahead of {name.him} if "
+            "not, and whats the reference of {name.his} [ticket]",
+            note="{name} insists {name.he} was promised a place on “{course}” on {day}. Please "
+            "tell me whether {name.he} has one, who's next in line if one comes up, and the "
+            "reference of the [ticket] {name.he}'s opened. I'm ringing {name.him} this afternoon.",
         ),
         calls=(
             _who(customer),
@@ -459,7 +459,7 @@ def promised_a_seat(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", "fleet", steps=7)
+@situation("tickets", "fleet", steps=7, rare=True)
 def who_was_in_that_street(maker: Maker) -> Draft:
     """A complaint about a driver: of two colleagues the one gets the ticket who was there."""
     customer = new_customer(maker)
@@ -506,7 +506,7 @@ def who_was_in_that_street(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", "bookings", kind="decline", steps=5)
+@situation("tickets", "bookings", kind="decline", steps=5, common=True)
 def says_that_we_agreed(maker: Maker) -> Draft:
     """A ticket says that a late cancellation was agreed; nothing in it bears that out."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]

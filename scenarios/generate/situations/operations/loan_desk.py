@@ -32,7 +32,7 @@ def _item(item: Row) -> Call:
     return call("get_item", item_id=item["id"])
 
 
-@situation("loans", steps=6)
+@situation("loans", steps=6, common=True)
 def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
     """Of a family's loans one is awaited by somebody; one member has something overdue."""
     last, (one, two) = new_family(maker, 2)
@@ -82,7 +82,7 @@ def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
     return draft
 
 
-@situation("loans", steps=4)
+@situation("loans", steps=4, common=True)
 def back_and_on_to_the_next(maker: Maker) -> Draft:
     """A returned item goes to whoever has waited longest, who is not the first in the list."""
     holder, early, late = new_customer(maker), new_customer(maker), new_customer(maker)
@@ -120,7 +120,7 @@ def back_and_on_to_the_next(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", kind="decline", steps=3)
+@situation("loans", kind="decline", steps=3, common=True)
 def one_more_despite_the_overdue_one(maker: Maker) -> Draft:
     """A customer with an overdue item wants another; the system would lend it."""
     customer = new_customer(maker)
@@ -154,7 +154,7 @@ def one_more_despite_the_overdue_one(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", steps=6)
+@situation("loans", steps=6, common=True)
 def overdue_one_back_new_one_out(maker: Maker) -> Draft:
     """The overdue item is handed in at the desk, so another one may be lent."""
     customer = new_customer(maker)
@@ -171,9 +171,9 @@ def overdue_one_back_new_one_out(maker: Maker) -> Draft:
             "Book both, if that's possible.",
             chat="{name} just handed in {late}, looks good. wants to take {wanted} home now, ok? "
             "if yes book it",
-            note="{name} came in with {late}, a bit late but in good condition, and would now like "
-            "to borrow {wanted}. Please take the first one back and lend them one that nobody is "
-            "waiting for.",
+            note="{name} came in with {late}, a bit late but in good condition, and would now "
+            "like to borrow {wanted}. Please take the first one back and lend {name.him} one that "
+            "nobody is waiting for.",
         ),
         calls=(
             _who(customer),
@@ -229,7 +229,7 @@ def in_and_out_on_paper(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", kind="question", steps=5)
+@situation("loans", kind="question", steps=5, common=True)
 def which_of_the_two_came_back(maker: Maker) -> Draft:
     """The customer says that all is back; one of two items of a name is still out."""
     customer = new_customer(maker)
@@ -311,7 +311,7 @@ def wait_for_the_first_that_comes(maker: Maker) -> Callable[[], Draft | None]:
     return draft
 
 
-@situation("loans", kind="decline", because="permission", steps=3)
+@situation("loans", kind="decline", because="permission", steps=3, common=True)
 def worn_ones_out_of_lending(maker: Maker) -> Draft | None:
     """A clerk shall withdraw a worn item; a good one has the same name."""
     if is_ranked(maker, "supervisor"):
@@ -339,7 +339,7 @@ def worn_ones_out_of_lending(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", kind="question", steps=2)
+@situation("loans", kind="question", steps=2, common=True)
 def how_long_is_the_queue(maker: Maker) -> Draft:
     """Where somebody stands in a queue, and when the item is due."""
     holder, asks = new_customer(maker), new_customer(maker)
@@ -371,7 +371,7 @@ def how_long_is_the_queue(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", steps=4)
+@situation("loans", steps=4, common=True)
 def renewed_by_its_letter(maker: Maker) -> Draft:
     """Two items of a name: the customer wants to keep the one that is due first; its loan can be
     renewed once more, the other one's cannot."""

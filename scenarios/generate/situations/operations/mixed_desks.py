@@ -30,7 +30,7 @@ def _staff(employee: Row) -> Call:
     return call("search_employees", query=employee["name"])
 
 
-@situation("training", "calendars", memory=True, steps=5)
+@situation("training", "calendars", memory=True, steps=5, rare=True)
 def talk_after_the_course(maker: Maker) -> Draft:
     """An own appointment moves to the day after the customer's course, which must be looked up."""
     customer, course, other = new_customer(maker), new_course(maker), new_course(maker)
@@ -71,7 +71,7 @@ def talk_after_the_course(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", "training", steps=5)
+@situation("bookings", "training", steps=5, common=True)
 def room_or_course(maker: Maker) -> Draft:
     """Of several bookings the one goes that lies on the day of the customer's course."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -90,7 +90,7 @@ def room_or_course(maker: Maker) -> Draft:
             "cancel that one only.",
             colleague="{name} has “{course}” on the same day as one of {name.his} [bookings] and "
             "can't do both. Please cancel that [booking].",
-            chat="{name} double-booked themselves, cancel the {room} on the day they have "
+            chat="{name} double-booked {name.him}self, cancel the {room} on the day {name.he} has "
             "“{course}”, nothing else",
             note="{name} can't use the {room} on the day of “{course}”, which {name.he}'s also "
             "booked on. Please cancel {name.his} [booking] for that day. {name.He}'s booked the "
@@ -135,11 +135,11 @@ def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
             "says how many that is. Please put it in.",
             colleague="Please book the {room} for {name} on {day} at 14:00, for {name.him} and "
             "all the free guests {name.his} [membership] includes.",
-            chat="book {room} {day} 14:00 for {name} and however many their [membership] lets "
-            "them bring free",
-            note="{name} would like the {room} on {day} at 14:00, for themselves and as many "
-            "people as they can bring along for free with their [membership]. They couldn't "
-            "remember how many that is, so please look it up and book it.",
+            chat="book {room} {day} 14:00 for {name} and however many {name.his} [membership] "
+            "lets {name.him} bring free",
+            note="{name} would like the {room} on {day} at 14:00, for {name.him}self and as many "
+            "people as {name.he} can bring along for free with {name.his} [membership]. {name.He} "
+            "couldn't remember how many that is, so please look it up and book it.",
         ),
         calls=(
             _who(customer),
@@ -216,7 +216,7 @@ def come_for_it_on_the_day(maker: Maker) -> Draft | None:
     )
 
 
-@situation("messaging", "fleet", steps=6)
+@situation("messaging", "fleet", steps=6, rare=True)
 def who_is_coming_with_what(maker: Maker) -> Draft:
     """A customer asks who comes and with which plate; the reply names the plate."""
     customer, driver = new_customer(maker), new_employee(maker)
@@ -237,13 +237,13 @@ def who_is_coming_with_what(maker: Maker) -> Draft:
             email="{name}'s e-mail says: “I sent you a message because I need a number plate for "
             "our gate.” {driver} is driving there. Please look up which [vehicle] that's with "
             "and reply in the [thread] with the plate.",
-            colleague="{name} needs a number plate for their gate, the [thread] says which day. "
-            "{driver} is driving. Please reply with the plate.",
-            chat="{name} needs the plate {driver} is coming with, day is in their [thread]. reply "
-            "there pls",
-            note="{name} has to register our number plate at their gate. Their message says which "
-            "day it's for, and {driver} is the one driving there. Please look up the [vehicle] "
-            "and send {name} its plate in the [thread].",
+            colleague="{name} needs a number plate for {name.his} gate, the [thread] says which "
+            "day. {driver} is driving. Please reply with the plate.",
+            chat="{name} needs the plate {driver} is coming with, day is in {name.his} [thread]. "
+            "reply there pls",
+            note="{name} has to register our number plate at {name.his} gate. {name.His} message "
+            "says which day it's for, and {driver} is the one driving there. Please look up the "
+            "[vehicle] and send {name} its plate in the [thread].",
         ),
         calls=(
             _who(customer),

@@ -76,7 +76,7 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6)
+@situation("shifts", steps=6, common=True)
 def a_post_for_old_hands(maker: Maker) -> Draft:
     """A swap would put a clerk at a post that needs somebody senior; the system would agree."""
     giver, taker = new_employee(maker, "supervisor"), new_employee(maker)
@@ -116,7 +116,7 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="decline", steps=3)
+@situation("shifts", kind="decline", steps=3, common=True)
 def swap_for_tomorrow(maker: Maker) -> Draft:
     """A swap is wanted for a shift that is too near; the system would take it."""
     notice = maker.parameters["SWAP_NOTICE_DAYS"]
@@ -151,7 +151,7 @@ def swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7)
+@situation("shifts", steps=7, common=True)
 def who_could_step_in(maker: Maker) -> Draft:
     """A taker is sought: the first choice works already on that day."""
     giver, busy, free = new_employee(maker), new_employee(maker), new_employee(maker)
@@ -166,8 +166,8 @@ def who_could_step_in(maker: Maker) -> Draft:
             email="{giver} wrote to me: “I have an exam on {day} and can't come in. {busy} or "
             "{free} would take my [shift].” Please ask for [a swap] with {busy}, or with {free} "
             "if {busy} already works that day.",
-            colleague="{giver} needs somebody to take their [shift] on {day}. {busy} if they're "
-            "not working that day, otherwise {free}. Ask for the [swap].",
+            colleague="{giver} needs somebody to take {giver.his} [shift] on {day}. {busy} if "
+            "{busy.he}'s not working that day, otherwise {free}. Ask for the [swap].",
             chat="{giver} has an exam on {day}. can you ask for [a swap] with {busy}, or {free} "
             "if {busy} already works that day",
             note="{giver} can't work on {day} because of an exam. Please ask for [a swap]: "
@@ -203,11 +203,11 @@ def anybody_will_do_at_the_desk(maker: Maker) -> Draft:
         ask=Voices(
             email="Message from {worker}: “If you still need somebody for the early [shift] at "
             "{post} on {day}, I'd be glad to do it.” We do, and I haven't got anybody else. "
-            "Please put them down for it.",
+            "Please put {worker.him} down for it.",
             colleague="Nobody's on at {post} early on {day}. Please put {worker} down.",
             chat="need someone for {post} early on {day}, can you put {worker} in",
             note="Nobody is down for the early [shift] at {post} on {day}. {worker} has offered "
-            "to do it, so please put them down for it.",
+            "to do it, so please put {worker.him} down for it.",
         ),
         calls=(call("list_posts"), _who(worker), _shifts(maker, worker, day)),
         answer="I couldn't put {worker} down: {post} needs somebody senior, [a supervisor] or [a "
@@ -222,7 +222,7 @@ def anybody_will_do_at_the_desk(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="question", steps=2)
+@situation("shifts", kind="question", steps=2, common=True)
 def nights_in_a_row(maker: Maker) -> Draft:
     """How many nights somebody has in a span of days, and at which post the first one is."""
     worker, first, second = new_employee(maker), new_post(maker), new_post(maker)
@@ -253,7 +253,7 @@ def nights_in_a_row(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6)
+@situation("shifts", steps=6, common=True)
 def ill_for_three_days(maker: Maker) -> Draft:
     """Somebody will be in hospital: the absence is recorded, and a colleague is asked to take the
     shifts that fall into it."""
@@ -273,7 +273,7 @@ def ill_for_three_days(maker: Maker) -> Draft:
             "[swaps] with {mate} for all {ill.his} [shifts].",
             chat="{ill} is having an operation, sick from {first} til {last}. can you record "
             "that and ask for [swaps] with {mate} for the [shifts] in those days",
-            note="{ill} will be in hospital, so please record them as sick from {first} to "
+            note="{ill} will be in hospital, so please record {ill.him} as sick from {first} to "
             "{last}. {mate} takes over what {ill} would have worked in that time; please ask for "
             "the [swaps].",
         ),
@@ -302,7 +302,7 @@ def ill_for_three_days(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="decline", because="permission", steps=3)
+@situation("shifts", kind="decline", because="permission", steps=3, common=True)
 def strike_it_from_the_rota(maker: Maker) -> Draft | None:
     """A clerk shall delete a shift."""
     if is_ranked(maker, "supervisor"):
@@ -330,7 +330,7 @@ def strike_it_from_the_rota(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shifts", steps=5)
+@situation("shifts", steps=5, common=True)
 def asked_for_the_wrong_day(maker: Maker) -> Draft:
     """A swap was asked for the wrong one of two shifts; it is withdrawn and asked anew."""
     giver, taker, post = new_employee(maker), new_employee(maker), new_post(maker)

@@ -73,9 +73,9 @@ def two_halves_of_a_voyage(maker: Maker) -> Draft:
             "entry, make it two.",
             chat="{worker} is off on a long trip {first} - {last}, put the leave in (2 parts if "
             "needed)",
-            note="{worker} has asked for leave from {first} to {last} and their cover is arranged. "
-            "If the system won't take that many days at once, record it as two absences, one "
-            "straight after the other.",
+            note="{worker} has asked for leave from {first} to {last} and {worker.his} cover is "
+            "arranged. If the system won't take that many days at once, record it as two "
+            "absences, one straight after the other.",
         ),
         calls=(_who(worker), _record(worker)),
         answer="I have not entered {worker}'s leave and cannot: an absence may be {most} days at "
@@ -178,11 +178,11 @@ def a_change_of_scenery(maker: Maker) -> Draft | None:
             email="{worker} writes: “I've talked to {team} and they'd be glad to have me. Could "
             "you move me over?” Both sides have agreed, so please move {worker} to {team} in the "
             "system.",
-            colleague="{worker} is joining {team}. Please move them over.",
-            chat="can u switch {worker} to {team}, they agreed already",
+            colleague="{worker} is joining {team}. Please move {worker.him} over.",
+            chat="can u switch {worker} to {team}, {worker.he} agreed already",
             note="{team} is short of people, and {worker} has agreed to help out there "
-            "permanently. Please move {worker} to {team} from today; I've let their old [team] "
-            "know.",
+            "permanently. Please move {worker} to {team} from today; I've let {worker.his} old "
+            "[team] know.",
         ),
         calls=(call("get_my_profile"), _who(worker), call("list_teams")),
         answer="I could not move {worker} to {team}: only a [supervisor] or [a manager] can do "
@@ -193,7 +193,7 @@ def a_change_of_scenery(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=5, without=WALK_IN_TRADES)
+@situation(steps=5, without=WALK_IN_TRADES, common=True)
 def whom_somebody_leaves_behind(maker: Maker) -> Draft:
     """A colleague goes abroad: their customers go to another one, except the blocked one."""
     leaver, heir = new_employee(maker), new_employee(maker)
@@ -207,8 +207,8 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
             email="From {leaver}: “I'm leaving at the end of the month, and {heir} has agreed to "
             "take over all my [customers].” Please make {heir} the owner of everyone {leaver} "
             "looks after, and tell me if any can't be moved.",
-            colleague="{leaver} is leaving. All their [customers] to {heir}; tell me if any can't "
-            "be moved.",
+            colleague="{leaver} is leaving. All {leaver.his} [customers] to {heir}; tell me if "
+            "any can't be moved.",
             chat="hand {leaver}'s [customers] over to {heir}. if one can't be changed, leave it "
             "and say who",
             note="{leaver} leaves us at the end of the month and {heir} is taking over the "
@@ -238,7 +238,7 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
     )
 
 
-@situation(kind="question", steps=2)
+@situation(kind="question", steps=2, rare=True)
 def days_of_leave_so_far(maker: Maker) -> Draft:
     """The number of days of leave of somebody; sick days and travel do not count."""
     worker = new_employee(maker)
@@ -285,7 +285,7 @@ def it_was_a_business_trip(maker: Maker) -> Draft:
             chat="{worker}'s absence starting {first} should be travel, somebody put leave. fix "
             "it, dates are ok",
             note="The absence {worker} has from {first} was recorded as leave by mistake. I'm "
-            "sending them to a trade fair, so it should be travel. Keep the same dates.",
+            "sending {worker.him} to a trade fair, so it should be travel. Keep the same dates.",
         ),
         calls=(
             _who(worker),

@@ -31,7 +31,7 @@ def _leads(maker: Maker) -> bool:
     return is_ranked(maker, "supervisor")
 
 
-@situation("training", steps=4)
+@situation("training", steps=4, common=True)
 def a_seat_for_all_who_wait(maker: Maker) -> Draft | None:
     """A session gets as many seats as are needed for those who wait."""
     seats = 3
@@ -156,7 +156,7 @@ def the_one_without_plans(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", steps=2)
+@situation("loans", steps=2, common=True)
 def clear_the_shelf(maker: Maker) -> Draft | None:
     """The worn one of two of a name is withdrawn; the good one stays."""
     if not _leads(maker):
@@ -183,7 +183,7 @@ def clear_the_shelf(maker: Maker) -> Draft | None:
     )
 
 
-@situation("devices", steps=3, without=NO_DEVICES)
+@situation("devices", steps=3, without=NO_DEVICES, common=True)
 def what_stands_still_goes(maker: Maker) -> Draft | None:
     """A customer's stopped device is retired; the running one has a visit to come."""
     if not _leads(maker):
@@ -221,7 +221,7 @@ def what_stands_still_goes(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shifts", steps=5)
+@situation("shifts", steps=5, common=True)
 def closed_on_that_day(maker: Maker) -> Draft | None:
     """The shifts of a post on a day are deleted, except one about which a swap was asked."""
     if not _leads(maker):
@@ -274,7 +274,7 @@ def closed_on_that_day(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", steps=6)
+@situation("bookings", steps=6, common=True)
 def the_whole_choir(maker: Maker) -> Draft | None:
     """A supervisor enlarges a booking to a large group, in the larger of two rooms."""
     if not _leads(maker):
@@ -324,7 +324,7 @@ def the_whole_choir(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", steps=4)
+@situation("calendars", steps=4, common=True)
 def in_somebody_elses_place(maker: Maker) -> Draft | None:
     """A supervisor cancels the later of two appointments of an ill organiser with one customer."""
     if not _leads(maker):
@@ -340,11 +340,11 @@ def in_somebody_elses_place(maker: Maker) -> Draft | None:
             "{name} goes ahead.",
             colleague="{ill} is off sick. Please cancel the [appointment] {ill.he} organises "
             "with {name}; {mate} will keep the other one.",
-            chat="{ill} is ill, can you cancel their own [appointment] with {name}? not the one "
-            "{mate} set up",
-            note="{ill} has been signed off for a month. Please cancel the [appointment] they "
-            "were going to have with {name}. There's another one that {mate} organises, which "
-            "goes ahead as planned.",
+            chat="{ill} is ill, can you cancel {ill.his} own [appointment] with {name}? not the "
+            "one {mate} set up",
+            note="{ill} has been signed off for a month. Please cancel the [appointment] {ill.he} "
+            "was going to have with {name}. There's another one that {mate} organises, which goes "
+            "ahead as planned.",
         ),
         calls=(
             _who(customer),
@@ -404,7 +404,7 @@ def closed_over_their_heads(maker: Maker) -> Draft | None:
     )
 
 
-@situation("fleet", kind="decline", steps=3)
+@situation("fleet", kind="decline", steps=3, rare=True)
 def sold_under_the_driver(maker: Maker) -> Draft | None:
     """Not even a supervisor may cancel a trip just to sell a vehicle."""
     if not _leads(maker):

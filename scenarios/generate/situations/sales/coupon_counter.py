@@ -16,7 +16,7 @@ from scenarios.generate.modules.draft_helpers import long_day
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation("coupons", steps=4)
+@situation("coupons", steps=4, common=True)
 def the_one_that_still_counts(maker: Maker) -> Draft | None:
     """Of three coupons the best has expired; the next best is redeemed."""
     campaigns = [new_campaign(maker, percent) for percent in (30, 20, 10)]
@@ -55,7 +55,7 @@ def the_one_that_still_counts(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", kind="decline", steps=2)
+@situation("coupons", kind="decline", steps=2, common=True)
 def found_in_an_old_coat(maker: Maker) -> Draft | None:
     """An expired coupon is to be extended by a few days."""
     one, two = new_campaign(maker), new_campaign(maker)
@@ -68,15 +68,15 @@ def found_in_an_old_coat(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} was on the phone about their “{campaign}” [coupon]. They only noticed "
-            "now that it ran out a few days ago, and they'd like to come in next week. Could you "
-            "extend it to {day}?",
-            colleague="Could you extend {name}'s “{campaign}” [coupon] to {day}? They forgot "
+            email="{name} was on the phone about {name.his} “{campaign}” [coupon]. {name.He} only "
+            "noticed now that it ran out a few days ago, and {name.he}'d like to come in next "
+            "week. Could you extend it to {day}?",
+            colleague="Could you extend {name}'s “{campaign}” [coupon] to {day}? {name.He} forgot "
             "about it.",
             chat="{name}'s “{campaign}” [coupon] just ran out, can you make it {day}",
-            note="Spoke to {name} at the desk. They missed the last day of their [coupon] from "
-            "“{campaign}”, and I told them {day} would be fine. Please change the expiry date to "
-            "that.",
+            note="Spoke to {name} at the desk. {name.He} missed the last day of {name.his} "
+            "[coupon] from “{campaign}”, and I told {name.him} {day} would be fine. Please change "
+            "the expiry date to that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -138,7 +138,7 @@ def laid_up_for_a_while(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", kind="decline", steps=3)
+@situation("coupons", kind="decline", steps=3, common=True)
 def with_a_friends_voucher(maker: Maker) -> Draft | None:
     """Somebody wants to use another one's coupon."""
     campaign, goods = new_campaign(maker), couponable(maker, 1)
@@ -155,7 +155,8 @@ def with_a_friends_voucher(maker: Maker) -> Draft | None:
             colleague="{name} is paying for {product} and has code {code}. Can you redeem it?",
             chat="redeem {code} for {name} pls, its for {product}",
             note="{name} is at the desk and wants {product} with the discount code {code}. "
-            "There's a queue behind them, so please redeem it and let me know when it's done.",
+            "There's a queue behind {name.him}, so please redeem it and let me know when it's "
+            "done.",
         ),
         calls=(
             call("find_coupon_by_code", code=coupon["code"]),
@@ -175,7 +176,7 @@ def with_a_friends_voucher(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", kind="decline", steps=3)
+@situation("coupons", kind="decline", steps=3, common=True)
 def again_from_the_same_campaign(maker: Maker) -> Draft | None:
     """The customer has had a coupon of this campaign and redeemed it."""
     campaign, goods = new_campaign(maker), couponable(maker, 1)
@@ -188,9 +189,9 @@ def again_from_the_same_campaign(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="I've had a message from {name}, who says that all their friends got a "
-            "“{campaign}” [coupon] and they didn't. I don't want them to feel left out, so please "
-            "issue one to their account.",
+            email="I've had a message from {name}, who says that all {name.his} friends got a "
+            "“{campaign}” [coupon] and {name.he} didn't. I don't want {name.him} to feel left "
+            "out, so please issue one to {name.his} account.",
             colleague="{name} says {name.he} never got a “{campaign}” [coupon]. Please issue one.",
             chat="can you give {name} a “{campaign}” [coupon]? {name.he} says {name.he} missed out",
             note="{name} called about “{campaign}”. {name.He} thinks {name.he} should have been "
@@ -296,7 +297,7 @@ def the_budget_is_used_up(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", kind="decline", because="permission", steps=3)
+@situation("coupons", kind="decline", because="permission", steps=3, common=True)
 def end_it_tonight(maker: Maker) -> Draft | None:
     """A clerk is asked to stop a campaign."""
     campaign = new_campaign(maker)
@@ -329,7 +330,7 @@ def end_it_tonight(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", kind="question", steps=3)
+@situation("coupons", kind="question", steps=3, common=True)
 def price_after_the_best_discount(maker: Maker) -> Draft | None:
     """What a product costs with the better one of two valid coupons."""
     one, two = new_campaign(maker, 15), new_campaign(maker, 25)

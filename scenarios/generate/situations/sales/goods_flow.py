@@ -25,7 +25,7 @@ _BY_THE_DAY = ("car_rental", "film_rental")  # quantities are days there
 _NOT_FROM_STOCK = (*SERVICE_TRADES, "machine_service")
 
 
-@situation("orders", "shipments", "returns", steps=7, memory=True)
+@situation("orders", "shipments", "returns", steps=7, memory=True, common=True)
 def not_out_of_the_door_yet(maker: Maker) -> Draft | None:
     """What is not wanted any more has not left: order and shipment are cancelled."""
     goods = some_products(maker, 2)
@@ -47,9 +47,9 @@ def not_out_of_the_door_yet(maker: Maker) -> Draft | None:
             "and the [shipment]; if it has, register a return, unwanted.",
             chat="{name} doesn't want the {product} anymore. not sent yet -> cancel [order] and "
             "[shipment], already sent -> return (unwanted)",
-            note="{name} has just rung to say they don't want the {product} any more. I couldn't "
-            "see from here whether it's been sent. If not, cancel both the [order] and the "
-            "[shipment]. If it's already gone, set up a return as unwanted.",
+            note="{name} has just rung to say {name.he} doesn't want the {product} any more. I "
+            "couldn't see from here whether it's been sent. If not, cancel both the [order] and "
+            "the [shipment]. If it's already gone, set up a return as unwanted.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -68,7 +68,7 @@ def not_out_of_the_door_yet(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "shipments", "returns", steps=6)
+@situation("orders", "shipments", "returns", steps=6, common=True)
 def it_is_at_their_door_already(maker: Maker) -> Draft | None:
     """The same wish, but it was delivered: a return is announced."""
     goods = some_products(maker, 2)
@@ -171,7 +171,7 @@ def packed_before_it_grew(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "refunds", "payments", "orders", steps=8)
+@situation("returns", "refunds", "payments", "orders", steps=8, common=True)
 def accept_it_and_pay_back(maker: Maker) -> Draft | None:
     """A wrong delivery is accepted, and its payment goes back as far as the reason allows."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"])
@@ -262,7 +262,7 @@ def as_many_as_we_have(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "stock", kind="question", steps=5, without=_NOT_FROM_STOCK)
+@situation("orders", "stock", kind="question", steps=5, without=_NOT_FROM_STOCK, common=True)
 def from_one_place(maker: Maker) -> Draft | None:
     """Which warehouse can fill an order all by itself?"""
     goods = some_products(maker, 2, without="stock_levels")
@@ -355,7 +355,7 @@ def no_further_one_allowed(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", kind="decline", steps=2, without=_BY_THE_DAY)
+@situation("orders", kind="decline", steps=2, without=_BY_THE_DAY, common=True)
 def blocked_and_in_a_hurry(maker: Maker) -> Draft | None:
     """A blocked customer cannot order; neither can somebody of a similar name for them."""
     goods = some_products(maker, 1)
@@ -392,7 +392,7 @@ def blocked_and_in_a_hurry(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "shipments", kind="question", steps=4, without=("laboratory",))
+@situation("orders", "shipments", kind="question", steps=4, without=("laboratory",), common=True)
 def where_is_the_rest(maker: Maker) -> Draft | None:
     """Two products of one order travel apart: when did one leave, and does the other?"""
     goods = some_products(maker, 2)
@@ -407,14 +407,14 @@ def where_is_the_rest(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="This came in from {name}: “There were two different things in {reference} and "
-            "you've only sent one so far. What's still missing and when will you send it?” "
-            "Please let me have the item and the date, and I'll reply to them.",
+            "you've only sent one so far. What's still missing and when will you send it?” Please "
+            "let me have the item and the date, and I'll reply to {name.him}.",
             colleague="What hasn't gone out yet from {name}'s [order] {reference}, and what day "
             "is it leaving?",
             chat="whats left to send of {reference} ({name}) and what day does it go out",
-            note="{name} only got part of their [order] {reference} this week and is asking about "
-            "the rest. Which item is still here, and on what date is it due to leave? I'm calling "
-            "them back this afternoon.",
+            note="{name} only got part of {name.his} [order] {reference} this week and is asking "
+            "about the rest. Which item is still here, and on what date is it due to leave? I'm "
+            "calling {name.him} back this afternoon.",
         ),
         calls=(
             call("find_order_by_reference", reference=order["reference"]),

@@ -11,7 +11,7 @@ from scenarios.generate.modules.orders.make import new_order
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation("invoices", steps=5)
+@situation("invoices", steps=5, common=True)
 def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
     """Something is missing on a draft; it is added and the draft sent."""
     goods = some_products(maker, 3)
@@ -52,7 +52,7 @@ def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=3)
+@situation("invoices", steps=3, common=True)
 def which_one_does_it_pay(maker: Maker) -> Draft | None:
     """Money has come in without a number; only one invoice has exactly this total."""
     goods = some_products(maker, 2)
@@ -77,8 +77,8 @@ def which_one_does_it_pay(maker: Maker) -> Draft | None:
             chat="{total} came in from {name} on {day}, no reference. find the [invoice] with "
             "that amount and mark it paid, same date",
             note="Unmatched payment on the bank statement: {name}, {total}, {day}. It should be "
-            "one of the [invoices] we've sent them. Find it and mark it paid with the bank date, "
-            "not today's.",
+            "one of the [invoices] we've sent {name.him}. Find it and mark it paid with the bank "
+            "date, not today's.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -97,7 +97,7 @@ def which_one_does_it_pay(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=5)
+@situation("invoices", steps=5, common=True)
 def a_little_more_time(maker: Maker) -> Draft | None:
     """The [invoice] for one thing is deferred by as many days as asked; the rules allow it."""
     goods = some_products(maker, 2)
@@ -135,7 +135,7 @@ def a_little_more_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", steps=3)
+@situation("invoices", kind="decline", steps=3, common=True)
 def one_more_delay(maker: Maker) -> Draft | None:
     """An invoice that was deferred before is to be deferred again."""
     goods = some_products(maker, 1)
@@ -173,7 +173,7 @@ def one_more_delay(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=5)
+@situation("invoices", steps=5, common=True)
 def grace_for_one_of_them(maker: Maker) -> Draft | None:
     """Two invoices are to be deferred; one has been already."""
     goods = some_products(maker, 2)
@@ -195,8 +195,8 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
             chat="{name} asks to pay {one} and {two} by {day}. defer both if possible, if not "
             "tell me which and why",
             note="{name} is waiting for a bank transfer and would like until {day} for two "
-            "[invoices], {one} and {two}. Change the due dates where we can. I'm calling them at "
-            "three and need the reason for any that stays.",
+            "[invoices], {one} and {two}. Change the due dates where we can. I'm calling "
+            "{name.him} at three and need the reason for any that stays.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -218,7 +218,7 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", because="permission", steps=4)
+@situation("invoices", kind="decline", because="permission", steps=4, common=True)
 def too_much_to_cancel(maker: Maker) -> Draft | None:
     """A sent invoice above the own limit is to be cancelled."""
     goods = some_products(maker, 1)
@@ -258,7 +258,7 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=6)
+@situation("invoices", steps=6, common=True)
 def sent_out_two_times(maker: Maker) -> Draft | None:
     """Two sent invoices have the same positions; the one with the later due day is cancelled."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"] // 2)
@@ -278,9 +278,9 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
             colleague="{name} was invoiced twice for the same items. Please cancel the later one.",
             chat="{name} got the same [invoice] twice, different numbers. cancel the second, keep "
             "the first",
-            note="{name} has been sent a duplicate: two of their open [invoices] list exactly the "
-            "same items. Check what's on each, then cancel the one that was sent second. Accounts "
-            "are closing the month tomorrow.",
+            note="{name} has been sent a duplicate: two of {name.his} open [invoices] list "
+            "exactly the same items. Check what's on each, then cancel the one that was sent "
+            "second. Accounts are closing the month tomorrow.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -295,7 +295,7 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="question", steps=4)
+@situation("invoices", kind="question", steps=4, common=True)
 def everything_they_owe(maker: Maker) -> Draft | None:
     """What a customer owes: open totals and the fees of reminders that were not waived."""
     goods = some_products(maker, 3)
@@ -351,15 +351,15 @@ def how_punctual_they_are(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="Our credit insurer wants to know how well {name} pays. Of the [invoices] "
-            "they've paid so far, how many were paid after the due date, and what was the longest "
-            "delay in days? I'll fill in the form.",
+            "{name.he}'s paid so far, how many were paid after the due date, and what was the "
+            "longest delay in days? I'll fill in the form.",
             colleague="How many of {name}'s paid [invoices] were late, and by how many days at "
             "worst?",
             chat="is {name} a late payer? need number of [invoices] paid late and longest delay "
             "in days",
-            note="{name} has asked for better payment terms. Before I answer, check their paid "
-            "[invoices]. How many did they pay after the due date, and how many days late was the "
-            "worst?",
+            note="{name} has asked for better payment terms. Before I answer, check {name.his} "
+            "paid [invoices]. How many did {name.he} pay after the due date, and how many days "
+            "late was the worst?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -370,7 +370,7 @@ def how_punctual_they_are(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", "orders", steps=7)
+@situation("invoices", "orders", steps=7, common=True)
 def bill_what_was_ordered(maker: Maker) -> Draft | None:
     """A draft lacks one line of the completed order; it is completed and sent."""
     goods = some_products(maker, 3)
@@ -417,7 +417,7 @@ def bill_what_was_ordered(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", "orders", kind="question", steps=3)
+@situation("invoices", "orders", kind="question", steps=3, common=True)
 def billed_more_than_ordered(maker: Maker) -> Draft | None:
     """By how much an invoice is above what was ordered, and because of what."""
     goods = some_products(maker, 2)

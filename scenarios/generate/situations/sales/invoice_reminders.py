@@ -13,7 +13,7 @@ from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.payments.make import new_method, new_payment
 
 
-@situation("invoices", steps=5)
+@situation("invoices", steps=5, common=True)
 def time_to_ask_again(maker: Maker) -> Draft | None:
     """Two overdue invoices; for one the last reminder is old enough for another."""
     goods = some_products(maker, 2)
@@ -29,15 +29,15 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} told me last month that the money was on its way, and nothing has "
-            "arrived. Please go through their overdue [invoices] and send [a reminder] for each "
-            "one where enough time has passed since the last.",
+            "arrived. Please go through {name.his} overdue [invoices] and send [a reminder] for "
+            "each one where enough time has passed since the last.",
             colleague="Please send {name} [reminders] for {name.his} overdue [invoices], but "
             "only where the last one is long enough ago.",
             chat="{name} still owes us. send [a reminder] for each overdue [invoice] unless the "
             "last one was too recent",
-            note="Follow up with {name} about their overdue [invoices]. Check when each was last "
-            "reminded; if the required gap has passed, send another. I don't want a complaint "
-            "about getting two letters in the same week.",
+            note="Follow up with {name} about {name.his} overdue [invoices]. Check when each was "
+            "last reminded; if the required gap has passed, send another. I don't want a "
+            "complaint about getting two letters in the same week.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -53,7 +53,7 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", steps=3)
+@situation("invoices", kind="decline", steps=3, common=True)
 def reminded_only_lately(maker: Maker) -> Draft | None:
     """The last reminder is too recent for the next."""
     goods = some_products(maker, 1)
@@ -91,7 +91,7 @@ def reminded_only_lately(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", steps=3)
+@situation("invoices", kind="decline", steps=3, common=True)
 def waived_one_already(maker: Maker) -> Draft | None:
     """The fee of a second reminder is to be waived; that of the first was."""
     goods = some_products(maker, 1)
@@ -106,8 +106,8 @@ def waived_one_already(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{name} has asked us to drop the fee on the latest [reminder] about {product}. "
-            "Their post has been late for weeks and our letter only reached them yesterday. That "
-            "seems fair to me, so please waive it.",
+            "{name.His} post has been late for weeks and our letter only reached {name.him} "
+            "yesterday. That seems fair to me, so please waive it.",
             colleague="{name} had trouble with the post. Could you waive the latest [reminder] "
             "fee on {product}?",
             chat="waive the fee on {name}'s last [reminder] for {product} pls, {name.his} post "
@@ -130,7 +130,7 @@ def waived_one_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=5)
+@situation("invoices", steps=5, common=True)
 def had_paid_before_we_asked(maker: Maker) -> Draft | None:
     """The money had come before the reminder: its fee is waived, then the invoice marked paid."""
     goods = some_products(maker, 2)
@@ -221,7 +221,7 @@ def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("invoices", kind="decline", steps=3)
+@situation("invoices", kind="decline", steps=3, common=True)
 def we_have_asked_enough(maker: Maker) -> Draft | None:
     """All reminders that the rules allow have been sent."""
     goods = some_products(maker, 1)
@@ -259,7 +259,7 @@ def we_have_asked_enough(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="question", steps=4)
+@situation("invoices", kind="question", steps=4, common=True)
 def was_never_reminded(maker: Maker) -> Draft | None:
     """The customer claims that no reminder ever came; how many, and when was the last?"""
     goods = some_products(maker, 2)
@@ -303,7 +303,7 @@ def was_never_reminded(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", "payments", steps=8, memory=True)
+@situation("invoices", "payments", steps=8, memory=True, common=True)
 def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     """A settled payment covers an open invoice, which gets the day of the payment."""
     goods = some_products(maker, 2)

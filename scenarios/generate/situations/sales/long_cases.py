@@ -19,7 +19,7 @@ from scenarios.generate.modules.suppliers.make import (
 _NO_STOCK = tuple(dict.fromkeys((*SERVICE_TRADES, *OTHER_PURCHASES)))
 
 
-@situation("orders", "stock", "suppliers", steps=7, without=_NO_STOCK)
+@situation("orders", "stock", "suppliers", steps=7, without=_NO_STOCK, common=True)
 def short_of_what_was_promised(maker: Maker) -> Draft | None:
     """A confirmed order needs more than lies in the stock; what is missing is purchased."""
     goods = some_products(maker, 1, without="stock_levels")

@@ -11,7 +11,7 @@ from scenarios.generate.modules.payments.make import new_method, new_payment
 from scenarios.generate.modules.refunds.make import refund_reason, share_of
 
 
-@situation("payments", steps=7, memory=True)
+@situation("payments", steps=7, memory=True, common=True)
 def everything_that_bounced(maker: Maker) -> Draft | None:
     """All failed payments: switched where the method is dead, tried again where still in time."""
     goods = some_products(maker, 3)
@@ -108,7 +108,7 @@ def goodwill_for_a_bad_week(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=4)
+@situation("invoices", steps=4, common=True)
 def three_lines_of_a_statement(maker: Maker) -> Draft | None:
     """Three transfers: two fit an invoice exactly, the third fits none."""
     goods = some_products(maker, 3)

@@ -54,9 +54,9 @@ def confirm_what_we_can_fill(maker: Maker) -> Draft | None:
             "from stock, all [warehouses] added up.",
             chat="can you confirm {name}s open [orders]? only the ones we have enough stock for "
             "in all [warehouses], leave the others open",
-            note="We owe {name} an answer on their open [orders]. Check each against the stock in "
-            "all our [warehouses] and confirm only the ones we can fill completely. Don't count "
-            "Monday's delivery, it isn't certain.",
+            note="We owe {name} an answer on {name.his} open [orders]. Check each against the "
+            "stock in all our [warehouses] and confirm only the ones we can fill completely. "
+            "Don't count Monday's delivery, it isn't certain.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -73,7 +73,7 @@ def confirm_what_we_can_fill(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "shipments", steps=10)
+@situation("orders", "shipments", steps=10, common=True)
 def still_planned_for_nothing(maker: Maker) -> Draft | None:
     """Shipments were planned for orders that have been cancelled since; they are cancelled, too."""
     goods = some_products(maker, 3)
@@ -120,7 +120,7 @@ def still_planned_for_nothing(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=8)
+@situation("returns", "orders", steps=8, common=True)
 def three_on_the_bench(maker: Maker) -> Draft | None:
     """Three inspected returns are decided, each by its reason and conditions."""
     goods = some_products(maker, 3, most=maker.me["limit_cents"])
@@ -253,9 +253,9 @@ def the_freight_bill_of_one(maker: Maker) -> Draft | None:
             "[carrier] allowed for its weight and value?",
             chat="{name} complains about freight. can you put each of {name.his} planned "
             "[shipments] on the cheapest [carrier] that weight and value allow",
-            note="{name} has complained that their freight bill is too high. Go through "
-            "everything planned for them and choose the cheapest [carrier] permitted for each, "
-            "given weight and value. Change only what isn't on it already.",
+            note="{name} has complained that {name.his} freight bill is too high. Go through "
+            "everything planned for {name.him} and choose the cheapest [carrier] permitted for "
+            "each, given weight and value. Change only what isn't on it already.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -283,7 +283,7 @@ def the_freight_bill_of_one(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "invoices", kind="question", steps=8)
+@situation("orders", "invoices", kind="question", steps=8, common=True)
 def the_one_never_billed(maker: Maker) -> Draft | None:
     """Which completed order has no invoice, by what is in it, and what is it worth?"""
     goods = some_products(maker, 3)
@@ -311,7 +311,7 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
             "reference and the total?",
             chat="which completed [order] of {name} has no [invoice]? reference and total pls",
             note="One of {name}'s completed [orders] doesn't seem to have been invoiced. Compare "
-            "the items with the [invoices] we've sent them. I need the reference of the one "
+            "the items with the [invoices] we've sent {name.him}. I need the reference of the one "
             "that's missing and its total.",
         ),
         calls=(

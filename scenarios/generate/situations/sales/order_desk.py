@@ -11,7 +11,7 @@ from scenarios.generate.modules.parties.make import new_customer
 _BY_THE_DAY = ("car_rental", "film_rental")  # quantities are days there
 
 
-@situation("orders", steps=4)
+@situation("orders", steps=4, common=True)
 def wants_out_in_time(maker: Maker) -> Draft | None:
     """A confirmed order is cancelled because it is still young enough; an older one stays."""
     goods = some_products(maker, 2)
@@ -53,7 +53,7 @@ def wants_out_in_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", kind="decline", steps=3)
+@situation("orders", kind="decline", steps=3, common=True)
 def wants_out_too_late(maker: Maker) -> Draft | None:
     """The customer says that it was only last week; the record says otherwise."""
     goods = some_products(maker, 2)
@@ -72,8 +72,8 @@ def wants_out_too_late(maker: Maker) -> Draft | None:
             "means the one that's confirmed. Can you cancel it for {name.him}?",
             colleague="Please cancel {name}'s confirmed [order] ({product}). {name.He} says it's "
             "a week old at most.",
-            chat="{name} changed their mind about the {product} [order], says its a couple of days "
-            "old. cancel pls, status is confirmed",
+            chat="{name} changed {name.his} mind about the {product} [order], says its a couple "
+            "of days old. cancel pls, status is confirmed",
             note="I've told {name} we'd cancel {name.his} confirmed [order] for {product}. "
             "{name.He} said it only went in a few days ago, so it should be fine. Could you do "
             "that this afternoon?",
@@ -94,7 +94,7 @@ def wants_out_too_late(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=5, without=(*_BY_THE_DAY, "moving_company"))
+@situation("orders", steps=5, without=(*_BY_THE_DAY, "moving_company"), common=True)
 def the_same_as_last_time(maker: Maker) -> Draft | None:
     """The latest completed order is placed once more, at present prices."""
     goods = some_products(maker, 3)
@@ -146,7 +146,7 @@ def the_same_as_last_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=6)
+@situation("orders", steps=6, common=True)
 def sent_off_twice(maker: Maker) -> Draft | None:
     """Two orders of the same day have the same lines; the later one is cancelled."""
     goods = some_products(maker, 2)
@@ -185,7 +185,7 @@ def sent_off_twice(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=7, without=_BY_THE_DAY)
+@situation("orders", steps=7, without=_BY_THE_DAY, common=True)
 def two_into_one(maker: Maker) -> Draft | None:
     """What the later open order has goes into the earlier one, which has one of the products."""
     goods = some_products(maker, 2)
@@ -269,7 +269,7 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=5, kind="change", without=_BY_THE_DAY)
+@situation("orders", steps=5, kind="change", without=_BY_THE_DAY, common=True)
 def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     """Quantities of two orders are to be changed; one is confirmed already, so only one is done."""
     goods = some_products(maker, 2)
@@ -316,7 +316,7 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", kind="question", steps=5)
+@situation("orders", kind="question", steps=5, common=True)
 def who_cancelled_it(maker: Maker) -> Draft | None:
     """A customer never asked for the cancellation: who did it, and on which day?"""
     goods = some_products(maker, 2)
@@ -362,7 +362,7 @@ def who_cancelled_it(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", kind="decline", steps=3)
+@situation("orders", kind="decline", steps=3, common=True)
 def a_friend_cancels_for_them(maker: Maker) -> Draft | None:
     """Somebody else than the customer wants the order gone."""
     goods = some_products(maker, 1)

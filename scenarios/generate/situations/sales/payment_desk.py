@@ -9,7 +9,7 @@ from scenarios.generate.modules.parties.make import TRADE_CUSTOMERS, new_custome
 from scenarios.generate.modules.payments.make import new_digits, new_method, new_payment
 
 
-@situation("payments", steps=5)
+@situation("payments", steps=5, common=True)
 def card_had_run_out(maker: Maker) -> Draft | None:
     """A payment failed because its card had expired; it goes by the only usable method."""
     goods = some_products(maker, 2)
@@ -50,7 +50,7 @@ def card_had_run_out(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="decline", steps=3)
+@situation("payments", kind="decline", steps=3, common=True)
 def failed_long_ago(maker: Maker) -> Draft | None:
     """The customer wants a failed payment tried again; the days for that are over."""
     goods = some_products(maker, 2)
@@ -89,7 +89,7 @@ def failed_long_ago(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=6, memory=True)
+@situation("payments", steps=6, memory=True, common=True)
 def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     """A new card is entered, the failed payment goes by it, the old one is disabled."""
     goods = some_products(maker, 2)
@@ -146,7 +146,7 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5)
+@situation("payments", steps=5, common=True)
 def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     """Two pending payments for one thing; the later is made void, a third is a real one."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"])
@@ -184,7 +184,7 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="decline", because="permission", steps=3)
+@situation("payments", kind="decline", because="permission", steps=3, common=True)
 def too_big_to_make_void(maker: Maker) -> Draft | None:
     """A pending payment above the own limit is to be made void."""
     if maker.me["role"] == "manager":
@@ -226,7 +226,7 @@ def too_big_to_make_void(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="question", steps=2)
+@situation("payments", kind="question", steps=2, common=True)
 def failed_since_a_day(maker: Maker) -> Draft | None:
     """What of a customer's money has failed since a day, all in all."""
     goods = some_products(maker, 4)
@@ -249,8 +249,8 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
             "like to transfer it all in one go.”",
             colleague="Total of {name}'s failed [payments] from {day} on?",
             chat="how much has failed for {name} since {day} (incl that day), one total pls",
-            note="I'm calling {name} this afternoon about their account. What do their failed "
-            "[payments] from {day} onwards come to? I've already dealt with anything older.",
+            note="I'm calling {name} this afternoon about {name.his} account. What do {name.his} "
+            "failed [payments] from {day} onwards come to? I've already dealt with anything older.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -266,7 +266,7 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="decline", steps=2, without=TRADE_CUSTOMERS)
+@situation("payments", kind="decline", steps=2, without=TRADE_CUSTOMERS, common=True)
 def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
     """Somebody of the same household asks for the data of a card."""
     goods = some_products(maker, 1)
@@ -288,8 +288,8 @@ def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
             chat="whats the card {name} uses, last 4 and expiry? {other} is on the line, they "
             "live together",
             note="{other} has asked which card we have on file for {name}, who lives at the same "
-            "address. They're doing the household budget. Send me the last four digits and the "
-            "expiry date.",
+            "address. {other.He}'s doing the household budget. Send me the last four digits and "
+            "the expiry date.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -304,7 +304,7 @@ def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=3)
+@situation("payments", steps=3, common=True)
 def two_failed_one_in_time(maker: Maker) -> Draft | None:
     """Both failed payments are to be tried again; the rules allow it for one."""
     goods = some_products(maker, 2)
@@ -341,7 +341,7 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5)
+@situation("payments", steps=5, common=True)
 def card_lost_on_the_train(maker: Maker) -> Draft | None:
     """A lost card cannot be disabled before its pending payment goes another way."""
     goods = some_products(maker, 3)
@@ -428,7 +428,7 @@ def no_room_for_the_new_card(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=3)
+@situation("payments", steps=3, common=True)
 def line_on_the_bank_statement(maker: Maker) -> Draft | None:
     """Money has come in without a reference; its amount tells which payment it settles."""
     goods = some_products(maker, 3)

@@ -11,7 +11,7 @@ from scenarios.generate.modules.draft_helpers import long_day, some_employee
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation(steps=3, without=("charity", "public_library"))
+@situation(steps=3, without=("charity", "public_library"), common=True)
 def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     """The last change of a price was a mistake; it becomes what it was before."""
     goods = some_products(maker, 1, without="price_changes")
@@ -49,7 +49,7 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=3, without=("charity", "public_library"))
+@situation(steps=3, without=("charity", "public_library"), common=True)
 def a_few_per_cent_more(maker: Maker) -> Draft | None:
     """A price goes up by a share that the acting employee may decide."""
     goods = some_products(maker, 1, least=500)
@@ -139,9 +139,9 @@ def a_price_among_friends(maker: Maker) -> Draft | None:
             "back.",
             chat="{name} will only take {product} at {price}. can you lower it quickly, we can "
             "put it back after",
-            note="I've known {name} for a long time and promised them {product} for {price}. "
-            "They're coming in this afternoon. Please lower the price for that and put it back "
-            "in the evening.",
+            note="I've known {name} for a long time and promised {name.him} {product} for "
+            "{price}. {name.He}'s coming in this afternoon. Please lower the price for that and "
+            "put it back in the evening.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -197,7 +197,7 @@ def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="question", steps=3, without=("charity", "public_library"))
+@situation(kind="question", steps=3, without=("charity", "public_library"), common=True)
 def what_did_it_cost_then(maker: Maker) -> Draft | None:
     """What a product cost on a day in the past, and who raised the price after that."""
     goods = some_products(maker, 1, without="price_changes")

@@ -17,7 +17,7 @@ from scenarios.generate.modules.suppliers.make import (
 _WITHOUT = tuple(dict.fromkeys((*SERVICE_TRADES, *OTHER_PURCHASES)))
 
 
-@situation("suppliers", steps=4, without=OTHER_PURCHASES)
+@situation("suppliers", steps=4, without=OTHER_PURCHASES, common=True)
 def quick_enough_and_cheap(maker: Maker) -> Draft | None:
     """The cheapest supplier is too slow, the quickest too dear, one is suspended."""
     goods = some_products(maker, 1, without="supplier_prices")
@@ -74,7 +74,7 @@ def quick_enough_and_cheap(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", steps=5, without=OTHER_PURCHASES)
+@situation("suppliers", steps=5, without=OTHER_PURCHASES, rare=True)
 def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
     """A draft does not reach the supplier's least worth; its quantity is raised as needed."""
     goods = some_products(maker, 1, without="supplier_prices")
@@ -206,7 +206,7 @@ def something_for_the_garden_party(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", "stock", steps=5, memory=True, without=_WITHOUT)
+@situation("suppliers", "stock", steps=5, memory=True, without=_WITHOUT, common=True)
 def order_what_is_missing(maker: Maker) -> Draft | None:
     """A draft gets as many of a product as all warehouses lack against their reorder points."""
     goods = some_products(maker, 1, without="stock_levels")
@@ -255,7 +255,7 @@ def order_what_is_missing(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", kind="question", steps=5, without=OTHER_PURCHASES)
+@situation("suppliers", kind="question", steps=5, without=OTHER_PURCHASES, common=True)
 def what_we_would_save(maker: Maker) -> Draft | None:
     """What the draft would cost less at another supplier that has all of its products."""
     goods = some_products(maker, 2)
@@ -297,7 +297,7 @@ def what_we_would_save(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", steps=5, without=OTHER_PURCHASES)
+@situation("suppliers", steps=5, without=OTHER_PURCHASES, common=True)
 def two_arrived_only_one_complete(maker: Maker) -> Draft | None:
     """Boxes of a supplier have come: which sent purchase do they complete?"""
     goods = some_products(maker, 2)
@@ -341,7 +341,7 @@ def two_arrived_only_one_complete(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", steps=8, memory=True, without=OTHER_PURCHASES)
+@situation("suppliers", steps=8, memory=True, without=OTHER_PURCHASES, common=True)
 def they_cannot_deliver_it(maker: Maker) -> Draft | None:
     """A draft is dropped; all of it goes to another supplier who has it."""
     goods = some_products(maker, 2, without="supplier_prices")
@@ -397,7 +397,9 @@ def they_cannot_deliver_it(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", kind="decline", because="permission", steps=4, without=OTHER_PURCHASES)
+@situation(
+    "suppliers", kind="decline", because="permission", steps=4, without=OTHER_PURCHASES, common=True
+)
 def called_off_after_sending(maker: Maker) -> Draft | None:
     """A sent purchase is to be cancelled by somebody who may not."""
     goods = some_products(maker, 1)
@@ -436,7 +438,7 @@ def called_off_after_sending(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", kind="question", steps=4, without=OTHER_PURCHASES)
+@situation("suppliers", kind="question", steps=4, without=OTHER_PURCHASES, common=True)
 def what_is_late_from_them(maker: Maker) -> Draft | None:
     """Which sent purchases of a supplier are overdue, and what are they worth?"""
     goods = some_products(maker, 3)
@@ -480,7 +482,7 @@ def what_is_late_from_them(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", kind="question", steps=2, without=OTHER_PURCHASES)
+@situation("suppliers", kind="question", steps=2, without=OTHER_PURCHASES, common=True)
 def when_could_it_be_here(maker: Maker) -> Draft | None:
     """On which day the quickest active supplier of a product would deliver."""
     goods = some_products(maker, 1, without="supplier_prices")

@@ -10,7 +10,7 @@ from scenarios.generate.modules.payments.make import new_method, new_payment
 from scenarios.generate.modules.refunds.make import new_refund, refund_reason, share_of
 
 
-@situation("refunds", "payments", steps=5, without=("permits_office",), rare=True)
+@situation("refunds", "payments", steps=5, without=("permits_office",))
 def not_what_was_promised(maker: Maker) -> Draft | None:
     """As much goes back as the reason allows for the right one of two payments."""
     goods = some_products(maker, 2)
@@ -63,7 +63,7 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", kind="decline", steps=3)
+@situation("refunds", "payments", kind="decline", steps=3, common=True)
 def remembers_it_as_last_month(maker: Maker) -> Draft | None:
     """The payment is older than the window for refunds, whatever the customer remembers."""
     goods = some_products(maker, 2)
@@ -104,7 +104,7 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6)
+@situation("refunds", "payments", steps=6, common=True)
 def paid_for_it_two_times(maker: Maker) -> Draft | None:
     """Two settled payments for one thing: all of the later one goes back."""
     goods = some_products(maker, 2)
@@ -202,7 +202,7 @@ def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=4)
+@situation("refunds", "payments", steps=4, common=True)
 def approve_what_is_not_mine(maker: Maker) -> Draft | None:
     """Of two open refunds the acting employee opened one, which somebody else has to approve."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"])
@@ -348,7 +348,7 @@ def had_their_money_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=7, memory=True, rare=True)
+@situation("refunds", "payments", steps=7, memory=True)
 def meant_the_other_purchase(maker: Maker) -> Draft | None:
     """A refund was opened for the wrong payment; it is cancelled and opened for the right one."""
     goods = some_products(maker, 2)
@@ -396,7 +396,7 @@ def meant_the_other_purchase(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", kind="question", steps=2)
+@situation("refunds", "payments", kind="question", steps=2, common=True)
 def what_went_back_so_far(maker: Maker) -> Draft | None:
     """How much has really gone back to a customer, without what is open or rejected."""
     goods = some_products(maker, 4)
@@ -419,9 +419,9 @@ def what_went_back_so_far(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} is doing their tax return and would like to know how much we've refunded "
-            "them so far, all in all. Could you add it up for me? Only [refunds] that were "
-            "actually approved, please.",
+            email="{name} is doing {name.his} tax return and would like to know how much we've "
+            "refunded {name.him} so far, all in all. Could you add it up for me? Only [refunds] "
+            "that were actually approved, please.",
             colleague="What do the approved [refunds] for {name} come to in total?",
             chat="how much have we refunded {name} in total? approved only",
             note="I'm meeting {name} on Friday and {name.he} thinks we've refunded less than I "
@@ -437,7 +437,7 @@ def what_went_back_so_far(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", kind="question", steps=6)
+@situation("refunds", "payments", kind="question", steps=6, common=True)
 def what_became_of_my_money(maker: Maker) -> Draft | None:
     """The customer thinks that nothing happened; who decided on the refund, when, and how?"""
     goods = some_products(maker, 2)

@@ -11,7 +11,7 @@ from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.returns.make import new_return, return_lines
 
 
-@situation("returns", "orders", steps=5)
+@situation("returns", "orders", steps=5, common=True)
 def both_arrived_broken(maker: Maker) -> Draft | None:
     """Two of three lines of one order come back, damaged, in one return."""
     goods = some_products(maker, 3)
@@ -35,9 +35,9 @@ def both_arrived_broken(maker: Maker) -> Draft | None:
             "Please register one return for both.",
             chat="{name} got 5 x {one} and 2 x {two} damaged ([order] from {day}). can you set "
             "up one return for both",
-            note="{name} sent us photos of what was damaged in their [order] of {day}: five of the "
-            "{one} and two of the {two}. Please register a single return covering both, so that I "
-            "can send them one label. I've already reported it to the packing team.",
+            note="{name} sent us photos of what was damaged in {name.his} [order] of {day}: five "
+            "of the {one} and two of the {two}. Please register a single return covering both, so "
+            "that I can send {name.him} one label. I've already reported it to the packing team.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -69,7 +69,7 @@ def both_arrived_broken(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", kind="decline", steps=3, without=("print_shop",))
+@situation("returns", "orders", kind="decline", steps=3, without=("print_shop",), common=True)
 def bought_much_earlier_than_told(maker: Maker) -> Draft | None:
     """A fortnight ago, says the customer; the order is older than the window."""
     goods = some_products(maker, 2)
@@ -87,8 +87,8 @@ def bought_much_earlier_than_told(maker: Maker) -> Draft | None:
             "weeks ago and don't need them after all. They're still in their packaging. How do I "
             "send them back?” Please register the return as unwanted; I'll email {name.him} the "
             "label.",
-            colleague="{name} is returning two of the {product}, unwanted. They bought them two "
-            "weeks ago. Please announce it.",
+            colleague="{name} is returning two of the {product}, unwanted. {name.He} bought them "
+            "two weeks ago. Please announce it.",
             chat="can you set up a return for {name}? 2 x {product}, unwanted, {name.he} says "
             "its only been like 2 weeks",
             note="{name} phoned about two of the {product} that {name.he} bought around a "
@@ -110,7 +110,7 @@ def bought_much_earlier_than_told(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=3)
+@situation("returns", "orders", steps=3, common=True)
 def opened_box_unwanted(maker: Maker) -> Draft | None:
     """Unwanted goods came back used: the condition is entered and the return refused."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"] // 2)
@@ -155,7 +155,7 @@ def opened_box_unwanted(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", kind="decline", because="permission", steps=4)
+@situation("returns", "orders", kind="decline", because="permission", steps=4, common=True)
 def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
     """All is well with the return except that it is worth more than the own limit."""
     if maker.me["role"] == "manager":
@@ -251,7 +251,7 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=5)
+@situation("returns", "orders", steps=5, common=True)
 def box_without_a_number(maker: Maker) -> Draft | None:
     """Something has arrived without a reference: which announced return is it?"""
     goods = some_products(maker, 2)
@@ -294,7 +294,7 @@ def box_without_a_number(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=5, without=("print_shop",))
+@situation("returns", "orders", steps=5, without=("print_shop",), common=True)
 def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     """The same product was ordered twice; only what was ordered last may still come back."""
     goods = some_products(maker, 2)

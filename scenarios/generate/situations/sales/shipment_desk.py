@@ -16,7 +16,7 @@ from scenarios.generate.modules.shipments.make import (
 )
 
 
-@situation("shipments", steps=4)
+@situation("shipments", steps=4, common=True)
 def moved_before_it_arrives(maker: Maker) -> Draft | None:
     """The customer has moved; what has not left yet is redirected, the rest cannot be."""
     goods = some_products(maker, 2)
@@ -36,9 +36,9 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
             "hasn't left yet, and tell me what can't be redirected.",
             chat="{name} wants {name.his} stuff sent to {city} now (address is on file). change "
             "what can still be changed and tell me what cant",
-            note="{name} has moved. The address in {city} is on their record already, but their "
-            "[shipments] still have the old one. Please redirect what you can. If it's too late "
-            "for one, tell me which, so that I can warn them.",
+            note="{name} has moved. The address in {city} is on {name.his} record already, but "
+            "{name.his} [shipments] still have the old one. Please redirect what you can. If it's "
+            "too late for one, tell me which, so that I can warn {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -54,7 +54,7 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=6)
+@situation("shipments", steps=6, common=True)
 def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     """The new address is not on record; it is added and the shipment goes there."""
     goods = some_products(maker, 2)
@@ -116,6 +116,7 @@ def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     kind="decline",
     steps=3,
     without=("machine_service", "pharmacy_wholesale", "farm_cooperative"),
+    common=True,
 )
 def neighbour_takes_it_in(maker: Maker) -> Draft | None:
     """A neighbour asks to have somebody's shipment sent to themselves."""
@@ -157,7 +158,7 @@ def neighbour_takes_it_in(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=7, memory=True)
+@situation("shipments", steps=7, memory=True, common=True)
 def cheapest_for_light_things(maker: Maker) -> Draft | None:
     """The cheapest carrier of those that work for us and may take the parcels."""
     most = maker.parameters["INSURED_FROM_CENTS"]
@@ -242,7 +243,7 @@ def cheapest_with_insurance(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="decline", steps=3)
+@situation("shipments", kind="decline", steps=3, common=True)
 def keep_it_till_we_are_back(maker: Maker) -> Draft | None:
     """Everything is to wait longer than the rules allow."""
     most = maker.parameters["MOST_POSTPONED_DAYS"]
@@ -281,7 +282,7 @@ def keep_it_till_we_are_back(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=4)
+@situation("shipments", steps=4, common=True)
 def nobody_home_until_then(maker: Maker) -> Draft | None:
     """What would leave before a day is moved to that day; the rest is late enough."""
     most = maker.parameters["MOST_POSTPONED_DAYS"]
@@ -306,8 +307,8 @@ def nobody_home_until_then(maker: Maker) -> Draft | None:
             "planned [shipments] that leave before then to that day.",
             chat="{name} is away, can you move every planned [shipment] of theirs that'd leave "
             "before {day} to {day}. later ones stay",
-            note="{name} has the builders in and nobody can sign for anything. Please move their "
-            "planned [shipments] that would leave before {day} to exactly that day.",
+            note="{name} has the builders in and nobody can sign for anything. Please move "
+            "{name.his} planned [shipments] that would leave before {day} to exactly that day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -321,7 +322,7 @@ def nobody_home_until_then(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="decline", because="permission", steps=4)
+@situation("shipments", kind="decline", because="permission", steps=4, common=True)
 def vanished_on_the_road(maker: Maker) -> Draft | None:
     """A shipment has vanished; only somebody of a higher role reports that."""
     goods = some_products(maker, 2)

@@ -16,7 +16,7 @@ from scenarios.generate.modules.stock.make import (
 )
 
 
-@situation("stock", steps=3, without=SERVICE_TRADES)
+@situation("stock", steps=3, without=SERVICE_TRADES, common=True)
 def fill_the_shelf_from_who_can(maker: Maker) -> Draft | None:
     """A shelf is filled up to its reorder point from the only warehouse that can spare it."""
     most = maker.parameters["MOST_MOVED_UNITS"]
@@ -62,7 +62,7 @@ def fill_the_shelf_from_who_can(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", kind="decline", steps=2, without=SERVICE_TRADES)
+@situation("stock", kind="decline", steps=2, without=SERVICE_TRADES, common=True)
 def would_leave_too_few(maker: Maker) -> Draft | None:
     """A movement would leave the giver with less than its reorder point."""
     goods = some_products(maker, 1, without="stock_levels")
@@ -146,7 +146,7 @@ def a_whole_pallet(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", steps=3, without=SERVICE_TRADES)
+@situation("stock", steps=3, without=SERVICE_TRADES, common=True)
 def two_counts_one_too_far_off(maker: Maker) -> Draft | None:
     """After a count two levels are to be corrected; one difference is too large for a clerk."""
     if maker.me["role"] != "clerk":
@@ -277,7 +277,9 @@ def left_in_the_closed_place(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", kind="decline", because="permission", steps=3, without=SERVICE_TRADES)
+@situation(
+    "stock", kind="decline", because="permission", steps=3, without=SERVICE_TRADES, common=True
+)
 def too_dear_to_write_off(maker: Maker) -> Draft | None:
     """Damaged goods are worth more than the own limit."""
     if maker.me["role"] == "manager":
@@ -319,7 +321,7 @@ def too_dear_to_write_off(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", steps=4, without=SERVICE_TRADES)
+@situation("stock", steps=4, without=SERVICE_TRADES, common=True)
 def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
     """A colleague moved units to the wrong warehouse; the same number goes on to the right one."""
     most = maker.parameters["MOST_MOVED_UNITS"]
@@ -372,7 +374,7 @@ def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", kind="question", steps=2, without=SERVICE_TRADES)
+@situation("stock", kind="question", steps=2, without=SERVICE_TRADES, common=True)
 def broken_since_the_new_racks(maker: Maker) -> Draft | None:
     """How many units of a product were written off as damaged since a day."""
     goods = some_products(maker, 1, without="stock_levels")

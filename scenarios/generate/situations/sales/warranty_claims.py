@@ -15,7 +15,7 @@ from scenarios.generate.modules.warranties.make import (
 )
 
 
-@situation("warranties", kind="decline", steps=2, without=NO_WARRANTIES)
+@situation("warranties", kind="decline", steps=2, without=NO_WARRANTIES, common=True)
 def noticed_in_the_spring(maker: Maker) -> Draft | None:
     """The fault was noticed longer ago than the rules allow."""
     goods = some_products(maker, 1)
@@ -30,13 +30,13 @@ def noticed_in_the_spring(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{name} would like to claim for {product}, which is still under [warranty]. The "
-            "fault is “{fault}”. They noticed it on {day} and didn't get round to telling us "
+            "fault is “{fault}”. {name.He} noticed it on {day} and didn't get round to telling us "
             "until now. Please open the [claim].",
             colleague="Can you open [a claim] for {name}'s {product}? “{fault}”, first noticed "
             "{day}.",
             chat="{name} reports “{fault}” on {product}, since {day}. put the [claim] in pls",
             note="Fault reported at the desk: {name}, {product}, “{fault}”. It's been like that "
-            "since {day}, they just hadn't had time to get in touch. Set up the [warranty] "
+            "since {day}, {name.he} just hadn't had time to get in touch. Set up the [warranty] "
             "[claim] so it can be assessed this week.",
         ),
         calls=(
@@ -58,7 +58,7 @@ def noticed_in_the_spring(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", steps=6, without=NO_WARRANTIES)
+@situation("warranties", steps=6, without=NO_WARRANTIES, common=True)
 def decide_on_both(maker: Maker) -> Draft | None:
     """Two assessed claims: one is a defect, the other wear."""
     goods = some_products(maker, 2)
@@ -142,7 +142,9 @@ def judge_in_their_own_case(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", kind="decline", because="permission", steps=3, without=NO_WARRANTIES)
+@situation(
+    "warranties", kind="decline", because="permission", steps=3, without=NO_WARRANTIES, common=True
+)
 def repair_above_my_limit(maker: Maker) -> Draft | None:
     """An assessed defect costs more than the own limit."""
     goods = some_products(maker, 1)
@@ -158,9 +160,9 @@ def repair_above_my_limit(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} is asking what's happening with their [claim]. {assessor} has looked at "
-            "the {product} and put it down as a defect, so there's nothing left to check. Please "
-            "accept it so that we can start.",
+            email="{name} is asking what's happening with {name.his} [claim]. {assessor} has "
+            "looked at the {product} and put it down as a defect, so there's nothing left to "
+            "check. Please accept it so that we can start.",
             colleague="{assessor} assessed {name}'s {product} as a defect. Please accept the "
             "[claim].",
             chat="accept the [claim] for {name}'s {product} pls, {assessor} says its a defect",
@@ -186,7 +188,7 @@ def repair_above_my_limit(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", kind="decline", steps=3, without=NO_WARRANTIES)
+@situation("warranties", kind="decline", steps=3, without=NO_WARRANTIES, common=True)
 def bought_it_second_hand(maker: Maker) -> Draft | None:
     """The buyer of a used thing wants its warranty; the one who has it has not asked."""
     goods = some_products(maker, 1)
@@ -200,13 +202,13 @@ def bought_it_second_hand(maker: Maker) -> Draft | None:
             email="From {name}: “I bought {owner}'s {product} second-hand and would like the "
             "[warranty] in my name. Could you change that?” I haven't heard anything from "
             "{owner}, but it's only a formality, so please do it.",
-            colleague="{name} just called to say they've bought {owner}'s {product}. Please "
+            colleague="{name} just called to say {name.he}'s bought {owner}'s {product}. Please "
             "transfer the [warranty] to {name}.",
             chat="{name} has bought {owner}'s {product} and wants the [warranty] switched to "
-            "their name",
-            note="{name} came by about the {product} they bought privately from {owner} and would "
-            "like to have the [warranty] too. Transfer it to {name}. Their address is already in "
-            "the system.",
+            "{name.his} name",
+            note="{name} came by about the {product} {name.he} bought privately from {owner} and "
+            "would like to have the [warranty] too. Transfer it to {name}. {name.His} address is "
+            "already in the system.",
         ),
         calls=(
             call("search_warranties", query=owner["name"]),
@@ -242,8 +244,8 @@ def hand_it_on_in_the_family(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} writes: “I'm giving my {product} to {heir}. Could you put the "
-            "[warranty] in their name?” Please transfer it. If there's still an open [claim] on "
-            "it, decide that first according to its [assessment].",
+            "[warranty] in {heir.his} name?” Please transfer it. If there's still an open [claim] "
+            "on it, decide that first according to its [assessment].",
             colleague="{name} is giving {product} to {heir} and wants the [warranty] transferred. "
             "If [a claim] is still open, decide that first, as assessed.",
             chat="{name} asked us to move the {product} [warranty] to {heir}. open [claim] on it? "
@@ -266,7 +268,9 @@ def hand_it_on_in_the_family(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", kind="decline", because="permission", steps=3, without=NO_WARRANTIES)
+@situation(
+    "warranties", kind="decline", because="permission", steps=3, without=NO_WARRANTIES, common=True
+)
 def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
     """A clerk is asked to extend a warranty."""
     goods = some_products(maker, 1)
@@ -384,7 +388,7 @@ def look_at_it_and_sign(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", kind="decline", steps=2, without=NO_WARRANTIES)
+@situation("warranties", kind="decline", steps=2, without=NO_WARRANTIES, common=True)
 def over_since_last_month(maker: Maker) -> Draft | None:
     """The customer is sure of two years; the warranty has ended."""
     goods = some_products(maker, 2)
@@ -400,14 +404,14 @@ def over_since_last_month(maker: Maker) -> Draft | None:
         ask=Voices(
             email="This came in from {name}: “I've had a problem with the {product} since this "
             "morning: {fault}. I'm sure I've got two years' [warranty] on it.” Please open [a "
-            "claim] and let them know.",
-            colleague="{name} noticed a fault on {product} today: “{fault}”. They say it's "
+            "claim] and let {name.him} know.",
+            colleague="{name} noticed a fault on {product} today: “{fault}”. {name.He} says it's "
             "covered for two years. Can you open [a claim]?",
             chat="{name} has a fault on the {product} since today: “{fault}”. can you open [a "
             "claim]? {name.he} says its still under [warranty]",
             note="Call from {name} this morning about {product}. What's wrong: “{fault}”. It only "
-            "started today, and as far as they remember the [warranty] runs for two years. Open "
-            "the [claim], I promised them a confirmation.",
+            "started today, and as far as {name.he} remembers the [warranty] runs for two years. "
+            "Open the [claim], I promised {name.him} a confirmation.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),

@@ -17,7 +17,7 @@ from scenarios.generate.modules.messaging.make import new_message, new_thread
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation("cases", steps=6)
+@situation("cases", steps=6, common=True)
 def close_what_is_through(maker: Maker) -> Draft:
     """Of a customer's three cases one may be closed; one has a step left, one is too young."""
     least = maker.parameters["LEAST_CASE_DAYS"]
@@ -35,8 +35,8 @@ def close_what_is_through(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name}'s e-mail says: “As far as I know everything is settled now. Is there "
-            "anything else you need from me?” There isn't. Please close their [cases] where we "
-            "can, and give me the reason for each one that has to stay open.",
+            "anything else you need from me?” There isn't. Please close {name.his} [cases] where "
+            "we can, and give me the reason for each one that has to stay open.",
             colleague="{name} says everything's settled. Please close the [cases] that can be "
             "closed, and tell me why the others can't.",
             chat="can you close {name}'s [cases] if there's nothing left to do in them and "
@@ -105,7 +105,7 @@ def tick_it_off_to_close(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", kind="decline", steps=3)
+@situation("cases", kind="decline", steps=3, common=True)
 def closed_in_its_first_week(maker: Maker) -> Draft:
     """A case that was opened lately shall be closed; the system would do it."""
     least = maker.parameters["LEAST_CASE_DAYS"]
@@ -162,9 +162,9 @@ def the_neighbour_is_curious(maker: Maker) -> Draft:
             "going. Please reply in their open [thread] with what's planned.",
             chat="can you tell {curious} in their [thread] how “{subject}” is going for {name}? "
             "they're related",
-            note="{curious} has written to us because they're worried about {name}. They'd like "
-            "to know how “{subject}” is going and what's planned next. There's an open [thread], "
-            "please reply there.",
+            note="{curious} has written to us because {curious.he}'s worried about {name}. "
+            "{name.He}'d like to know how “{subject}” is going and what's planned next. There's "
+            "an open [thread], please reply there.",
         ),
         calls=(
             call("search_customers", query=curious["name"]),
@@ -179,7 +179,7 @@ def the_neighbour_is_curious(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=8, memory=True)
+@situation("cases", steps=8, memory=True, common=True)
 def cases_of_a_sick_handler(maker: Maker) -> Callable[[], Draft | None] | None:
     """A sick handler's cases: those of high priority go to a supervisor, the others elsewhere."""
     away = some_employee(maker)
@@ -207,13 +207,12 @@ def cases_of_a_sick_handler(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="Message from {away}: “I'm signed off for the rest of the month. {boss} "
                 "and {heir} will take my open [cases] between them.” Please hand them over: the "
                 "high-priority ones to {boss}, all the others to {heir}.",
-                colleague="{away} is off sick. Please hand over their open [cases]: high "
+                colleague="{away} is off sick. Please hand over {away.his} open [cases]: high "
                 "priority to {boss}, everything else to {heir}.",
                 chat="{away} is off all month. can you hand {away.his} open [cases] on? the high "
                 "priority ones to {boss}, the rest to {heir}",
-                note="{away} won't be back before next month. {boss} has agreed to take their "
-                "high-priority [cases] and {heir} the rest. Please hand over everything that's "
-                "open.",
+                note="{away} won't be back before next month. {boss} has agreed to take {away.his} "
+                "high-priority [cases] and {heir} the rest. Please hand over everything that's open.",
             ),
             calls=(
                 call("search_employees", query=boss["name"]),
@@ -284,7 +283,7 @@ def a_report_above_my_limit(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=5, rare=True)
+@situation("cases", steps=5)
 def put_off_a_step(maker: Maker) -> Draft | None:
     """A planned step cannot take place; it is dropped and planned anew at the same cost."""
     customer = new_customer(maker)
@@ -379,7 +378,7 @@ def what_it_has_cost(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=4)
+@situation("cases", steps=4, common=True)
 def no_second_case_for_it(maker: Maker) -> Draft:
     """Somebody brings up a matter for which a case is open: it gets a note, not a second case."""
     customer = new_customer(maker)

@@ -83,7 +83,7 @@ def money_to_the_project_lead(maker: Maker) -> Draft | None:
     )
 
 
-@situation("cases", "documents", steps=5)
+@situation("cases", "documents", steps=5, common=True)
 def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
     """The handler of a case gets a share to read a paper, unless it is confidential for them."""
     handler = some_employee(maker)
@@ -126,7 +126,7 @@ def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
     )
 
 
-@situation("projects", "messaging", steps=5, rare=True)
+@situation("projects", "messaging", steps=5)
 def when_will_it_be_ready(maker: Maker) -> Draft:
     """A customer asks in a thread when the project is due; the answer comes from the record."""
     customer = new_customer(maker)
@@ -173,7 +173,7 @@ def when_will_it_be_ready(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", "messaging", steps=6)
+@situation("cases", "messaging", steps=6, common=True)
 def the_next_step_in_writing(maker: Maker) -> Draft:
     """A customer is told the next planned step of their case, not the one that was dropped."""
     customer = new_customer(maker)
@@ -316,7 +316,7 @@ def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
     )
 
 
-@situation("cases", "tickets", steps=7)
+@situation("cases", "tickets", steps=7, rare=True)
 def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
     """The tickets that ask about a case are answered with its reference and solved."""
     customer = new_customer(maker)

@@ -22,7 +22,7 @@ from scenarios.generate.modules.subscriptions.make import (
 from scenarios.generate.modules.tickets.make import new_ticket, ticket_subjects
 
 
-@situation("memberships", "messaging", steps=6)
+@situation("memberships", "messaging", steps=6, common=True)
 def notice_given_in_a_thread(maker: Maker) -> Draft:
     """A member gives notice in a thread; the end follows the rules, and the day is confirmed."""
     notice = maker.parameters["MEMBERSHIP_NOTICE_DAYS"]
@@ -201,7 +201,7 @@ def freeze_by_message_with_a_limit(maker: Maker) -> Draft:
     )
 
 
-@situation("subscriptions", "messaging", kind="decline", steps=3, without=("charity",))
+@situation("subscriptions", "messaging", kind="decline", steps=3, without=("charity",), rare=True)
 def what_the_friend_pays(maker: Maker) -> Draft | None:
     """A customer asks in a thread which discount a friend has."""
     plans = plans_of(maker, 1)
@@ -243,7 +243,7 @@ def what_the_friend_pays(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=5)
+@situation("subscriptions", steps=5, rare=True)
 def one_subscription_too_many(maker: Maker) -> Draft | None:
     """Of two running subscriptions the one that costs more a month ends."""
     plans, bare = plans_of(maker, 1), bare_product(maker)
@@ -289,7 +289,9 @@ def one_subscription_too_many(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", "tickets", steps=7, without=("charity", "insurance_broker"))
+@situation(
+    "subscriptions", "tickets", steps=7, without=("charity", "insurance_broker"), common=True
+)
 def the_complaint_was_right(maker: Maker) -> Draft | None:
     """A ticket says that a charge was doubled; it was, so it is credited, told and solved."""
     plans = plans_of(maker, 1)
@@ -369,8 +371,8 @@ def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
             chat="3% off for {name} on the [subscription] {name.he} rated 5 stars, pls check "
             "which one that is",
             note="We're giving people who leave a five-star [review] a small discount this month. "
-            "{name} has written one about something they have [a subscription] for. Please take "
-            "three per cent off that one and nothing else.",
+            "{name} has written one about something {name.he} has [a subscription] for. Please "
+            "take three per cent off that one and nothing else.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -412,9 +414,10 @@ def upgrade_promised_in_a_note(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has asked to be moved to {best}, because {author} promised it after two "
             "years with us. There should be a note from {author} about it. Please check that the "
-            "two years are over, and if so move them to the [tier] in the note.",
-            colleague="{name} says {author} promised them {best} after two years. Could you read "
-            "the note, check when they joined, and if the time's up do what the note says?",
+            "two years are over, and if so move {name.him} to the [tier] in the note.",
+            colleague="{name} says {author} promised {name.him} {best} after two years. Could you "
+            "read the note, check when {name.he} joined, and if the time's up do what the note "
+            "says?",
             chat="{name} wants {best} and says {author} promised it after 2 years. can you check "
             "the note and when {name.he} joined, and do what the note says if the 2 years are "
             "over",

@@ -19,7 +19,7 @@ def _later(day: str, days: int) -> str:
     return (date.fromisoformat(day) + timedelta(days=days)).isoformat()
 
 
-@situation("memberships", kind="decline", steps=4)
+@situation("memberships", kind="decline", steps=4, common=True)
 def cheaper_too_early(maker: Maker) -> Draft:
     """Somebody wants a cheaper tier while still bound to theirs."""
     offered = tiers(maker)
@@ -61,7 +61,7 @@ def cheaper_too_early(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", steps=5)
+@situation("memberships", steps=5, common=True)
 def just_past_the_bound(maker: Maker) -> Draft:
     """A cheaper tier is possible by a few days, although a colleague doubts it."""
     offered = tiers(maker)
@@ -81,8 +81,8 @@ def just_past_the_bound(maker: Maker) -> Draft:
             chat="can {name} go down to {cheap} already? i'd say no but check the dates. if yes "
             "just do it",
             note="{name} asked for {cheap} instead of {tier} and was told at the desk that it's "
-            "too early. I don't think anybody looked it up. Check when they joined, and if the "
-            "minimum period is over, make the change.",
+            "too early. I don't think anybody looked it up. Check when {name.he} joined, and if "
+            "the minimum period is over, make the change.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -102,7 +102,7 @@ def just_past_the_bound(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", steps=4)
+@situation("memberships", steps=4, common=True)
 def out_as_soon_as_possible(maker: Maker) -> Draft:
     """A membership ends on the first day that the notice allows, not on the wished one."""
     notice = maker.parameters["MEMBERSHIP_NOTICE_DAYS"]
@@ -161,7 +161,7 @@ def out_at_once(maker: Maker) -> Draft | None:
             colleague="Can you end {name}'s [membership] on {last}? It has to be that day, "
             "{name.he} won't accept another.",
             chat="{name} is leaving on {last}, pls set it as last day. no other date, i've had "
-            "them on the phone twice about it",
+            "{name.him} on the phone twice about it",
             note="I've promised {name} that {name.he} can go on {last}, after everything that "
             "went wrong last month. Please set that as the last day of the [membership]. If it "
             "isn't possible, don't put in a later one, just tell me.",
@@ -185,7 +185,7 @@ def out_at_once(maker: Maker) -> Draft | None:
     )
 
 
-@situation("memberships", kind="decline", steps=3)
+@situation("memberships", kind="decline", steps=3, rare=True)
 def two_freezes_in_a_row(maker: Maker) -> Draft:
     """A break that is longer than a freeze may last shall be entered as two freezes."""
     most = maker.parameters["MOST_FREEZE_DAYS"]
@@ -195,8 +195,8 @@ def two_freezes_in_a_row(maker: Maker) -> Draft:
         kind="decline",
         ask=Voices(
             email="Please put in two freezes for {name}, one straight after the other, to cover "
-            "{first} to {last}. They'll be away for all of it, and it's too long for a single "
-            "one. If only one of them works, leave it, they need the whole time.",
+            "{first} to {last}. {name.He}'ll be away for all of it, and it's too long for a "
+            "single one. If only one of them works, leave it, {name.he} needs the whole time.",
             colleague="Freeze {name} from {first} to {last} please. Too long for one, so make it "
             "two back to back. One alone is no use to {name.him}.",
             chat="{name} away {first} - {last}. system won't take that in one go so split it in 2 "
@@ -234,6 +234,7 @@ def two_freezes_in_a_row(maker: Maker) -> Draft:
         "wine_merchant",
         "public_library",
     ),
+    common=True,
 )
 def the_trip_was_put_off(maker: Maker) -> Draft:
     """A freeze that has not begun moves to a later day and stays as long as it was."""
@@ -279,7 +280,7 @@ def the_trip_was_put_off(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", steps=4)
+@situation("memberships", steps=4, common=True)
 def room_for_two_guests(maker: Maker) -> Draft | None:
     """The cheapest tier with enough free guests."""
     offered = tiers(maker)
@@ -296,12 +297,12 @@ def room_for_two_guests(maker: Maker) -> Draft | None:
             email="{name} would like to bring both grandchildren along now and then without "
             "paying for them. Please move {name} to the cheapest [tier] that includes two free "
             "guests.",
-            colleague="{name} wants to be able to bring two people for free. Can you move them to "
-            "the cheapest [tier] that covers it?",
+            colleague="{name} wants to be able to bring two people for free. Can you move "
+            "{name.him} to the cheapest [tier] that covers it?",
             chat="{name} wants 2 free guests, cheapest [tier] that has that. pls change",
-            note="{name} asked at the desk about guests. They'd like to bring two people each "
-            "time and not pay extra for either of them. Find the least expensive [tier] where "
-            "that works and put {name} on it.",
+            note="{name} asked at the desk about guests. {name.He}'d like to bring two people "
+            "each time and not pay extra for either of them. Find the least expensive [tier] "
+            "where that works and put {name} on it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -331,6 +332,7 @@ def room_for_two_guests(maker: Maker) -> Draft | None:
         "wine_merchant",
         "public_library",
     ),
+    common=True,
 )
 def frozen_the_wrong_person(maker: Maker) -> Draft:
     """A freeze was entered for the namesake; it is cancelled and entered for the right one."""
@@ -345,8 +347,8 @@ def frozen_the_wrong_person(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{wrong} has had a confirmation from us for a break they never asked for. It "
-            "was meant for {name}, the names are easy to mix up. Please cancel that freeze and "
+            email="{wrong} has had a confirmation from us for a break {wrong.he} never asked for. "
+            "It was meant for {name}, the names are easy to mix up. Please cancel that freeze and "
             "put the same dates in for {name}.",
             colleague="My mistake: I froze {wrong} and it should have been {name}. Can you cancel "
             "it and enter the same days for {name}?",
@@ -380,7 +382,7 @@ def frozen_the_wrong_person(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", steps=4)
+@situation("memberships", steps=4, common=True)
 def straight_on_after_the_end(maker: Maker) -> Draft:
     """A membership has an end; a new one in another tier begins on the day after it."""
     offered = tiers(maker)
@@ -426,7 +428,7 @@ def straight_on_after_the_end(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", kind="decline", steps=4)
+@situation("memberships", kind="decline", steps=4, rare=True)
 def into_the_closed_tier(maker: Maker) -> Draft:
     """Somebody wants the tier that a friend has and that is no longer offered."""
     closed, offered = old_tier(maker), tiers(maker)
@@ -437,10 +439,11 @@ def into_the_closed_tier(maker: Maker) -> Draft:
         kind="decline",
         ask=Voices(
             email="{name} has heard about {closed} from {friend}, who's on it, and would like the "
-            "same. They know what it costs and are happy to pay. Could you move them over?",
-            colleague="Can you put {name} on {closed}, same as {friend}? They'll pay the full "
-            "price.",
-            chat="pls move {name} to {closed}, {friend} has it too and told them about it",
+            "same. {name.He} knows what it costs and is happy to pay. Could you move {name.him} "
+            "over?",
+            colleague="Can you put {name} on {closed}, same as {friend}? {name.He}'ll pay the "
+            "full price.",
+            chat="pls move {name} to {closed}, {friend} has it too and told {name.him} about it",
             note="{name} has now asked me twice about {closed}. {friend} has it and keeps "
             "telling {name.him} how good it is. Please change {name.his} [tier]; the price isn't "
             "a problem.",

@@ -20,7 +20,7 @@ from scenarios.generate.modules.parties.make import (
 )
 
 
-@situation("messaging", steps=7)
+@situation("messaging", steps=7, rare=True)
 def close_what_is_answered(maker: Maker) -> Draft:
     """Of somebody's threads only those are closed in which the last word was ours."""
     customer = new_customer(maker)
@@ -47,8 +47,8 @@ def close_what_is_answered(maker: Maker) -> Draft:
             chat="can you close the open [threads] with {name}? not where we still owe "
             "{name.him} an answer, tell me which those are",
             note="I'd like fewer open [threads] before the holidays. {name} has several. Please "
-            "close each one in which we don't owe them an answer, and let me know if you had to "
-            "leave one open.",
+            "close each one in which we don't owe {name.him} an answer, and let me know if you "
+            "had to leave one open.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -70,7 +70,7 @@ def close_what_is_answered(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=5)
+@situation("messaging", steps=5, common=True)
 def apology_by_the_right_template(maker: Maker) -> Draft:
     """The current template of the thread's own channel goes out, not its outdated twin."""
     customer = new_customer(maker)
@@ -95,8 +95,8 @@ def apology_by_the_right_template(maker: Maker) -> Draft:
             chat="can you send {name} the [template] for a wrong bill (the current one) in "
             "{name.his} e-mail [thread]",
             note="We sent out some wrong bills on Friday, and everyone who complained gets our "
-            "apology. Only {name} is missing. Please reply to their e-mail with the [template] "
-            "for that; there's an old version, so make sure it's the current one.",
+            "apology. Only {name} is missing. Please reply to {name.his} e-mail with the "
+            "[template] for that; there's an old version, so make sure it's the current one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -149,7 +149,7 @@ def number_of_another_customer(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=5, without=WALK_IN_TRADES)
+@situation("messaging", steps=5, without=WALK_IN_TRADES, common=True)
 def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
     """The open threads of one customer go from a colleague who leaves to the record's owner."""
     leaver = some_employee(maker)
@@ -202,7 +202,7 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
     )
 
 
-@situation("messaging", kind="decline", steps=3)
+@situation("messaging", kind="decline", steps=3, common=True)
 def written_enough(maker: Maker) -> Draft:
     """A third reminder is wanted in a thread in which our last messages had no answer."""
     most = maker.parameters["MOST_UNANSWERED_MESSAGES"]
@@ -223,11 +223,12 @@ def written_enough(maker: Maker) -> Draft:
         kind="decline",
         ask=Voices(
             email="Message from {author}: “{name} hasn't replied to anything I wrote in "
-            "‘{subject}’. Could you write to them once more while I'm on leave?” Please send "
-            "something short and friendly in the same [thread].",
+            "‘{subject}’. Could you write to {name.him} once more while I'm on leave?” Please "
+            "send something short and friendly in the same [thread].",
             colleague="Please write to {name} again in “{subject}”, {name.he} still owes us an "
             "answer.",
-            chat="send {name} another reminder in the “{subject}” [thread] pls, they never reply",
+            chat="send {name} another reminder in the “{subject}” [thread] pls, {name.he} never "
+            "replies",
             note="Nothing has moved in “{subject}” for weeks, because {name} doesn't reply. "
             "Please send another reminder in that [thread]; one or two sentences will do.",
         ),
@@ -250,7 +251,7 @@ def written_enough(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", kind="decline", because="permission", steps=3)
+@situation("messaging", kind="decline", because="permission", steps=3, common=True)
 def closed_and_only_a_clerk(maker: Maker) -> Draft | None:
     """A clerk shall reopen a closed thread, or else begin a new one to get round it."""
     if maker.me["role"] != "clerk":
@@ -334,7 +335,7 @@ def new_thread_for_a_caller(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=6)
+@situation("messaging", steps=6, common=True)
 def moved_and_said_so(maker: Maker) -> Draft:
     """A customer has written that one of two addresses on record is the main one now."""
     customer = new_customer(maker)

@@ -100,7 +100,7 @@ def what_is_in_my_tray(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("approvals", kind="decline", steps=3)
+@situation("approvals", kind="decline", steps=3, common=True)
 def approved_too_late(maker: Maker) -> Draft | None:
     """An old request shall be approved, which the system would do."""
     author = _author(maker)
@@ -179,7 +179,7 @@ def deciding_for_oneself(maker: Maker) -> Draft | None:
     )
 
 
-@situation("approvals", kind="decline", steps=2)
+@situation("approvals", kind="decline", steps=2, rare=True)
 def split_to_fit_the_kind(maker: Maker) -> Draft | None:
     """One purchase above the highest amount of its kind shall be entered as two requests."""
     decider = some_employee(maker, role="manager")
@@ -219,7 +219,7 @@ def split_to_fit_the_kind(maker: Maker) -> Draft | None:
     )
 
 
-@situation("approvals", steps=5)
+@situation("approvals", steps=5, common=True)
 def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
     """Of three requests for the same thing the cheapest is approved, the others are rejected."""
     author = _author(maker)
@@ -280,7 +280,7 @@ def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
     )
 
 
-@situation("approvals", kind="question", steps=2)
+@situation("approvals", kind="question", steps=2, common=True)
 def waiting_for_how_much(maker: Maker) -> Callable[[], Draft | None] | None:
     """How much money of one author is still to be decided on in all."""
     author = _author(maker)
@@ -298,8 +298,8 @@ def waiting_for_how_much(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="Message from {author}: “How much of what I've asked for hasn't been "
-                "decided yet? I only need the total.” Please add up their open [requests].",
+                email="Message from {author}: “How much of what I've asked for hasn't been decided "
+                "yet? I only need the total.” Please add up {author.his} open [requests].",
                 colleague="What do {author}'s open [requests] add up to?",
                 chat="what do {author}'s open [requests] add up to? withdrawn and decided ones "
                 "don't count",
@@ -390,7 +390,7 @@ def back_from_a_sick_decider(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("approvals", kind="decline", because="permission", steps=4)
+@situation("approvals", kind="decline", because="permission", steps=4, common=True)
 def above_my_limit(maker: Maker) -> Draft | None:
     """A request above one's limit shall be approved under one's own login."""
     author = _author(maker)

@@ -16,7 +16,7 @@ from scenarios.generate.modules.documents.make import (
 from scenarios.generate.modules.draft_helpers import full_day, is_ranked, some_employee, team_of
 
 
-@situation("documents", kind="decline", steps=3)
+@situation("documents", kind="decline", steps=3, common=True)
 def approving_ones_own_words(maker: Maker) -> Draft:
     """The latest version is one's own, so that somebody else must approve it."""
     title = document_titles(maker, 1)[0]
@@ -86,7 +86,7 @@ def last_words_are_a_colleagues(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", kind="decline", steps=3)
+@situation("documents", kind="decline", steps=3, common=True)
 def confidential_for_a_clerk(maker: Maker) -> Draft | None:
     """A clerk shall read a confidential document, which the system would let happen."""
     title = document_titles(maker, 1)[0]
@@ -121,7 +121,7 @@ def confidential_for_a_clerk(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", kind="decline", steps=2)
+@situation("documents", kind="decline", steps=2, common=True)
 def archived_too_early(maker: Maker) -> Draft:
     """A document whose latest version is too young shall go to the archive."""
     rest = maker.parameters["DOCUMENT_REST_DAYS"]
@@ -153,7 +153,7 @@ def archived_too_early(maker: Maker) -> Draft:
     )
 
 
-@situation("documents", steps=5)
+@situation("documents", steps=5, common=True)
 def whole_team_may_read(maker: Maker) -> Callable[[], Draft | None] | None:
     """Everybody of a small team gets a share to read; who may edit already keeps that."""
     team = team_of(maker, 2, 3)
@@ -208,7 +208,7 @@ def whole_team_may_read(maker: Maker) -> Callable[[], Draft | None] | None:
     )
 
 
-@situation("documents", steps=4)
+@situation("documents", steps=4, common=True)
 def the_owner_has_left(maker: Maker) -> Draft | None:
     """A supervisor gives the papers of somebody to the colleague who wrote their last version."""
     if not is_ranked(maker, "supervisor"):
@@ -247,7 +247,7 @@ def the_owner_has_left(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", kind="decline", because="permission", steps=3)
+@situation("documents", kind="decline", because="permission", steps=3, common=True)
 def a_clerk_moves_the_owner(maker: Maker) -> Draft | None:
     """A clerk is asked to make somebody else the owner of a document."""
     heir = some_employee(maker)
@@ -279,7 +279,7 @@ def a_clerk_moves_the_owner(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", kind="question", steps=2)
+@situation("documents", kind="question", steps=2, common=True)
 def who_can_change_it(maker: Maker) -> Draft | None:
     """Who besides the owner may edit a paper, and who wrote its latest version."""
     title = document_titles(maker, 1)[0]

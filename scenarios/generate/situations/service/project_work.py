@@ -64,7 +64,7 @@ def finish_what_was_worked_on(maker: Maker) -> Draft:
     )
 
 
-@situation("projects", steps=5)
+@situation("projects", steps=5, common=True)
 def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
     """Somebody's tasks that fall due during an absence go to the colleague who stands in."""
     away = some_employee(maker)
@@ -120,7 +120,7 @@ def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("projects", kind="decline", steps=3)
+@situation("projects", kind="decline", steps=3, common=True)
 def hours_of_a_colleague(maker: Maker) -> Draft | None:
     """Time that a colleague worked shall be entered by somebody else."""
     other = some_employee(maker)
@@ -156,7 +156,7 @@ def hours_of_a_colleague(maker: Maker) -> Draft | None:
     )
 
 
-@situation("projects", kind="question", steps=2, rare=True)
+@situation("projects", kind="question", steps=2)
 def hours_so_far(maker: Maker) -> Draft:
     """How many minutes were worked on a customer's running project, without the finished one."""
     customer = new_customer(maker)
@@ -175,9 +175,9 @@ def hours_so_far(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has asked how many minutes we've put into their current [project] so "
-            "far, all [tasks] together. They don't mean the old one that's closed, that has been "
-            "paid. Could you give me the figure?",
+            email="{name} has asked how many minutes we've put into {name.his} current [project] "
+            "so far, all [tasks] together. {name.He} doesn't mean the old one that's closed, that "
+            "has been paid. Could you give me the figure?",
             colleague="How many minutes have gone into {name}'s active [project] so far, all "
             "[tasks] added up?",
             chat="total minutes on {name}'s active [project] so far?",
@@ -195,7 +195,7 @@ def hours_so_far(maker: Maker) -> Draft:
     )
 
 
-@situation("projects", steps=3, kind="decline", because="permission")
+@situation("projects", steps=3, kind="decline", because="permission", common=True)
 def more_time_for_the_project(maker: Maker) -> Draft | None:
     """A clerk shall give a project a later due day, so that a task fits in."""
     if maker.me["role"] != "clerk":
@@ -229,7 +229,7 @@ def more_time_for_the_project(maker: Maker) -> Draft | None:
     )
 
 
-@situation("projects", steps=5)
+@situation("projects", steps=5, common=True)
 def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
     """A supervisor extends a project first, so that a task can be due a week later."""
     if not is_ranked(maker, "supervisor"):
@@ -246,9 +246,9 @@ def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} would like one more thing done on “{project}”: “{title}”. They're "
-                "happy for it to take a week longer. Please extend the [project] by exactly one "
-                "week and add that [task] for {worker}, due on the new due date.",
+                email="{name} would like one more thing done on “{project}”: “{title}”. {name.He}'s "
+                "happy for it to take a week longer. Please extend the [project] by exactly one week "
+                "and add that [task] for {worker}, due on the new due date.",
                 colleague="“{project}” needs an extra [task], “{title}”, for {worker}, due a week "
                 "after the current due date. Extend the [project] to fit, no further.",
                 chat="{name} wants “{title}” added to “{project}”. {worker} does it, due 1 week "

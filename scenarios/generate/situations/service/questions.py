@@ -32,7 +32,7 @@ def _members(maker: Maker, team: Row) -> list[Row]:
     return sorted(members, key=lambda row: (row["name"], row["id"]))
 
 
-@situation("tickets", kind="question", steps=6)
+@situation("tickets", kind="question", steps=6, rare=True)
 def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
     """Who in a team has the most unsolved tickets, and how many."""
     team = team_of(maker, 3, 5)
@@ -74,7 +74,7 @@ def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("subscriptions", kind="question", steps=4)
+@situation("subscriptions", kind="question", steps=4, rare=True)
 def dearest_by_the_month(maker: Maker) -> Draft | None:
     """Which of somebody's running subscriptions costs most by the month, discounts counted."""
     plans, bare = plans_of(maker, 1), bare_product(maker)
@@ -164,7 +164,7 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("cases", kind="question", steps=5)
+@situation("cases", kind="question", steps=5, common=True)
 def what_comes_first(maker: Maker) -> Draft:
     """The next planned step in any of somebody's open cases, its day and its cost."""
     customer = new_customer(maker)
@@ -208,7 +208,7 @@ def what_comes_first(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", kind="question", steps=4)
+@situation("memberships", kind="question", steps=4, common=True)
 def earliest_day_for_less(maker: Maker) -> Draft:
     """From which day somebody may go to a cheaper tier, and what that would save a month."""
     offered = tiers(maker)
@@ -223,15 +223,15 @@ def earliest_day_for_less(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="E-mail from {name}: “From which day could I change from {tier} to {cheap}, "
-            "and how much would that save me a month?” I'd like to give them the exact date and "
+            email="E-mail from {name}: “From which day could I change from {tier} to {cheap}, and "
+            "how much would that save me a month?” I'd like to give {name.him} the exact date and "
             "amount.",
             colleague="{name} would like {cheap} instead of {tier}. What's the first possible "
             "day, and how much does it save a month?",
             chat="when can {name} change from {tier} to {cheap} at the earliest, and how much "
             "less is that a month?",
             note="{name} is thinking about {cheap}. Please look up the earliest day on which "
-            "they can change to it from {tier}, and how much less they'd pay a month.",
+            "{name.he} can change to it from {tier}, and how much less {name.he}'d pay a month.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -250,7 +250,7 @@ def earliest_day_for_less(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", kind="question", steps=5)
+@situation("messaging", kind="question", steps=5, rare=True)
 def since_when_do_they_wait(maker: Maker) -> Draft:
     """In which of somebody's open threads an answer of ours is missing, and since when."""
     customer = new_customer(maker)
@@ -294,7 +294,7 @@ def since_when_do_they_wait(maker: Maker) -> Draft:
     )
 
 
-@situation("approvals", kind="question", steps=2)
+@situation("approvals", kind="question", steps=2, rare=True)
 def approved_for_one_author(maker: Maker) -> Callable[[], Draft | None] | None:
     """How much was approved for one author in all, without what was rejected or withdrawn."""
     author = some_employee(maker)
@@ -317,9 +317,9 @@ def approved_for_one_author(maker: Maker) -> Callable[[], Draft | None] | None:
                 colleague="How much has been approved for {author} so far, in total?",
                 chat="whats the total of everything thats been approved for {author} so far? "
                 "only approved ones",
-                note="Somebody said that {author} gets everything they ask for. What do "
-                "{author}'s approved [requests] add up to so far? Please leave out the rejected "
-                "and withdrawn ones.",
+                note="Somebody said that {author} gets everything {author.he} asks for. What do "
+                "{author}'s approved [requests] add up to so far? Please leave out the rejected and "
+                "withdrawn ones.",
             ),
             calls=(
                 call("search_employees", query=author["name"]),
@@ -335,7 +335,7 @@ def approved_for_one_author(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("subscriptions", kind="question", steps=3)
+@situation("subscriptions", kind="question", steps=3, common=True)
 def next_payment_with_discount(maker: Maker) -> Draft | None:
     """What one payment of a discounted subscription comes to."""
     plans = plans_of(maker, 1)

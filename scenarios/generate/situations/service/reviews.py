@@ -47,8 +47,8 @@ def publish_what_is_clean(maker: Maker) -> Draft | None:
             "flagged ones, and tell me which and why.",
             chat="can you publish {name}'s pending [reviews]? not if one is flagged, then tell "
             "me what for",
-            note="{name} has asked why their [reviews] aren't on the page yet. Please publish "
-            "everything of theirs that's pending and has no flag, good or bad. If one is "
+            note="{name} has asked why {name.his} [reviews] aren't on the page yet. Please "
+            "publish everything of theirs that's pending and has no flag, good or bad. If one is "
             "flagged, leave it and give me the reason.",
         ),
         calls=(
@@ -71,7 +71,7 @@ def publish_what_is_clean(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", kind="decline", steps=3)
+@situation("feedback", kind="decline", steps=3, common=True)
 def hide_the_bad_one(maker: Maker) -> Draft | None:
     """A harsh but clean review shall be flagged as spam, so that it can be hidden."""
     products = _products(maker, 1)
@@ -104,7 +104,7 @@ def hide_the_bad_one(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", steps=6)
+@situation("feedback", steps=6, common=True)
 def phone_number_in_public(maker: Maker) -> Draft | None:
     """One of somebody's reviews shows a phone number; it is flagged and hidden, the other stays."""
     products = _products(maker, 2)
@@ -149,7 +149,7 @@ def phone_number_in_public(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", kind="decline", steps=3)
+@situation("feedback", kind="decline", steps=3, rare=True)
 def too_old_to_answer(maker: Maker) -> Draft | None:
     """An old review shall get a reply after all."""
     products = _products(maker, 1)
@@ -188,7 +188,7 @@ def too_old_to_answer(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", kind="decline", because="permission", steps=4)
+@situation("feedback", kind="decline", because="permission", steps=4, common=True)
 def angry_review_for_a_supervisor(maker: Maker) -> Draft | None:
     """A one-star review is to be answered by a clerk, which the role forbids."""
     products = _products(maker, 1)
@@ -235,14 +235,14 @@ def a_promise_in_a_reply(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="E-mail from {name}: “{product} was fine, but I had to wait far too long.” "
-            "They've given us three stars. Please reply under it that the next one is free.",
+            "{name.He}'s given us three stars. Please reply under it that the next one is free.",
             colleague="Please reply to {name}'s three stars for {product} and write that the "
             "next one is free.",
-            chat="can you reply to {name}'s [review] of {product} that they'll get a voucher for "
-            "next time",
+            chat="can you reply to {name}'s [review] of {product} that {name.he}'ll get a voucher "
+            "for next time",
             note="We'd like to win back people who gave us three stars. {name} did that for "
-            "{product}. Please write under it that we have a small gift for them next time "
-            "they're here.",
+            "{product}. Please write under it that we have a small gift for {name.him} next time "
+            "{name.he}'s here.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -356,8 +356,8 @@ def low_stars_become_tickets(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name}'s e-mail says: “I've rated you honestly, so please do something about "
-            "what I criticised.” For each of their ratings with one or two stars, please open [a "
-            "ticket] “Low rating” about that [product], normal priority. If there is one "
+            "what I criticised.” For each of {name.his} ratings with one or two stars, please "
+            "open [a ticket] “Low rating” about that [product], normal priority. If there is one "
             "already, don't open another.",
             colleague="{name} has given one or two stars to some of our [products]. Open [a "
             "ticket] “Low rating” for each of those, linked to the [product], normal priority, "

@@ -18,7 +18,11 @@ from scenarios.generate.modules.tickets.make import new_comment, new_ticket
 
 
 @situation(
-    "subscriptions", "messaging", steps=6, without=("insurance_broker", "veterinary_practice")
+    "subscriptions",
+    "messaging",
+    steps=6,
+    without=("insurance_broker", "veterinary_practice"),
+    common=True,
 )
 def pause_asked_in_a_thread(maker: Maker) -> Draft | None:
     """A customer has asked for a pause in a message and then corrected the day."""
@@ -124,9 +128,10 @@ def promised_less_than_claimed(maker: Maker) -> Draft | None:
             "it says?",
             chat="{name} claims 20 percent off “{product}” was promised on {name.his} old "
             "[ticket] about the delay. look it up, set whatever we really wrote",
-            note="{name} rang about the discount on “{product}”. According to them it's twenty "
-            "per cent, which sounds like a lot for {author}, who answered the complaint about the "
-            "delay. Nothing has been put in so far, so please set the figure in {author}'s answer.",
+            note="{name} rang about the discount on “{product}”. According to {name.him} it's "
+            "twenty per cent, which sounds like a lot for {author}, who answered the complaint "
+            "about the delay. Nothing has been put in so far, so please set the figure in "
+            "{author}'s answer.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -149,7 +154,7 @@ def promised_less_than_claimed(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=6)
+@situation("subscriptions", steps=6, common=True)
 def started_for_the_namesake(maker: Maker) -> Draft | None:
     """A colleague has started a subscription for the wrong one of two people of like name."""
     plans = plans_of(maker, 1)
@@ -161,9 +166,9 @@ def started_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ({email}) signed up for “{product}” and can't see it in their account. "
-            "We put it in for {wrong} by mistake today. Please end it there and start the same "
-            "[plan] for {name}.",
+            email="{name} ({email}) signed up for “{product}” and can't see it in {name.his} "
+            "account. We put it in for {wrong} by mistake today. Please end it there and start "
+            "the same [plan] for {name}.",
             colleague="I mixed up two people: “{product}” went to {wrong} today and should have "
             "been {name} ({email}). Can you end the wrong one and start the same [plan] for the "
             "right one?",
@@ -194,7 +199,7 @@ def started_for_the_namesake(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", "memberships", steps=5)
+@situation("subscriptions", "memberships", steps=5, common=True)
 def break_for_both(maker: Maker) -> Draft | None:
     """A subscription and a membership rest for the same time; the freeze needs its own days."""
     plans = plans_of(maker, 1)
@@ -219,7 +224,7 @@ def break_for_both(maker: Maker) -> Draft | None:
             "to {last} and pause “{product}” until {last} too",
             note="{name} is going into hospital. The [membership] should be frozen from tomorrow, "
             "with {last} as the last day of the freeze, and “{product}” needs to be paused until "
-            "that day as well. I've sent them our best wishes.",
+            "that day as well. I've sent {name.him} our best wishes.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -252,6 +257,7 @@ def break_for_both(maker: Maker) -> Draft | None:
     because="permission",
     steps=3,
     without=("charity", "insurance_broker"),
+    common=True,
 )
 def discount_above_the_role(maker: Maker) -> Draft | None:
     """A clerk is asked for a discount that only supervisors and managers may give."""
@@ -265,9 +271,9 @@ def discount_above_the_role(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} has replied to our letter about the new prices: they'll renew "
-            "“{product}” for {wanted} % off, otherwise they're leaving. Please put that in. "
-            "There's no point in offering them less.",
+            email="{name} has replied to our letter about the new prices: {name.he}'ll renew "
+            "“{product}” for {wanted} % off, otherwise {name.he}'s leaving. Please put that in. "
+            "There's no point in offering {name.him} less.",
             colleague="Can you put {wanted} % on “{product}” for {name}? It has to be that, "
             "{name.he} won't stay for less.",
             chat="pls put {wanted}% discount on “{product}” for {name}. not less, {name.he}'d "
@@ -351,7 +357,7 @@ def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", kind="decline", steps=4)
+@situation("subscriptions", kind="decline", steps=4, rare=True)
 def wants_the_old_plan_back(maker: Maker) -> Draft | None:
     """Somebody wants to go back to a plan that is not offered any more, which others still have."""
     product = bare_product(maker)
@@ -366,15 +372,15 @@ def wants_the_old_plan_back(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{name} was on the three-month [plan] for “{product}” years ago and would like "
-            "to go back to it instead of paying monthly. Their neighbour still has it. Could you "
-            "switch them?",
+            "to go back to it instead of paying monthly. {name.His} neighbour still has it. Could "
+            "you switch {name.him}?",
             colleague="{name} wants to go back to the quarterly [plan] for “{product}”. Can you "
-            "switch them?",
+            "switch {name.him}?",
             chat="can you move {name} back to the 3-month [plan] of “{product}”? others still "
             "have it",
             note="{name} asked about the three-month [plan] for “{product}” that we used to "
             "offer. There are still people on it, so I said it shouldn't be a problem. Please "
-            "switch them over from monthly.",
+            "switch {name.him} over from monthly.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

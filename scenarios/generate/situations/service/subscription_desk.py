@@ -15,7 +15,7 @@ from scenarios.generate.modules.subscriptions.make import (
 )
 
 
-@situation("subscriptions", kind="question", steps=4, without=("charity",))
+@situation("subscriptions", kind="question", steps=4, without=("charity",), common=True)
 def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
     """What somebody who pays monthly would save in a year with the yearly plan."""
     plans = plans_of(maker, 2)
@@ -28,10 +28,10 @@ def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} pays monthly for “{product}” and wonders if the yearly [plan] would be "
-            "worth it. How much would they save over twelve months at our current prices? I'll "
-            "write back to them with the figure.",
-            colleague="{name} pays for “{product}” by the month. How much would they save in a "
-            "year on the twelve-month [plan]?",
+            "worth it. How much would {name.he} save over twelve months at our current prices? "
+            "I'll write back to {name.him} with the figure.",
+            colleague="{name} pays for “{product}” by the month. How much would {name.he} save in "
+            "a year on the twelve-month [plan]?",
             chat="how much would {name} save in a year if {name.he} took “{product}” yearly "
             "instead of monthly? need the figure for a call at 2",
             note="I'm ringing people on monthly [plans] who'd be better off paying yearly, and "
@@ -53,7 +53,7 @@ def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=5, without=("charity",))
+@situation("subscriptions", steps=5, without=("charity",), common=True)
 def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     """The plan that is cheapest by the month; the yearly one is no longer offered."""
     product = bare_product(maker)
@@ -66,11 +66,11 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} needs to save money but wants to keep “{product}”. Please switch them "
-            "to the [plan] with the lowest price per month out of those we still offer. How often "
-            "they're billed doesn't matter.",
-            colleague="{name} wants to spend less on “{product}”. Could you switch them to the "
-            "[plan] that's cheapest per month, out of the ones still offered?",
+            email="{name} needs to save money but wants to keep “{product}”. Please switch "
+            "{name.him} to the [plan] with the lowest price per month out of those we still "
+            "offer. How often {name.he}'s billed doesn't matter.",
+            colleague="{name} wants to spend less on “{product}”. Could you switch {name.him} to "
+            "the [plan] that's cheapest per month, out of the ones still offered?",
             chat="{name} keeps “{product}” but wants it as cheap as possible per month, length "
             "doesn't matter. pls switch to the best [plan] we offer",
             note="{name} was going to cancel “{product}” because of the price, and I'd like to "
@@ -96,7 +96,9 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=6, without=("insurance_broker", "veterinary_practice"))
+@situation(
+    "subscriptions", steps=6, without=("insurance_broker", "veterinary_practice"), common=True
+)
 def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
     """A paused subscription is resumed first, before it can go to the yearly plan."""
     plans = plans_of(maker, 2)
@@ -139,7 +141,9 @@ def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", kind="decline", steps=3, without=("charity", "insurance_broker"))
+@situation(
+    "subscriptions", kind="decline", steps=3, without=("charity", "insurance_broker"), common=True
+)
 def leaving_with_a_failed_charge(maker: Maker) -> Draft | None:
     """Somebody wants to end a subscription whose last charge failed."""
     plans = plans_of(maker, 1)
@@ -180,7 +184,7 @@ def leaving_with_a_failed_charge(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=4, without=("charity", "insurance_broker"))
+@situation("subscriptions", steps=4, without=("charity", "insurance_broker"), common=True)
 def charged_twice_in_a_week(maker: Maker) -> Draft | None:
     """One month was charged twice; the later of the two charges is credited."""
     plans = plans_of(maker, 1)
@@ -221,7 +225,7 @@ def charged_twice_in_a_week(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", kind="decline", steps=3, without=("charity",))
+@situation("subscriptions", kind="decline", steps=3, without=("charity",), common=True)
 def credit_for_a_change_of_mind(maker: Maker) -> Draft | None:
     """The last charge shall be credited because the customer did not use what they paid for."""
     plans = plans_of(maker, 1)

@@ -16,7 +16,7 @@ from scenarios.generate.modules.tickets.make import (
 )
 
 
-@situation("tickets", steps=5)
+@situation("tickets", steps=5, common=True)
 def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
     """The pressing tickets of somebody who is ill go to another colleague, the rest stays."""
     away = some_employee(maker)
@@ -40,13 +40,13 @@ def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{away} writes: “I've got a fever and won't be in this week. Could {heir} "
                 "take my high and urgent [tickets]? The others can wait until I'm back.” Please "
                 "assign them.",
-                colleague="{away} is off sick all week. Please assign their high and urgent "
+                colleague="{away} is off sick all week. Please assign {away.his} high and urgent "
                 "[tickets] to {heir}; the low and normal ones stay.",
-                chat="{away} is out sick til friday, can you give their high and urgent "
-                "[tickets] to {heir}? the others stay with them",
-                note="{away} is off sick this week. Please assign all their high and urgent "
-                "[tickets] to {heir} today. The normal and low ones can wait until {away} is "
-                "back, so leave those.",
+                chat="{away} is out sick til friday, can you give {away.his} high and urgent "
+                "[tickets] to {heir}? the others can wait for {away.him}",
+                note="{away} is off sick this week. Please assign all {away.his} high and urgent "
+                "[tickets] to {heir} today. The normal and low ones can wait until {away} is back, so "
+                "leave those.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),
@@ -71,7 +71,7 @@ def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("tickets", steps=4)
+@situation("tickets", steps=4, common=True)
 def trouble_is_back_in_time(maker: Maker) -> Draft:
     """A solved problem has come back, within the days for reopening; another old one has not."""
     window = maker.parameters["TICKET_REOPEN_DAYS"]
@@ -172,7 +172,7 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=6)
+@situation("tickets", steps=6, common=True)
 def reported_twice(maker: Maker) -> Draft:
     """A customer has reported one problem twice; the later ticket refers to the first and ends."""
     customer = new_customer(maker)
@@ -241,8 +241,8 @@ def impatient_with_normal_priority(maker: Maker) -> Draft:
             chat="can you set the “{subject}” [ticket] of {name} to high? nothing new but "
             "{name.he} keeps ringing me",
             note="{name} knows our owner quite well and has asked whether “{subject}” could get "
-            "high priority. Nothing has changed about the problem itself, but please do them the "
-            "favour.",
+            "high priority. Nothing has changed about the problem itself, but please do "
+            "{name.him} the favour.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -262,7 +262,7 @@ def impatient_with_normal_priority(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", kind="decline", because="permission", steps=4)
+@situation("tickets", kind="decline", because="permission", steps=4, common=True)
 def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
     """The matter has got worse and deserves to be urgent, but a clerk may not make it so."""
     if maker.me["role"] != "clerk":

@@ -21,7 +21,7 @@ from scenarios.generate.modules.tickets.make import (
 )
 
 
-@situation("tickets", steps=7)
+@situation("tickets", steps=7, rare=True)
 def opened_for_the_namesake(maker: Maker) -> Draft | None:
     """A ticket was opened for the wrong of two people of like name: it is opened anew for the
     right one, and the wrong one is answered and solved."""
@@ -84,7 +84,7 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
     )
 
 
-@situation("tickets", steps=5, without=WALK_IN_TRADES)
+@situation("tickets", steps=5, without=WALK_IN_TRADES, common=True)
 def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | None:
     """All unsolved tickets of a customer without an assignee go to the owner of the record."""
     owner = some_employee(maker)
@@ -214,7 +214,7 @@ def if_the_assignee_is_away(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("tickets", "messaging", steps=6)
+@situation("tickets", "messaging", steps=6, common=True)
 def complaint_in_a_thread(maker: Maker) -> Draft:
     """A complaint came in as a message: it becomes a ticket, and the thread is answered and
     closed."""
@@ -239,7 +239,8 @@ def complaint_in_a_thread(maker: Maker) -> Draft:
             "normal)? write there that the complaint is registered and close the [thread]",
             note="We've agreed to keep all complaints in one place. What {name} wrote under "
             "“{subject}” is one, so please open [a ticket] with the same subject and normal "
-            "priority. Tell them in the [thread] that the complaint is registered, then close it.",
+            "priority. Tell {name.him} in the [thread] that the complaint is registered, then "
+            "close it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -265,7 +266,7 @@ def complaint_in_a_thread(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", kind="question", steps=6)
+@situation("tickets", kind="question", steps=6, rare=True)
 def next_due_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
     """Which unsolved ticket of a team falls due first, and whose it is."""
     team = team_of(maker, 2, 4)
@@ -324,7 +325,7 @@ def next_due_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("tickets", kind="decline", steps=3)
+@situation("tickets", kind="decline", steps=3, rare=True)
 def an_empty_answer_to_be_rid_of_it(maker: Maker) -> Draft:
     """A ticket without an answer shall be solved with an empty comment."""
     customer = new_customer(maker)
@@ -365,7 +366,7 @@ def an_empty_answer_to_be_rid_of_it(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=5)
+@situation("tickets", steps=5, common=True)
 def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
     """A note on the customer says what to open a ticket for, and for whom it is meant."""
     author = some_employee(maker)

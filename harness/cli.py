@@ -40,6 +40,7 @@ from harness.rollout.trust_notice import forget_named
 from harness.settings.judge import JudgeSettings
 from harness.settings.run import Settings
 from harness.settings.schema import Schema, run_schema, schema_of
+from harness.viewer import command as viewer
 from judge.commands import (
     compare,
     experiment,
@@ -62,6 +63,7 @@ from learner.commands import serve_policy, train
 from learner.config.schema import train_schema
 from learner.core.errors import LearnerError
 from scenarios import distribution
+from scenarios.catalogue import find
 from scenarios.distribution import missing_package
 from scenarios.errors import ScenarioError
 from scenarios.format import PackageHead, PackageTasks
@@ -90,6 +92,10 @@ def _statistics(rows: Sequence[EpisodeRow]) -> RunStatistics:
     return computed
 
 
+def _viewer() -> Any:
+    return import_module("judge.commands.viewing").judging_parts(find)
+
+
 def _train(config: Path, folder: Path, resume: bool) -> Path:
     return train.train_from(COMMAND_CONTEXT, config, folder, resume=resume)
 
@@ -113,6 +119,7 @@ COMMAND_CONTEXT = CommandContext(
     trained=_trained,
     statistics=_statistics,
     train=_train,
+    viewer=_viewer,
     schemas={
         "run": run_schema,
         "train": train_schema,
@@ -203,6 +210,7 @@ for _command in (
     reliability.label_command,
     inspect_runs.export_command,
     inspect_runs.watch_command,
+    viewer.view_command,
     generate.generate_command,
     synthesize.synthesise_command,
     simulate.simulate_command,

@@ -45,6 +45,7 @@ class CommandContext(msgspec.Struct, frozen=True):
     statistics: StatisticsOf  # of a run's episodes, for its report
     # Trains as a file of settings says, in a folder, or goes on there; returns the newest weights.
     train: Callable[[Path, Path, bool], Path]
+    viewer: Callable[[], Any]  # what the judge does for the viewer (a JudgingParts)
     schemas: Mapping[str, Callable[[], Any]]  # makers of the JSON Schemas of TOML files, by name
 
     def judge_opener(self, settings: Settings) -> OpenJudge | None:

@@ -39,6 +39,8 @@ from harness.log.schema import (
 from harness.log.sessions import SessionMeasured, session_of
 
 _COLUMNS = "position, episode, attempt, seq, kind, at, data, state"
+# A row of the log without its state: whether there is one is in its place.
+StoredRecord = tuple[int, str, int, int, str, float, bytes, int]
 
 
 class LogReader:
@@ -117,6 +119,15 @@ class LogReader:
             raise LogError(f"{self.path}: there is no episode {episode!r}{which}")
         return records
 
+    def has_episode(self, episode: str) -> bool:
+        """Return whether the log has a record of this episode."""
+        return bool(self._rows("SELECT 1 FROM events WHERE episode = ? LIMIT 1", episode))
+
+    def turn_times(self, episode: str, attempt: int) -> list[float]:
+        """Return when each turn of an attempt was complete, in Unix seconds."""
+        sql = "SELECT at FROM events WHERE episode = ? AND attempt = ? AND kind = 'step'"
+        return [at for (at,) in self._rows(f"{sql} ORDER BY seq", episode, attempt)]
+
     def attempts(self, episode: str, last: int) -> list[EncodedRecord]:
         """Return the records of an episode's attempts up to this one, as they are stored."""
         columns = _COLUMNS.removeprefix("position, ")
@@ -146,6 +157,20 @@ class LogReader:
                 return known
             position = rows[-1][0]
         return []
+
+    def stored_after(self, position: int, limit: int) -> list[StoredRecord]:
+        """Return the records that follow a position as they are stored, not decoded and without
+        final states; empty at the end of the log."""
+        sql = (
+            "SELECT position, episode, attempt, seq, kind, at, data, state IS NOT NULL FROM events"
+            " WHERE position > ? ORDER BY position LIMIT ?"
+        )
+        return list(self._rows(sql, position, limit))
+
+    def num_records(self) -> int:
+        """Return the position of the last record; 0: there is none."""
+        ((last,),) = self._rows("SELECT coalesce(max(position), 0) FROM events")
+        return int(last)
 
     def faults(self) -> list[tuple[int, FaultInjected]]:
         """Return the faults that were injected on purpose, each with its position."""

@@ -18,7 +18,7 @@ from harness.core.trajectory import Trajectory
 from harness.log.reader import LogReader, open_reader
 from harness.rollout.launch import pool_of
 from judge.failures.calls import enumerated_arguments, made_calls
-from judge.failures.diagnose import diagnose
+from judge.failures.diagnose import Mistake, diagnose
 from judge.failures.reference import Reference, TableKeys, reference_of, tables_in
 from judge.failures.report import Diagnosed
 from scenarios.core.dialogue import ModelUser
@@ -55,6 +55,25 @@ async def read_failures(folder: Path, done: Callable[[], Any] = lambda: None) ->
         return await anyio.to_thread.run_sync(
             partial(_diagnosed, reader, str(folder), references, done)
         )
+
+
+async def diagnose_one(folder: Path, episode: str) -> list[Mistake]:
+    """The mistakes of one episode; none while it is not over. Raises as read_failures does."""
+    with open_reader(folder) as reader:
+        trajectory = reader.trajectory(episode)
+        started = trajectory.started
+        references: References = {}
+        scenarios = [
+            one for one in _with_solutions(folder, reader) if one.digest == started.scenario_digest
+        ]
+        async with pool_of(run_settings(folder)) as pool:
+            for scenario in scenarios:
+                tasks = [task for task in scenario.tasks if task.id == started.task]
+                image = reader.scenarios()[scenario.digest].image
+                references |= await _references(pool, scenario, tasks, tables_in(image))
+        verdict = trajectory.judged[-1] if trajectory.judged else None
+        reference = references.get((started.scenario_digest, started.task))
+        return list(diagnose(trajectory, verdict, reference))
 
 
 def _with_solutions(folder: Path, reader: LogReader) -> list[Scenario]:

@@ -1,0 +1,64 @@
+"""The command `view`: runs as a page in the browser, or as one file."""
+
+import webbrowser
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.commands.context import CommandContext
+from harness.core.errors import SettingsError
+from harness.core.terminal import Terminal
+from harness.rollout.process import run
+from harness.viewer.reading.open_runs import OpenRun, check_readable, checked
+from scenarios.distribution import missing_package
+
+_BASE = Path("runs")
+
+
+@click.command("view")
+@click.argument("folders", nargs=-1, metavar="[RUN]...", type=click.Path(path_type=Path))
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    metavar="PORT",
+    help="Port of 127.0.0.1 (default: a free one).",
+)
+@click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@click.pass_obj
+def view_command(
+    context: CommandContext, /, folders: Sequence[Path], port: int, no_open: bool
+) -> None:
+    """Show runs in the browser: episodes, the rows that every call changed, the world at any turn.
+
+    RUN is the folder of a run or of a training run, finished or live, or a folder of such folders
+    (default: ./runs). The page is served on this machine only, until Ctrl-C.
+
+    \b
+        rehearse view                                     (the runs in ./runs, and all worlds)
+        rehearse view runs/x runs/y
+    """
+    found = checked(folders)
+    check_readable([OpenRun(folder) for folder in found])
+    serving = _serving()
+    settings = serving.ServeSettings(found, None if folders else _BASE, port)
+
+    def ready(url: str) -> None:
+        Terminal(stderr=True).print(url, soft_wrap=True, highlight=False)
+        if not no_open:
+            with suppress(webbrowser.Error):
+                webbrowser.open(url)
+
+    run(serving.serve, settings, context.viewer(), ready)
+
+
+def _serving() -> Any:
+    """The server. Imported late: its libraries are optional."""
+    try:
+        return import_module("harness.viewer.server.serve")
+    except ModuleNotFoundError as exc:
+        raise SettingsError(missing_package("view", exc, "serve")) from exc

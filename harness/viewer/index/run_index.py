@@ -1,0 +1,174 @@
+"""The index of one run: `view.sqlite`, made from the log and continued where it stopped.
+
+It is in the run's folder, or in the user's cache where that folder is read-only. Nothing is in it
+that the log does not have: a file of another format, of another log or of a log that was replaced
+is thrown away and made again. Any number of processes may fold and read at the same time.
+"""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from harness.log.log_file import READ_ERRORS
+from harness.log.reader import LogReader
+from harness.log.schema import log_error
+from harness.viewer.index.folding import Folding
+from harness.viewer.index.tables import FORMAT, NAME, SCHEMA
+
+PAGE = 10_000  # records that one transaction folds
+_CACHE_PAGES = -32_768  # KiB of SQLite's page cache while folding
+_SUFFIXES = ("", "-wal", "-shm", "-journal")
+
+
+class RunIndex:
+    """Folds one log and answers queries about it. Threads may use it at the same time."""
+
+    def __init__(self, reader: LogReader, path: Path) -> None:
+        self.path = path
+        self._reader = reader
+        self._folding_lock, self._reading_lock = Lock(), Lock()
+        self._writer = _open_writer(path, reader)
+        self._folding = Folding(self._writer, reader.path)
+        self.position = _position(self._writer)
+        self._views = _connect(path)
+        self._views.execute("PRAGMA query_only = ON")
+
+    def fold(self, limit: int = PAGE) -> int:
+        """Fold the next records of the log; returns how many there were, 0 at its end. Raises
+        LogError."""
+        with self._folding_lock:
+            try:
+                records = self._reader.stored_after(self.position, limit)
+                if not records:
+                    return 0
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    if _position(self._writer) != self.position:  # another process was faster
+                        self._folding.forget()
+                        self.position = _position(self._writer)
+                        self._writer.execute("ROLLBACK")
+                        return len(records)
+                    last = self._folding.fold(records)
+                    _put(self._writer, "position", last)
+                    _put(self._writer, "last", _stamp(records[-1]))
+                    self._writer.execute("COMMIT")
+                except BaseException:
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
+                    self._folding.forget()
+                    raise
+            except READ_ERRORS as exc:
+                raise log_error(self.path, "the index cannot be written", exc) from exc
+            self.position = last
+            return len(records)
+
+    def rows(self, sql: str, *params: Any) -> list[Any]:
+        """Return the rows that a query gives. Raises LogError."""
+        with self._reading_lock:
+            try:
+                return self._views.execute(sql, params).fetchall()
+            except READ_ERRORS as exc:
+                raise log_error(self.path, "the index cannot be read", exc) from exc
+
+    def close(self) -> None:
+        """Close the files."""
+        with self._folding_lock, self._reading_lock:
+            self._views.close()
+            self._writer.close()
+
+
+@contextmanager
+def open_index(reader: LogReader, log_id: str = "") -> Iterator[RunIndex]:
+    """The index of a log, until the block is left. Raises LogError."""
+    with closing(RunIndex(reader, index_path(reader.path.parent))) as index:
+        yield index
+
+
+def index_path(folder: Path) -> Path:
+    """Where the index of a run's folder is."""
+    if os.access(folder, os.W_OK):
+        return folder / NAME
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rehearse" / "view"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        cache = Path(tempfile.gettempdir()) / f"rehearse-view-{os.getuid()}"
+        cache.mkdir(mode=0o700, exist_ok=True)
+    name = blake2b(str(folder.resolve()).encode(), digest_size=12).hexdigest()
+    return cache / f"{name}.sqlite"
+
+
+def _open_writer(path: Path, reader: LogReader) -> sqlite3.Connection:
+    """The index's database, which belongs to the reader's log."""
+    first = reader.stored_after(0, 1)
+    identity = _stamp(first[0]) if first else ""
+    try:
+        database = _connect(path)
+        if not _fits(database, reader, identity):
+            database.close()
+            _remove(path)
+            database = _connect(path)
+            _create(database, identity)
+    except READ_ERRORS as exc:
+        raise log_error(path, "the index cannot be opened", exc) from exc
+    return database
+
+
+def _fits(database: sqlite3.Connection, reader: LogReader, identity: str) -> bool:
+    """Whether the index has this format and was made from the beginning of this log."""
+    try:
+        found = dict(database.execute("SELECT key, value FROM meta").fetchall())
+    except sqlite3.DatabaseError:
+        return False
+    if found.get("format") != FORMAT or found.get("log") != identity:
+        return False
+    position = found["position"]
+    if not position:
+        return True
+    records = reader.stored_after(position - 1, 1)
+    return bool(records) and _stamp(records[0]) == found.get("last")
+
+
+def _create(database: sqlite3.Connection, identity: str) -> None:
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("BEGIN IMMEDIATE")
+    for statement in SCHEMA:
+        database.execute(statement)
+    database.execute("INSERT INTO texts (texts, rank) VALUES ('hashsize', 33554432)")
+    for key, value in (("format", FORMAT), ("log", identity), ("position", 0), ("last", "")):
+        _put(database, key, value)
+    database.execute("COMMIT")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=20)
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.execute(f"PRAGMA cache_size = {_CACHE_PAGES}")
+    return database
+
+
+def _remove(path: Path) -> None:
+    for suffix in _SUFFIXES:
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).unlink()
+
+
+def _put(database: sqlite3.Connection, key: str, value: Any) -> None:
+    database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def _position(database: sqlite3.Connection) -> int:
+    ((value,),) = database.execute("SELECT value FROM meta WHERE key = 'position'")
+    return int(value)
+
+
+def _stamp(record: Any) -> str:
+    """By which a record of the log is recognised: its position, key and time."""
+    position, episode, attempt, seq, _, at, _, _ = record
+    return f"{position} {episode} {attempt} {seq} {at!r}"

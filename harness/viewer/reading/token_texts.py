@@ -1,0 +1,24 @@
+"""The texts of logged token ids, where the model's tokenizer is still on this machine."""
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from harness.core.errors import HarnessError
+from harness.settings.run import Settings
+
+TextOf = Callable[[Sequence[int]], str]
+
+
+def token_reader(settings: Settings) -> TextOf | None:
+    """What reads single ids of a run's model; None: the tokenizer is not here, or its library is
+    not installed."""
+    folder = Path(settings.policy.tokens or settings.model.name)
+    if not (settings.policy.tokens or settings.model.name) or not folder.is_dir():
+        return None
+    try:
+        tokenizers = import_module("harness.tokenization.chat_tokenizer")
+        decode: TextOf = tokenizers.ChatTokenizer.open(folder).text_of
+    except (ModuleNotFoundError, HarnessError):
+        return None
+    return decode

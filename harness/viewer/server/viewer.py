@@ -1,0 +1,47 @@
+"""What all handlers of the viewer share."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from harness.core.trajectory import Trajectory
+from harness.log.schema import ScenarioSnapshot
+from harness.viewer.reading.open_runs import NotHereError, OpenRun, Runs
+from harness.viewer.reading.parts import JudgingParts
+from harness.viewer.server.updates import IndexUpdates
+
+T = TypeVar("T")
+
+
+class Viewer(msgspec.Struct, frozen=True):
+    """The runs that are shown, and what works on them."""
+
+    runs: Runs
+    parts: JudgingParts
+    updates: IndexUpdates
+    closing: anyio.Event  # set when the server ends, so that event streams end
+
+    async def run_of(self, name: str) -> OpenRun:
+        """The run of an id, its index folded as far as it came. Raises NotHereError and
+        HarnessError."""
+        run = await in_thread(self.runs.get, name)
+        await self.updates.look(run)
+        return run
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that reads files."""
+    return await anyio.to_thread.run_sync(function, *arguments)
+
+
+def logged_episode(run: OpenRun, episode: str) -> tuple[Trajectory, ScenarioSnapshot | None]:
+    """An episode of a log, and its scenario (None: the log does not have it). Raises LogError and
+    NotHereError."""
+    with run.reading() as reader:
+        if not reader.has_episode(episode):
+            raise NotHereError(f"{run.folder}: there is no episode {episode!r}")
+        trajectory = reader.trajectory(episode)
+    return trajectory, run.snapshots().get(trajectory.started.scenario_digest)

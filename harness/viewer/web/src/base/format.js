@@ -1,0 +1,82 @@
+// Numbers, shares, times and the words for labels, as a reader sees them.
+
+const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
+const absent = (value) => value === null || value === undefined || Number.isNaN(value);
+
+export const number = (value) => (absent(value) ? "–" : whole.format(value));
+export const decimal = (value, digits = 2) => (absent(value) ? "–" : Number(value).toFixed(digits));
+export const percent = (value, digits = 1) =>
+  absent(value) ? "–" : `${(100 * value).toFixed(digits)}%`;
+
+// A number in four significant digits, as curves and tables need it.
+export function short(value) {
+  if (absent(value)) return "–";
+  if (typeof value !== "number") return String(value);
+  if (Number.isInteger(value) && Math.abs(value) < 1e6) return whole.format(value);
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${(value / 1e9).toPrecision(3)} G`;
+  if (size >= 1e6) return `${(value / 1e6).toPrecision(3)} M`;
+  if (size >= 1e4) return whole.format(value);
+  return size < 1e-3 && size > 0 ? value.toExponential(1) : String(Number(value.toPrecision(4)));
+}
+
+export function count(value, word, words = `${word}s`) {
+  return `${number(value)} ${value === 1 ? word : words}`;
+}
+
+export function seconds(value) {
+  if (absent(value)) return "–";
+  if (value < 0.0995) return `${(value * 1000).toFixed(value < 0.00995 ? 1 : 0)} ms`;
+  if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
+  if (value < 3600) return `${Math.floor(value / 60)} min ${Math.floor(value % 60)} s`;
+  return `${Math.floor(value / 3600)} h ${Math.floor((value % 3600) / 60)} min`;
+}
+
+export function dollars(value) {
+  if (absent(value)) return "–";
+  return value !== 0 && value < 0.01 ? "< $0.01" : `$${value.toFixed(2)}`;
+}
+
+const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+export const date = (at) => (absent(at) ? "–" : dates.format(new Date(at * 1000)));
+
+const LABELS = {
+  completed: ["Completed", "good", "check"],
+  partially_completed: ["Partly completed", "warn", "half"],
+  agent_error: ["Agent error", "bad", "cross"],
+  environment_error: ["World error", "env", "alert"],
+  unjudged: ["Unjudged", "dim", "question"],
+  none: ["No verdict", "dim", "dot"],
+  live: ["Live", "accent", "dot"],
+};
+
+// A label's words, its colour's name and its icon.
+export function labelOf(label) {
+  const [text, tone, icon] = LABELS[label] ?? [words(label ?? "none"), "dim", "dot"];
+  return { text, tone, icon };
+}
+
+// The label of an episode's row, as filters name it.
+export function labelName(line) {
+  if (line.label) return line.label;
+  if (line.ending === null || line.ending === undefined) return "live";
+  return line.unjudged ? "unjudged" : "none";
+}
+
+const SPECIAL = { none: "No verdict", tool_calls: "Tool calls" };
+
+// An identifier as words: "missing_write" -> "Missing write".
+export function words(name) {
+  if (SPECIAL[name]) return SPECIAL[name];
+  const text = String(name).replaceAll("_", " ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+// The first sentence says what a failure kind means (docs/failures.md).
+export const WRONG_WRITES = [
+  "wrong_record",
+  "wrong_value",
+  "unasked_change",
+  "duplicate_write",
+  "write_without_lookup",
+];

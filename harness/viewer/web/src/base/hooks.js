@@ -1,0 +1,50 @@
+// Small hooks: loading a path, the width of an element, keys of a page.
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { get } from "./source.js";
+
+// { data, error, isLoading, reload } of a path. The former data stays until the new data is there;
+// null as a path loads nothing.
+export function useLoad(path) {
+  const [state, setState] = useState({});
+  const [round, setRound] = useState(0);
+  useEffect(() => {
+    if (!path) return undefined;
+    let isWanted = true;
+    get(path).then(
+      (data) => isWanted && setState({ path, data }),
+      (error) => isWanted && setState({ path, error: error.message }),
+    );
+    return () => {
+      isWanted = false;
+    };
+  }, [path, round]);
+  const reload = useCallback(() => setRound((one) => one + 1), []);
+  return { data: state.data, error: state.error, isLoading: state.path !== path, reload };
+}
+
+// [ref, width in pixels] of an element.
+export function useWidth() {
+  const ref = useRef(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    if (!ref.current) return undefined;
+    const watch = new ResizeObserver(([entry]) => setWidth(Math.round(entry.contentRect.width)));
+    watch.observe(ref.current);
+    return () => watch.disconnect();
+  }, []);
+  return [ref, width];
+}
+
+// The newest value of a variable, for handlers that are registered once.
+export function useLatest(value) {
+  const ref = useRef(value);
+  ref.current = value;
+  return ref;
+}
+
+export function useTitle(...parts) {
+  const title = [...parts.filter(Boolean), "Rehearsal"].join(" · ");
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
+}

@@ -1,0 +1,58 @@
+// The address of a view: everything that a view shows stands in the URL after `#`.
+//
+//   #/run/7f3a/episode/e000054?turn=5  ->  { path: ["run", "7f3a", "episode", "e000054"], query }
+import { signal } from "@preact/signals";
+
+function read() {
+  const [path, query] = location.hash.slice(1).split("?");
+  return {
+    path: path.split("/").filter(Boolean).map(decode),
+    query: new URLSearchParams(query ?? ""),
+  };
+}
+
+function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+export const route = signal(read());
+addEventListener("hashchange", () => {
+  route.value = read();
+});
+
+// The address of a view; values that are absent or empty are left out, lists are repeated.
+export function href(path, query = {}) {
+  const words = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined && one !== null && one !== "") words.append(name, one);
+    }
+  }
+  const text = words.toString();
+  return `#/${path.map(encodeURIComponent).join("/")}${text ? `?${text}` : ""}`;
+}
+
+export function go(to) {
+  location.hash = to;
+}
+
+// Change some words of the view's query. By default Back does not step through them.
+export function setQuery(changes, { push = false } = {}) {
+  const { path, query } = route.value;
+  const words = {};
+  for (const name of new Set([...query.keys(), ...Object.keys(changes)])) {
+    words[name] = name in changes ? changes[name] : query.getAll(name);
+  }
+  const to = href(path, words);
+  if (to === location.hash) return;
+  if (push) return go(to);
+  history.replaceState(null, "", to);
+  route.value = read();
+}
+
+export const runHref = (run, ...more) => href(["run", run, ...more]);
+export const episodeHref = (run, episode, query) => href(["run", run, "episode", episode], query);

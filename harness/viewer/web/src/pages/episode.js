@@ -1,0 +1,133 @@
+// One episode as a conversation, with the rows that each call changed.
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { count, decimal, labelName, seconds, words } from "../base/format.js";
+import { html } from "../base/html.js";
+import { useLoad, useTitle } from "../base/hooks.js";
+import { useKeys } from "../base/keys.js";
+import { firstError, firstWrongWrite } from "../base/marks.js";
+import { go, href, route, runHref, setQuery } from "../base/route.js";
+import { api, events } from "../base/source.js";
+import { Fold, Label, Loaded, Tag } from "../parts/basics.js";
+import { Icon } from "../parts/icon.js";
+import { Passage, Word } from "../parts/texts.js";
+import { Turn } from "../parts/turn.js";
+import { VerdictPanel } from "../parts/verdict.js";
+import { VirtualList } from "../parts/virtual_list.js";
+import { Outline } from "../parts/outline.js";
+
+export function Episode({ run, episode }) {
+  const load = useLoad(api`/api/runs/${run}/episodes/${episode}`);
+  useTitle(episode, load.data?.line.task);
+  const isLive = load.data && !load.data.ended;
+  useEffect(() => {
+    if (!isLive) return undefined;
+    return events(api`/api/runs/${run}/events`, {
+      folded: (event) => (event.more || event.rows.some((row) => row.episode === episode)) && load.reload(),
+      finished: () => load.reload(),
+    });
+  }, [isLive, run, episode]);
+  return html`<${Crumbs} run=${run} data=${load.data} />
+    <${Loaded} of=${load}>${(data) => html`<${Conversation} run=${run} data=${data} />`}<//>`;
+}
+
+export function Crumbs({ run, data, children }) {
+  const summary = useLoad(api`/api/runs/${run}`);
+  const line = data?.line;
+  return html`<nav class="crumbs" aria-label="Path">
+    <a href=${href(["runs"])}>Runs</a><${Icon} name="right" /><a href=${runHref(run)}><${Word} value=${summary.data?.line.name ?? run} /></a>
+    ${line && html`<${Icon} name="right" /><a href=${href(["run", run, "group", line.group])}><${Word} value=${line.task} /></a>`}
+    ${children}
+  </nav>`;
+}
+
+function Conversation({ run, data }) {
+  const { line, turns } = data;
+  const list = useRef(null);
+  const wanted = route.value.query.get("turn");
+  const current = wanted === null ? null : Math.min(Number(wanted), turns.length - 1);
+  const marks = useMemo(() => ({ error: firstError(data), write: firstWrongWrite(data), divergence: data.divergence }), [data]);
+  const show = (turn, call) => {
+    if (turn === null || turn === undefined || !turns.length) return;
+    const to = Math.max(0, Math.min(turns.length - 1, turn));
+    setQuery({ turn: to });
+    list.current?.scrollTo(to, (item) => focusOn(item, call));
+  };
+  useEffect(() => {
+    if (current !== null) list.current?.scrollTo(current, (item) => focusOn(item));
+  }, [line.episode]);
+  const step = (by) => show(current === null ? (by > 0 ? 0 : turns.length - 1) : current + by);
+  const worldTurn = current === null ? turns.length : current + 1;
+  useKeys([
+    ["j", "Next turn", () => step(1)],
+    ["k", "Previous turn", () => step(-1)],
+    ["e", "First error", () => marks.error && show(marks.error.turn, marks.error.call)],
+    ["w", "First wrong write", () => marks.write && show(marks.write.turn, marks.write.call)],
+    ["d", "Divergence of the replay", () => marks.divergence && show(marks.divergence.turn, marks.divergence.call)],
+    ["o", "World at this turn", () => go(href(["run", run, "episode", line.episode, "world"], { turn: worldTurn }))],
+    ["g", "Group of this episode", () => go(href(["run", run, "group", line.group]))],
+    ["f", "Fork before this turn", () => go(href(["run", run, "episode", line.episode, "fork"], { turn: current ?? turns.length }))],
+  ]);
+  const summaries = Object.groupBy(data.summaries ?? [], (one) => one.turn);
+  return html`
+    <div class="page-head"><h1><${Word} value=${line.task} /></h1><${Label} name=${labelName(line)} />
+      <span class="dim mono">${line.episode}</span><span class="spring"></span>
+      <a class="button" href=${href(["run", run, "group", line.group])}><${Icon} name="graph" />Group</a>
+      <a class="button" href=${href(["run", run, "episode", line.episode, "world"], { turn: worldTurn })}><${Icon} name="table" />World</a>
+      <a class="button" href=${href(["run", run, "episode", line.episode, "fork"], { turn: current ?? turns.length })}><${Icon} name="fork" />Fork</a>
+    </div>
+    <p class="lead dim"><${Facts} data=${data} /></p>
+    <div class="jumps" role="toolbar" aria-label="Jump to">
+      ${marks.write && html`<button class="button danger" onClick=${() => show(marks.write.turn, marks.write.call)}>${marks.write.isSure ? "First wrong write" : "First write"} <kbd>w</kbd></button>`}
+      ${marks.error && html`<button class="button" onClick=${() => show(marks.error.turn, marks.error.call)}>First error <kbd>e</kbd></button>`}
+      ${marks.divergence && html`<button class="button" onClick=${() => show(marks.divergence.turn, marks.divergence.call)}>Divergence <kbd>d</kbd></button>`}
+      <span class="spring"></span>
+      <button class="button" onClick=${() => step(-1)} disabled=${!turns.length}><${Icon} name="up" />Previous turn <kbd>k</kbd></button>
+      <button class="button" onClick=${() => step(1)} disabled=${!turns.length}><${Icon} name="down" />Next turn <kbd>j</kbd></button>
+    </div>
+    <div class="episode">
+      <section class="conversation" aria-label="Conversation">
+        <article class="said task-text"><h2>Task${data.user_name && html` <span class="dim">from <${Word} value=${data.user_name} /></span>`}</h2><${Passage} value=${data.instruction} most=${2400} />
+          ${data.rules && html`<${Fold} summary="Rules of the world"><${Passage} value=${data.rules} most=${4000} /><//>`}
+          <${Fold} summary=${count(data.tools?.length ?? 0, "tool")}><${ToolList} tools=${data.tools ?? []} /><//>
+        </article>
+        <${VirtualList} count=${turns.length} estimate=${320} handle=${list} render=${(i) => html`
+          ${(summaries[i] ?? []).map((one) => html`<${Summary} text=${one.text} />`)}
+          <${Turn} run=${run} data=${data} turn=${turns[i]} isCurrent=${i === current} marks=${marks} onPick=${() => setQuery({ turn: i })} />`} />
+        <${End} data=${data} />
+      </section>
+      <aside class="episode-side" aria-label="Verdict and turns">
+        <${VerdictPanel} data=${data} onTurn=${show} />
+        <${Outline} data=${data} current=${current} marks=${marks} onTurn=${show} />
+      </aside>
+    </div>`;
+}
+
+function focusOn(item, call) {
+  const element = (call !== undefined && item.querySelector(`[data-call="${call}"]`)) || item.querySelector(".turn");
+  if (!element) return;
+  element.focus({ preventScroll: true });
+  const { top } = element.getBoundingClientRect();
+  if (call !== undefined && (top < 80 || top > innerHeight * 0.6)) scrollBy({ top: top - 150, behavior: "instant" });
+}
+
+function Facts({ data }) {
+  const { line } = data;
+  const parts = [line.scenario, `group ${line.group}, member ${line.member}`, data.policy, data.dialect && `dialect ${data.dialect}`, data.history && `history ${data.history}`, count(line.turns, "turn"), seconds(line.seconds), line.reward !== null && line.reward !== undefined && `reward ${decimal(line.reward)}`];
+  return html`<${Word} value=${parts.filter(Boolean).join(" · ")} />${data.forked_from && html` · fork of <${Word} value=${`${data.forked_from.episode} at turn ${data.forked_from.turn}`} />`}`;
+}
+
+function ToolList({ tools }) {
+  return html`<dl class="tools">${tools.map((tool) => html`<div><dt class="mono"><${Word} value=${tool.name} /></dt><dd><${Passage} value=${tool.description} most=${300} /></dd></div>`)}</dl>`;
+}
+
+function Summary({ text }) {
+  return html`<article class="said summary"><h3>Summary of earlier turns</h3><${Passage} value=${text} /></article>`;
+}
+
+function End({ data }) {
+  const { ended } = data;
+  if (!ended) return html`<p class="ending" role="status"><i class="pulse"></i> The episode is live.</p>`;
+  return html`<div class="ending"><${Tag}>${words(ended.ending)}<//><span class="dim">after ${count(ended.num_steps, "turn")}, ${seconds(ended.seconds)}</span>
+    ${ended.error && html`<${Passage} class="bad-text" value=${ended.error} />`}</div>`;
+}
+

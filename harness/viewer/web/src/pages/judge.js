@@ -1,0 +1,2 @@
+import { html } from "../base/html.js";
+export function Judge() { return html`<p>…</p>`; }

@@ -1,0 +1,90 @@
+// A run's curves, statistics with intervals, errors, failures and settings.
+import { count, number, percent, seconds, words } from "../base/format.js";
+import { html } from "../base/html.js";
+import { episodeHref, href } from "../base/route.js";
+import { Fold, Interval, Meter } from "../parts/basics.js";
+import { Chart } from "../parts/chart.js";
+import { Json, Word } from "../parts/texts.js";
+
+export function Overview({ run, summary }) {
+  const { curves, statistics } = summary;
+  return html`
+    ${curves?.at?.length > 1 && html`<${Curves} curves=${curves} />`}
+    <div class="cards">
+      ${statistics && html`<${Statistics} of=${statistics} />`}
+      <${Errors} run=${run} errors=${summary.errors ?? []} />
+      ${Failures(summary.failures)}
+      ${Faults(summary.faults)}
+    </div>
+    <${Fold} summary="Settings of the run"><${Json} value=${summary.settings} /><//>`;
+}
+
+function Curves({ curves }) {
+  const start = curves.at[0];
+  const x = curves.at.map((at) => at - start);
+  const axis = (value) => seconds(value).replace(/ 0 s$/, "");
+  const has = (name) => curves[name]?.some((one) => one !== null);
+  const chart = (title, names, more = {}) => {
+    const series = names.filter(([name]) => has(name)).map(([name, text, by = 1]) => ({ name: text, values: curves[name].map((one) => (one === null ? null : one * by)) }));
+    return series.length ? html`<div class="card"><${Chart} title=${title} x=${x} series=${series} axis=${axis} ...${more} /></div>` : null;
+  };
+  return html`<section aria-label="Curves" class="charts">
+    ${chart("Pass rate", [["pass_rate", "Completed", 100]], { unit: "%" })}
+    ${chart("Reward", [["reward", "Mean reward"]])}
+    ${chart("Throughput", [["episodes", "Episodes ended"]])}
+    ${chart("Turns", [["steps", "Turns"]])}
+    ${chart("Latency", [["policy_s", "Reply"], ["calls_s", "Calls"]], { unit: "s" })}
+    ${chart("Episodes at once", [["live", "Live"], ["admitted", "Admitted"]])}
+    ${chart("Event loop lag", [["lag_ms", "Lag"]], { unit: "ms" })}
+  </section>`;
+}
+
+function Statistics({ of }) {
+  const lines = [
+    ["Completed", of.completed],
+    ...Object.entries(of.pass_at_k ?? {}).filter(([k]) => k !== "1").map(([k, one]) => [`At least one of ${k} tries`, one, `pass@${k}`]),
+    ...Object.entries(of.pass_hat_k ?? {}).filter(([k]) => k !== "1").map(([k, one]) => [`All of ${k} tries`, one, `pass^${k}`]),
+  ];
+  const tags = Object.entries(of.tags ?? {});
+  return html`<section class="card" aria-label="Statistics"><h2>How often tasks are completed</h2>
+    <table class="stats"><thead class="sr-only"><tr><th scope="col">Measure</th><th scope="col">Share</th><th scope="col">95% interval</th></tr></thead><tbody>
+      ${lines.filter(([, one]) => one).map(([name, one, code]) => html`<${Share} name=${name} code=${code} one=${one} />`)}
+    </tbody></table>
+    ${tags.length > 0 && html`<h3>By tag</h3><table class="stats"><thead class="sr-only"><tr><th scope="col">Tag</th><th scope="col">Share</th><th scope="col">95% interval</th></tr></thead><tbody>
+      ${tags.slice(0, 30).map(([name, one]) => html`<${Share} name=${html`<${Word} value=${name} /> <span class="dim">${count(one.episodes, "episode")}</span>`} one=${one.completed} />`)}</tbody></table>`}
+    ${of.variance && html`<p class="dim">Variance: ${percent(of.variance.world, 0)} between worlds, ${percent(of.variance.task, 0)} between tasks, ${percent(of.variance.rollout, 0)} between tries.</p>`}
+  </section>`;
+}
+
+function Share({ name, code, one }) {
+  return html`<tr><th scope="row">${name}${code && html` <code>${code}</code>`}</th><td class="figure">${percent(one.value)}</td>
+    <td class="wide"><${Interval} ...${one} /></td></tr>`;
+}
+
+function Errors({ run, errors }) {
+  return html`<section class="card" aria-label="Errors"><h2>Error causes</h2>
+    ${errors.length === 0 ? html`<p class="dim">No call failed.</p>` : html`<table class="stats"><tbody>${errors.slice(0, 20).map((one) => html`<tr>
+      <th scope="row"><a href=${href(["run", run], { error: one.cause })}>${words(one.cause)}</a></th><td class="figure">${number(one.n)}</td>
+      <td class="wide"><${Example} run=${run} example=${one.example} /></td></tr>`)}</tbody></table>`}
+  </section>`;
+}
+
+function Example({ run, example }) {
+  if (!example) return null;
+  if (typeof example === "string") return /^e\d+$/.test(example) ? html`<a class="mono" href=${episodeHref(run, example)}>${example}</a>` : html`<span class="dim ellipsis"><${Word} value=${example} /></span>`;
+  return html`<span class="ellipsis"><a class="mono" href=${episodeHref(run, example.episode, { turn: example.turn })}>${example.episode}</a> <span class="dim"><${Word} value=${example.text ?? ""} /></span></span>`;
+}
+
+function Failures(failures) {
+  const entries = Object.entries(failures ?? {}).map(([kind, one]) => [kind, typeof one === "number" ? one : one.n ?? one.episodes]);
+  if (entries.length === 0) return null;
+  const most = Math.max(...entries.map(([, n]) => n));
+  return html`<section class="card" aria-label="Failures"><h2>What went wrong</h2>
+    <table class="stats"><tbody>${entries.map(([kind, n]) => html`<tr><th scope="row">${words(kind)}</th><td class="figure">${number(n)}</td><td class="wide"><${Meter} value=${n} most=${most} tone="bad" /></td></tr>`)}</tbody></table>
+    <p class="dim"><code>rehearse failures</code> names more, with the turn.</p></section>`;
+}
+
+function Faults(faults) {
+  if (!faults || Object.keys(faults).length === 0) return null;
+  return html`<section class="card" aria-label="Faults"><h2>Injected faults</h2><${Json} value=${faults} /></section>`;
+}

@@ -1,0 +1,93 @@
+// One run: counters, and its views as tabs.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { count, decimal, dollars, number, percent, seconds, words } from "../base/format.js";
+import { html } from "../base/html.js";
+import { useLatest, useLoad, useTitle } from "../base/hooks.js";
+import { href, runHref } from "../base/route.js";
+import { api, events } from "../base/source.js";
+import { canDo } from "../base/state.js";
+import { Figures, Interval, Loaded, Tabs, Tag } from "../parts/basics.js";
+import { Word } from "../parts/texts.js";
+import { Episodes } from "./episodes.js";
+import { Judge } from "./judge.js";
+import { Overview } from "./overview.js";
+import { Status } from "./runs.js";
+import { TaskGrid } from "./task_grid.js";
+import { Training } from "./training.js";
+
+const REFRESH = 2000; // milliseconds between two readings of a live run's summary
+
+export function Run({ run, tab }) {
+  const load = useLoad(api`/api/runs/${run}`);
+  const [live, setLive] = useState(null); // the last event of a live run
+  const onRows = useRef(null); // the table's function for rows that changed
+  const reload = useLatest(load.reload);
+  const isLive = load.data?.line.status === "live";
+  useTitle(load.data?.line.name ?? run);
+  useEffect(() => {
+    if (!isLive) return undefined;
+    let timer = null;
+    const later = () => {
+      timer ??= setTimeout(() => {
+        timer = null;
+        reload.current();
+      }, REFRESH);
+    };
+    const stop = events(api`/api/runs/${run}/events`, {
+      folded: (event) => {
+        setLive(event);
+        onRows.current?.(event);
+        later();
+      },
+      finished: () => {
+        onRows.current?.({ rows: [], more: true, episodes: Infinity });
+        reload.current();
+      },
+    });
+    return () => {
+      clearTimeout(timer);
+      stop();
+    };
+  }, [run, isLive]);
+  return html`
+    <nav class="crumbs" aria-label="Path"><a href=${href(["runs"])}>Runs</a></nav>
+    <${Loaded} of=${load}>${(summary) => html`
+      <${Head} summary=${summary} live=${isLive ? live : null} />
+      <${Tabs} label="Views of the run" current=${tab} items=${[
+        ["episodes", "Episodes", runHref(run)],
+        ["overview", "Overview", runHref(run, "overview")],
+        ["grid", "Task grid", runHref(run, "grid")],
+        summary.line.kind === "training" && ["training", "Training", runHref(run, "training")],
+        canDo("label") && ["judge", "Judge", runHref(run, "judge")],
+      ]} />
+      ${views({ run, tab, summary, onRows })}`}<//>`;
+}
+
+function views({ run, tab, summary, onRows }) {
+  if (tab === "overview") return html`<${Overview} run=${run} summary=${summary} />`;
+  if (tab === "grid") return html`<${TaskGrid} run=${run} />`;
+  if (tab === "training") return html`<${Training} run=${run} />`;
+  if (tab === "judge") return html`<${Judge} run=${run} />`;
+  return html`<${Episodes} run=${run} summary=${summary} onRows=${onRows} />`;
+}
+
+function Head({ summary, live }) {
+  const { line } = summary;
+  const ended = live?.ended ?? line.ended;
+  const tokens = line.tokens ?? {};
+  return html`
+    <div class="page-head"><h1><${Word} value=${line.name} /></h1>${Status(line)}
+      ${summary.forked_from && html`<${Tag}>Fork of ${summary.forked_from.run ?? summary.forked_from}<//>`}</div>
+    <p class="lead dim"><${Word} value=${[line.policy, line.model, line.dialect, line.history].filter(Boolean).join(" · ")} /> on <${Word} value=${line.scenarios.join(", ")} /></p>
+    <${Figures} items=${[
+      ["Completed", percent(line.completed?.value), line.completed && `${percent(line.completed.lower)} to ${percent(line.completed.upper)}`,
+        line.completed && html`<${Interval} value=${line.completed.value} lower=${line.completed.lower} upper=${line.completed.upper} tone="good" />`],
+      ["Mean reward", decimal(line.mean_reward, 3)],
+      ["Episodes", line.planned && ended < line.planned ? `${number(ended)} of ${number(line.planned)}` : number(live?.episodes ?? line.episodes),
+        line.status === "live" ? `${number(live?.live ?? line.episodes - line.ended)} live` : line.unjudged ? `${number(line.unjudged)} unjudged` : null],
+      ["Tokens", number((tokens.prompt ?? 0) + (tokens.completion ?? 0)), tokens.prompt ? `${percent((tokens.cached ?? 0) / tokens.prompt, 0)} of the prompts cached` : null],
+      ["Cost", dollars(line.cost_usd)],
+      ["Took", seconds(line.seconds), line.failed_worlds ? count(line.failed_worlds, "failed world") : null],
+    ]} />
+    ${line.status === "cut off" && html`<p class="dim">${words("cut_off")}: the run did not end by itself. <code>rehearse run --resume</code> goes on with it.</p>`}`;
+}

@@ -1,0 +1,72 @@
+// Rows of a list that the server gives in pages: those around what is visible are kept.
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { get } from "../base/source.js";
+
+const SIZE = 100;
+const KEPT = 12; // pages
+
+// { total, rowAt, onRange, error, patch, refresh } of a path that takes offset and limit.
+export function usePagedRows(path) {
+  const [state, setState] = useState({ total: 0, round: 0 });
+  const pages = useRef(new Map());
+  const wanted = useRef([0, 1]);
+  const current = useRef(path);
+  current.current = path;
+
+  const ask = useCallback(async (number) => {
+    const asked = current.current;
+    pages.current.set(number, { rows: pages.current.get(number)?.rows, isAsked: true });
+    const mark = asked.includes("?") ? "&" : "?";
+    try {
+      const found = await get(`${asked}${mark}offset=${number * SIZE}&limit=${SIZE}`);
+      if (asked !== current.current) return;
+      pages.current.set(number, { rows: found.rows });
+      forget(pages.current, number);
+      setState(({ round }) => ({ total: found.total, round: round + 1, extra: found, path: asked }));
+    } catch (error) {
+      if (asked === current.current) setState({ total: 0, round: 0, error: error.message, path: asked });
+    }
+  }, []);
+  const need = useCallback(() => {
+    const [first, last] = wanted.current;
+    for (let number = Math.floor(first / SIZE); number <= Math.floor(Math.max(first, last - 1) / SIZE); number++) {
+      const page = pages.current.get(number);
+      if (!page || page.isStale) ask(number);
+    }
+  }, [ask]);
+  useEffect(() => {
+    pages.current = new Map();
+    wanted.current = [0, 1];
+    ask(0);
+  }, [path, ask]);
+
+  const onRange = useCallback((first, last) => {
+    wanted.current = [first, last];
+    if (pages.current.size) need();
+  }, [need]);
+  const rowAt = (i) => pages.current.get(Math.floor(i / SIZE))?.rows?.[i % SIZE];
+  // Replace known rows in their places; returns how many were not known.
+  const patch = (rows, key) => {
+    const left = new Map(rows.map((row) => [row[key], row]));
+    for (const page of pages.current.values()) {
+      page.rows?.forEach((row, i) => {
+        const newer = left.get(row[key]);
+        if (newer) page.rows[i] = newer;
+        left.delete(row[key]);
+      });
+    }
+    setState((one) => ({ ...one, round: one.round + 1 }));
+    return left.size;
+  };
+  const refresh = () => {
+    for (const page of pages.current.values()) page.isStale = true;
+    need();
+  };
+  const isLoading = state.path !== path;
+  return { total: state.total, extra: state.extra, rowAt, onRange, error: state.error, patch, refresh, isLoading };
+}
+
+function forget(pages, near) {
+  const far = [...pages.keys()].sort((a, b) => Math.abs(b - near) - Math.abs(a - near));
+  for (const number of far.slice(0, Math.max(0, pages.size - KEPT))) pages.delete(number);
+}

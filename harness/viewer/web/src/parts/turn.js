@@ -1,0 +1,127 @@
+// One turn: what the window showed, the reply, the calls with their results and changed rows.
+import { useState } from "preact/hooks";
+import { count, decimal, number, seconds } from "../base/format.js";
+import { html } from "../base/html.js";
+import { href } from "../base/route.js";
+import { Fold, Tag } from "./basics.js";
+import { Icon } from "./icon.js";
+import { Changes, RowTable } from "./rows.js";
+import { Json, Passage, Word } from "./texts.js";
+import { Tokens } from "./tokens.js";
+
+const CALLS = 12; // shown at once
+
+export function Turn({ run, data, turn, isCurrent, marks, onPick }) {
+  const { line } = data;
+  const own = turn.turn;
+  const isDiverged = marks.divergence?.turn === own;
+  return html`<article class=${`turn ${isCurrent ? "current" : ""} ${turn.is_kept ? "kept" : ""}`} tabindex="-1" aria-label=${`Turn ${own}`}>
+    <header class="turn-head">
+      <h3><button class="link" onClick=${onPick} title="Keep this turn in the address">Turn ${own}</button></h3>
+      ${turn.is_kept && html`<${Tag}>Kept from the fork's origin<//>`}
+      ${turn.fault && html`<${Tag} tone="env">Injected fault: ${typeof turn.fault === "string" ? turn.fault : turn.fault.fault}<//>`}
+      <${Window} of=${turn.window} />
+      <span class="spring"></span>
+      <span class="dim turn-facts">${turnFacts(turn)}</span>
+      ${run && html`<span class="turn-links"><a href=${href(["run", run, "episode", line.episode, "world"], { turn: own + 1 })} aria-label=${`World after turn ${own}`} title="World after this turn"><${Icon} name="table" /></a>
+      <a href=${href(["run", run, "episode", line.episode, "fork"], { turn: own })} aria-label=${`Fork before turn ${own}`} title="Fork before this turn"><${Icon} name="fork" /></a></span>`}
+    </header>
+    ${isDiverged && html`<div class="notice bad"><b>The replay diverges here.</b> <span>Logged: <${Word} value=${short(marks.divergence.expected)} />. Replayed: <${Word} value=${short(marks.divergence.found)} />.</span></div>`}
+    ${turn.reasoning && html`<${Fold} summary=${`Reasoning, ${number(turn.reasoning.length)} characters`}><${Passage} class="reasoning" value=${turn.reasoning} most=${3000} /><//>`}
+    ${turn.text && turn.text !== turn.answer && html`<${Passage} class="reply" value=${turn.text} />`}
+    ${turn.format_error && html`<div class="notice bad"><b>The reply could not be read.</b> <${Passage} value=${turn.format_error} /></div>`}
+    <${CallList} calls=${turn.calls ?? []} results=${turn.results ?? []} marks=${marks} turn=${own} />
+    ${turn.answer !== null && turn.answer !== undefined && html`<div class="answer"><h4>${turn.user ? "To the user" : "Answer"}</h4><${Passage} value=${turn.answer} most=${3000} /></div>`}
+    ${turn.user && html`<${UserTurn} user=${turn.user} marks=${marks} turn=${own} />`}
+    ${turn.tokens?.length > 0 && html`<${Fold} summary=${count(turn.tokens.length, "token")}><${Tokens} tokens=${turn.tokens} /><//>`}
+  </article>`;
+}
+
+const short = (value) => {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return (text ?? "nothing").slice(0, 400);
+};
+
+function turnFacts(turn) {
+  const facts = [
+    turn.reward !== null && turn.reward !== undefined && `reward ${decimal(turn.reward)}`,
+    turn.format_reward !== null && turn.format_reward !== undefined && `format ${decimal(turn.format_reward)}`,
+    turn.policy_s > 0 && `reply ${seconds(turn.policy_s)}`,
+    turn.usage && `${number(turn.usage.prompt)} + ${number(turn.usage.completion)} tokens`,
+    turn.finish && !["stop", "tool_calls"].includes(turn.finish) && `finish: ${turn.finish}`,
+  ];
+  return facts.filter(Boolean).join(" · ");
+}
+
+function Window({ of }) {
+  if (!of || !of.dropped?.length) return null;
+  const recalled = of.recalled?.length ? `, recalled ${ranges(of.recalled)}` : "";
+  return html`<span class="window" title="Turns that the model did not see when it wrote this reply"><${Icon} name="clock" />Did not see turns ${ranges(of.dropped)}${recalled}</span>`;
+}
+
+// [0, 1, 2, 5] -> "0–2, 5"
+function ranges(turns) {
+  const found = [];
+  for (const turn of turns) {
+    const last = found.at(-1);
+    if (last && last[1] === turn - 1) last[1] = turn;
+    else found.push([turn, turn]);
+  }
+  return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(", ");
+}
+
+function CallList({ calls, results, marks, turn, byUser }) {
+  const [most, setMost] = useState(CALLS);
+  const shown = calls.slice(0, most);
+  return html`${shown.map((call, i) => html`<${Call} call=${call} result=${results[i]} index=${i} byUser=${byUser}
+      isWrong=${!byUser && marks?.write?.isSure && marks.write.turn === turn && marks.write.call === i} />`)}
+    ${calls.length > most && html`<button class="button" onClick=${() => setMost(most + 4 * CALLS)}>Show more of ${number(calls.length)} calls</button>`}`;
+}
+
+function UserTurn({ user, marks, turn }) {
+  return html`<div class="user-turn"><h4>User</h4><${CallList} calls=${user.calls ?? []} results=${user.results ?? []} marks=${marks} turn=${turn} byUser />
+    <${Passage} value=${user.text} />${user.ended && html`<p class="dim">The user ends the talk.</p>`}</div>`;
+}
+
+export function Call({ call, result, index, isWrong, byUser }) {
+  const changes = result?.changes ?? [];
+  const isPlain = call.arguments === null || typeof call.arguments !== "object" || Object.keys(call.arguments).length === 0;
+  return html`<div class=${`call ${changes.length ? "writes" : ""} ${result?.error ? "failed" : ""} ${isWrong ? "wrong" : ""}`} data-call=${byUser ? undefined : index} tabindex="-1" role="group" aria-label=${`Call ${call.name}`}>
+    <div class="call-body">
+      <div class="call-head"><${Icon} name="right" /><${Word} value=${call.name} class="mono strong" />
+        ${call.known === false && html`<${Tag} tone="bad">Unknown tool<//>`}
+        ${isWrong && html`<${Tag} tone="bad">First wrong write<//>`}
+        ${result?.injected && html`<${Tag} tone="env">Injected result<//>`}</div>
+      ${isPlain ? typeof call.arguments === "string" && html`<${Passage} class="mono" value=${call.arguments} />` : html`<div class="arguments"><${Json} value=${call.arguments} /></div>`}
+      <${Result} result=${result} name=${call.name} />
+    </div>
+    ${changes.length > 0 && html`<${Changes} changes=${changes} />`}
+  </div>`;
+}
+
+// A result as the table, the fields or the text that it is.
+export function Result({ result, name }) {
+  const [isRaw, setRaw] = useState(false);
+  if (!result) return html`<p class="dim">No result was logged.</p>`;
+  if (result.error) return html`<div class="result error"><${Tag} tone="bad">${result.error.replaceAll("_", " ")}<//><${Passage} value=${result.text} /></div>`;
+  const json = result.rows ? undefined : parse(result.text);
+  const isFormed = Boolean(result.rows) || json !== undefined;
+  return html`<div class="result">
+    ${isRaw || !isFormed
+      ? html`<${Passage} class="mono" value=${result.text === "" ? "(empty)" : result.text} />`
+      : result.rows
+        ? html`<${RowTable} columns=${result.columns} rows=${result.rows} label=${`Result of ${name}`} />`
+        : html`<${Json} value=${json} />`}
+    ${isFormed && html`<button class="link raw" onClick=${() => setRaw(!isRaw)}>${isRaw ? "Show laid out" : "Show as text"}</button>`}
+  </div>`;
+}
+
+// The object or list in a text; undefined: it is something else.
+function parse(text) {
+  if (!/^\s*[[{]/.test(text) || text.length > 2_000_000) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

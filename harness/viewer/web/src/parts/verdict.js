@@ -1,0 +1,55 @@
+// The verdicts of an episode: label, reward, findings, the judge's words and evidence.
+import { decimal, dollars, percent, words } from "../base/format.js";
+import { html } from "../base/html.js";
+import { Fold, Label, Tag } from "./basics.js";
+import { Icon } from "./icon.js";
+import { Passage, Word } from "./texts.js";
+
+export function VerdictPanel({ data, onTurn }) {
+  const verdicts = data.verdicts ?? [];
+  return html`<section class="card" aria-label="Verdict">
+    ${verdicts.length === 0 && html`<h2>Verdict</h2><p class="dim">${data.ended ? "No judge has judged this episode." : "It is judged when it ends."}</p>`}
+    ${verdicts.toReversed().map((one, i) => (i === 0 ? html`<${Verdict} of=${one} />` : html`<${Fold} summary=${`Verdict of ${one.judge}`}><${Verdict} of=${one} /><//>`))}
+    ${data.failures?.length > 0 && html`<h3>What went wrong</h3><ul class="failures">${data.failures.map((one) => html`<li>
+      <b>${words(one.kind)}</b> ${Number.isInteger(one.turn) && html`<button class="link" onClick=${() => onTurn(one.turn)}>turn ${one.turn}</button>`}
+      <div class="dim"><${Word} value=${one.why} /></div></li>`)}</ul>`}
+  </section>`;
+}
+
+export function Verdict({ of }) {
+  const findings = [...(of.findings ?? [])].sort((a, b) => a.passed - b.passed);
+  return html`<div class="verdict">
+    <h2>Verdict <span class="dim">by <${Word} value=${of.judge} /></span></h2>
+    <p class="row"><${Label} name=${of.label ?? "unjudged"} /> <span class="figure">reward ${decimal(of.reward)}</span>${of.cost_usd ? html`<span class="dim">${dollars(of.cost_usd)}</span>` : null}</p>
+    ${of.unjudged && html`<p class="dim"><${Word} value=${of.unjudged} /></p>`}
+    ${of.proof && html`<p><${Word} value=${of.proof} /></p>`}
+    ${of.code && of.code !== of.label && html`<p class="dim">Code alone: <${Label} name=${of.code} small /></p>`}
+    ${of.reasoning && html`<${Passage} class="quoted" value=${of.reasoning} />`}
+    ${findings.length > 0 && html`<ul class="findings">${findings.slice(0, 60).map((one) => html`<${Finding} of=${one} />`)}</ul>`}
+    ${(of.judgements ?? []).map((one) => html`<${Judgement} of=${one} />`)}
+    ${of.evidence?.length > 0 && html`<${Fold} summary=${`Evidence, ${of.evidence.length} items`}><${Evidence} items=${of.evidence} cited=${(of.judgements ?? []).flatMap((one) => one.cited ?? [])} /><//>`}
+  </div>`;
+}
+
+function Finding({ of }) {
+  return html`<li class=${of.passed ? "passed" : "failed"}><${Icon} name=${of.passed ? "check" : "cross"} label=${of.passed ? "Passed" : "Failed"} />
+    <div><${Word} value=${of.name} />${of.kind === "guard" && html` <span class="dim">guard</span>`}
+      ${!of.passed && html`<div class="dim">expected <${Word} class="mono" value=${short(of.expected)} />, found <${Word} class="mono" value=${short(of.found)} /></div>`}</div></li>`;
+}
+
+const short = (text) => {
+  const plain = String(text ?? "");
+  return plain.length > 400 ? `${plain.slice(0, 400)}…` : plain || "nothing";
+};
+
+function Judgement({ of }) {
+  return html`<div class="judgement"><p class="row"><${Word} class="mono" value=${of.model} />${of.label ? html`<${Label} name=${of.label} small />` : html`<${Tag} tone="bad">no judgement<//>`}
+      ${of.confidence !== null && of.confidence !== undefined && html`<span class="dim">confidence ${percent(of.confidence, 0)}</span>`}</p>
+    ${of.fault && html`<p class="bad-text"><${Word} value=${of.fault} /></p>`}
+    ${of.reasoning && html`<${Passage} class="quoted" value=${of.reasoning} />`}
+    ${of.cited?.length > 0 && html`<p class="dim">Cites ${of.cited.join(", ")}</p>`}</div>`;
+}
+
+export function Evidence({ items, cited = [] }) {
+  return html`<dl class="evidence">${items.slice(0, 80).map((one) => html`<div class=${cited.includes(one.id) ? "cited" : ""}><dt><code>${one.id}</code> <${Word} value=${one.title} /></dt><dd><${Passage} value=${one.text} most=${600} /></dd></div>`)}</dl>`;
+}

@@ -261,6 +261,7 @@ ELSEWHERE = ("envpool.objects.adapters.", "scenarios.suites.listings.")
 LATE = {
     ("envpool.hosting.app_loading", "uvicorn"),
     ("envpool.hosting.dbapi.connections", "sqlite3.dump"),
+    ("envpool.hosting.determinism.clock", "time_machine"),
     ("envpool.workers.confine", "landlock"),
     ("envpool.workers.confine", "pyseccomp"),
     ("harness.chat.client", "harness.chat.transport_aiohttp"),

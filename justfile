@@ -136,9 +136,25 @@ sandbox-table *PAGE: sync setup
 conformance: sync
     tests/conformance/run.sh
 
-# Install the wheel into a clean environment, without extras, and use it.
-test-install:
-    tests/install/run.sh
+# Wheel and sdist in clean environments, with each small extra; `--all`: the large ones too.
+test-install *ARGS:
+    tests/install/run.sh {{ARGS}}
+
+# The core alone in a clean environment (also on macOS).
+test-core-install:
+    tests/install/run.sh core sdist
+
+# All extras, each in a clean environment: gigabytes, about ten minutes.
+test-all-install:
+    tests/install/run.sh --all
+
+# See that version, newest tag and changelog agree; before a release with its tag: `just version v0.2.0`.
+version *TAG:
+    {{python}} -m tests.release.version {{TAG}}
+
+# CPU seconds of each test file, in one process: `just cpu tests/judge`.
+cpu *ARGS: sync setup
+    {{bin}}/python -m pytest -q -p tests.support.cpu_times {{ARGS}}
 
 # What CI runs.
 ci: check test sandbox-table gate conformance docs test-install test-ray test-vllm test-suites
@@ -149,6 +165,7 @@ prepare: sync setup sync-docs
     tests/ray/run.sh --install
     tests/vllm/run.sh --install
     tests/suites/run.sh --install
+    tests/install/run.sh --install
 
 # Make or renew the environment of the documentation (.venv-docs).
 sync-docs:
@@ -238,4 +255,4 @@ lock-hashes:
 
 # Remove what was built.
 clean:
-    rm -rf .venv .venv-docs .venv-ray .venv-vllm .venv-suites .venv-doors-* .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+    rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

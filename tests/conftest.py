@@ -15,7 +15,10 @@ from harness.cli import main
 from harness.rollout import gc_tuning
 from tests.support.budgets import IS_LONG, examples
 from tests.support.cli import Rehearse
+from tests.support.fork_server import kept_fork_servers, kept_servers
 from tests.support.warm_process import WarmProcess, open_warm_process
+
+__all__ = ["kept_fork_servers", "kept_servers", "rehearse", "warm_cli"]
 
 collect_ignore = ["ray", "vllm"]  # they need Ray and vLLM: `just test-ray` and `just test-vllm`
 

@@ -45,12 +45,12 @@ def test_the_packages_say_that_they_are_typed() -> None:
     assert data["py-modules"] == ["rehearsal_room"]
 
 
-def run_shadowed(path: Path) -> subprocess.CompletedProcess[str]:
+def run_shadowed(path: Path, command: str = "--version") -> subprocess.CompletedProcess[str]:
     """The console script, with a folder before ours on the path."""
-    command = [sys.executable, "-c", "import rehearsal_room; rehearsal_room.main()", "--version"]
+    words = [sys.executable, "-c", "import rehearsal_room; rehearsal_room.main()", command]
     environment = os.environ | {"PYTHONPATH": f"{path}{os.pathsep}{ROOT}"}
     return subprocess.run(
-        command, env=environment, cwd=path, capture_output=True, text=True, check=False
+        words, env=environment, cwd=path, capture_output=True, text=True, check=False
     )
 
 
@@ -66,6 +66,27 @@ def test_a_foreign_package_is_named(tmp_path: Path, name: str) -> None:
         f"error: the package {name!r} at {package.resolve()} does not belong to rehearsal-room and "
         "hides the one that does: install rehearsal-room in a clean virtual environment\n"
     )
+
+
+@pytest.mark.parametrize(("command", "status"), [("--version", 2), ("doctor", 1)])
+def test_a_core_that_cannot_be_imported_is_one_sentence(
+    tmp_path: Path, command: str, status: int
+) -> None:
+    """A dependency that is missing or too old stops every command; for doctor it is the answer."""
+    (tmp_path / "msgspec.py").write_text("")  # a module without what we import from it
+    done = run_shadowed(tmp_path, command)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith("error: rehearsal-room cannot start: ")
+    assert done.stderr.endswith(": install rehearsal-room in a clean virtual environment\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_doctor_names_a_foreign_package(tmp_path: Path) -> None:
+    """With status 1: the core is broken."""
+    (tmp_path / "envpool.py").write_text("raise SystemExit('imported')")
+    done = run_shadowed(tmp_path, "doctor")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "does not belong to rehearsal-room and hides the one that does" in done.stderr
 
 
 def test_a_missing_package_is_named(tmp_path: Path) -> None:

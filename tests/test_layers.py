@@ -6,6 +6,7 @@ A new arrow, or one more module that imports a library, is a change to this map,
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -271,6 +272,7 @@ ELSEWHERE = ("envpool.objects.adapters.", "scenarios.suites.listings.")
 LATE = {
     ("envpool.hosting.app_loading", "uvicorn"),
     ("envpool.hosting.dbapi.connections", "sqlite3.dump"),
+    ("envpool.hosting.determinism.clock", "time_machine"),
     ("envpool.workers.confine", "landlock"),
     ("envpool.workers.confine", "pyseccomp"),
     ("harness.chat.client", "harness.chat.transport_aiohttp"),
@@ -337,6 +339,9 @@ LATE = {
 Import = tuple[str, str, bool]  # who, what, whether it is at the top
 
 
+_MAY_IMPORT = (ast.Import, ast.ImportFrom, ast.Call)
+
+
 def _names(node: ast.AST) -> list[str]:
     """The modules that a node imports, `import_module("a.b")` included."""
     match node:
@@ -359,6 +364,8 @@ def _imports(text: str, module: str) -> Iterator[Import]:
     tree = ast.parse(text)
     top = set(map(id, tree.body))
     for node in ast.walk(tree):
+        if not isinstance(node, _MAY_IMPORT):
+            continue
         for name in _names(node):
             yield module, name, id(node) in top
 
@@ -385,18 +392,24 @@ def _folder(module: str) -> str:
 
 
 MODULE_FOLDERS = {_folder(module) for module, path in MODULES.items() if path.name != "__init__.py"}
-IMPORTS = [
-    found
-    for module, path in sorted(MODULES.items())
-    for found in _imports(path.read_text(encoding="utf-8"), module)
-]
+
+
+@cache
+def imports() -> list[Import]:
+    """Every import of the project. It takes seconds, so it is not done when tests are collected:
+    each worker of pytest-xdist collects all tests."""
+    return [
+        found
+        for module, path in sorted(MODULES.items())
+        for found in _imports(path.read_text(encoding="utf-8"), module)
+    ]
 
 
 def test_imports_point_down() -> None:
     """A package imports only what the map has below it; the composition root imports everything."""
     wrong = [
         f"{who} imports {what}"
-        for who, what, _ in IMPORTS
+        for who, what, _ in imports()
         if who not in COMPOSITION_ROOT
         and (package := what.partition(".")[0]) in MAP
         and package != (own := who.partition(".")[0])
@@ -408,7 +421,9 @@ def test_imports_point_down() -> None:
 def test_nothing_imports_the_composition_root() -> None:
     """Only the composition root imports itself."""
     assert [
-        who for who, what, _ in IMPORTS if what in COMPOSITION_ROOT and who not in COMPOSITION_ROOT
+        who
+        for who, what, _ in imports()
+        if what in COMPOSITION_ROOT and who not in COMPOSITION_ROOT
     ] == []
 
 
@@ -422,7 +437,7 @@ def test_folders_import_in_one_direction() -> None:
     """Inside a package a folder imports only what FOLDERS names before it."""
     wrong = [
         f"{who} imports {what}"
-        for who, what, _ in IMPORTS
+        for who, what, _ in imports()
         if what in MODULES and MODULES[what].name != "__init__.py"
         if (own := _folder(who)) != (other := _folder(what))
         if (own, other) not in BOTH_WAYS and (other, own) not in BOTH_WAYS
@@ -454,7 +469,7 @@ def test_every_folder_is_on_the_map() -> None:
 def test_no_circles() -> None:
     """No module reaches itself through imports, late ones included."""
     graph: dict[str, set[str]] = {}
-    for who, what, _ in IMPORTS:
+    for who, what, _ in imports():
         if what in MODULES:
             graph.setdefault(who, set()).add(what)
     try:
@@ -465,22 +480,24 @@ def test_no_circles() -> None:
 
 def test_imports_stand_at_the_top() -> None:
     """Imports inside of functions are the ones listed; none is relative."""
-    late = {(who, what) for who, what, at_top in IMPORTS if not at_top}
+    late = {(who, what) for who, what, at_top in imports() if not at_top}
     assert {(who, what) for who, what in late if not who.startswith(ELSEWHERE)} == LATE
-    assert [who for who, what, _ in IMPORTS if what.startswith(".")] == []
+    assert [who for who, what, _ in imports() if what.startswith(".")] == []
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_library_is_known_to_few(library: str) -> None:
     """An outside library is imported exactly where the table allows it."""
-    known = {who for who, what, _ in IMPORTS if what.partition(".")[0] == library}
+    known = {who for who, what, _ in imports() if what.partition(".")[0] == library}
     assert known == LIBRARIES[library]
 
 
 @pytest.mark.parametrize("library", WITHIN)
 def test_a_library_is_known_to_one_package(library: str) -> None:
     """The learner's libraries are imported nowhere else, so that the rest runs without them."""
-    known = {who.partition(".")[0] for who, what, _ in IMPORTS if what.partition(".")[0] == library}
+    known = {
+        who.partition(".")[0] for who, what, _ in imports() if what.partition(".")[0] == library
+    }
     assert known <= {WITHIN[library]}
 
 

@@ -162,7 +162,7 @@ def _rows(
             yield FieldRow(f"{prefix}type", f"`{keyword.value.value}`", doc)
     for where, field in _own_and_inherited(source, struct):
         assert isinstance(field.target, ast.Name)
-        path = prefix + field.target.id
+        path = prefix + _renamed(struct).get(field.target.id, field.target.id)
         kind = _kind(where, field.annotation)
         meaning = _comment(where, field) or _description(field.annotation)
         below: list[FieldRow] = []
@@ -176,6 +176,18 @@ def _rows(
             below += _rows(home, inner, f"{path}{suffix}.", seen)
         yield FieldRow(path, kind.words, _sentence(meaning))
         yield from below
+
+
+def _renamed(struct: ast.ClassDef) -> dict[str, str]:
+    """The names in JSON of fields that the struct's keyword `rename` lists.
+
+    Example: class Missing(Struct, rename={"purpose": "for"}) -> {"purpose": "for"}
+    """
+    for keyword in struct.keywords:
+        if keyword.arg == "rename" and isinstance(keyword.value, ast.Dict):
+            names: dict[str, str] = ast.literal_eval(keyword.value)
+            return names
+    return {}
 
 
 def _own_and_inherited(

@@ -1,8 +1,8 @@
 """MkDocs hook: show files of the repository's root in the site, and mend links that leave docs/.
 
-ARCHITECTURE.md and CHANGELOG.md become pages. In every page, a link to one of them leads to its
-page, and a link to another file of the repository becomes the file's path, because the site does
-not contain the file.
+ARCHITECTURE.md, CHANGELOG.md and CONTRIBUTING.md become pages. In every page, a link to one of
+them leads to its page, and a link to another file of the repository becomes the file's path,
+because the site does not contain the file.
 """
 
 import re
@@ -11,7 +11,11 @@ from posixpath import dirname, join, normpath, relpath
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("ARCHITECTURE.md", "CHANGELOG.md")  # they are at the top of the site, too
+PAGES = (
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)  # they are at the top of the site, too
 
 _CODE = r"^```.*?^```|`[^`\n]+`"
 _LINK = re.compile(

@@ -173,16 +173,8 @@ class ForkServerClient(AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        _require_packages()
-        why = "" if self.settings.sandbox != "off" else "the sandbox is off"
-        at_most = self.settings.limits.at_most
-        why = why or await anyio.to_thread.run_sync(why_no_bubblewrap, at_most)
         try:
-            if why:  # bubblewrap mounts a scratch file system itself
-                parent = self.settings.limits.scratch or None
-                self._scratch = tempfile.mkdtemp(prefix="rehearsal-", dir=parent)
-            self._start(wrapped=not why)
-            await self._wait_until_up(why)
+            await self._open()
             yield self
         finally:
             await self._close()
@@ -205,6 +197,18 @@ class ForkServerClient(AsyncContextManagerMixin):
                 raise PoolError(f"the fork server of the workers has ended: {exc}") from exc
         worker: WorkerProcess = await future
         return worker
+
+    async def _open(self) -> None:
+        """Start the fork server and wait until it is warm."""
+        _require_packages()
+        why = "" if self.settings.sandbox != "off" else "the sandbox is off"
+        at_most = self.settings.limits.at_most
+        why = why or await anyio.to_thread.run_sync(why_no_bubblewrap, at_most)
+        if why:  # bubblewrap mounts a scratch file system itself
+            parent = self.settings.limits.scratch or None
+            self._scratch = tempfile.mkdtemp(prefix="rehearsal-", dir=parent)
+        self._start(wrapped=not why)
+        await self._wait_until_up(why)
 
     def _start(self, wrapped: bool) -> None:
         scratch = _INSIDE if wrapped else self._scratch

@@ -55,7 +55,7 @@ class DoctorReport(msgspec.Struct, frozen=True):
     faults: tuple[str, ...]  # why the core is broken; empty: it is not
     packages: dict[str, str]  # version by name: the core's and those of extras
     core: Installed
-    extras: dict[str, Installed]
+    extras: dict[str, Installed]  # by name
     sandbox: SandboxReport
     missing: tuple[Missing, ...]
 

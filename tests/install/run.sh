@@ -1,47 +1,266 @@
 #!/usr/bin/env bash
-# The wheel, without extras, in an environment of its own and used from another folder.
+# Wheel and sdist as strangers get them: built from the files in git, installed into clean
+# environments outside of the checkout, and used there. Each extra gets an environment of its own
+# and a command that needs it, so that no extra leans on packages of another one.
 #
-#   tests/install/run.sh        (20 seconds)
+#   tests/install/run.sh            core, sdist and the extras that are small   (two minutes of CPU)
+#   tests/install/run.sh --all      also the Dockerfile's steps, ray, train, trackio, wandb (gigabytes)
+#   tests/install/run.sh NAME...    only these: core, sdist, docker or extras
+#   tests/install/run.sh --install  make .venv-install (uv), run nothing
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+root=$PWD
 
-mkdir "$work/source"
-git ls-files -z --cached --others --exclude-standard | tar --null -T - -c --ignore-failed-read 2>/dev/null | tar -x -C "$work/source"
-cp constraints.txt "$work"
-"${PYTHON:-python3}" -m venv "$work/venv"
-pip() { "$work/venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
-pip wheel --no-deps -w "$work" "$work/source"
-pip install -c constraints.txt "$work"/rehearsal_room-*.whl
-cd "$work"
-PATH="$work/venv/bin:$PATH"
+light=(awm mcp openai otlp parquet report serve tokens)
+heavy=(ray train trackio wandb)
+case "${1:-}" in
+    --all) parts=(core sdist docker "${light[@]}" "${heavy[@]}") ;;
+    --install | "") parts=(core sdist "${light[@]}") ;;
+    *) parts=("$@") ;;
+esac
+
+uv=$root/.venv-install/bin/uv
+if [ ! -x "$uv" ]; then
+    "${PYTHON:-python3}" -m venv .venv-install
+    .venv-install/bin/python -m pip install --quiet --disable-pip-version-check uv
+fi
+[ "${1:-}" != --install ] || exit 0
+
+work=$(mktemp -d)
+server=
+finish() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+export UV_PYTHON_DOWNLOADS=never UV_FIND_LINKS=${UV_FIND_LINKS:-${PIP_FIND_LINKS:-}}
+unset PYTHONPATH REHEARSE_WORLDS VIRTUAL_ENV
+interpreter=$(command -v "${PYTHON:-python3}")
+
+# The parts of the repository that the checks use: two stand-ins of model servers, nothing installed.
+mkdir -p "$work/source" "$work/helpers/tests/support" "$work/empty"
+git ls-files -z --cached --others --exclude-standard |
+    while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
+    tar --null -T - -cf - | tar -xf - -C "$work/source"
+cp tests/support/{fake_vllm,model_server,tiny_model}.py "$work/helpers/tests/support"
+cp tests/install/model_servers.py "$work/helpers"
+
+"$uv" build --quiet --python "$interpreter" --out-dir "$work/dist" "$work/source"
+wheel=$(echo "$work"/dist/*.whl)
+sdist=$(echo "$work"/dist/*.tar.gz)
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' pyproject.toml)
+"$interpreter" tests/install/check_files.py "$wheel" "$sdist"
+
+environment() { # an environment, and what is installed into it
+    "$uv" venv --quiet --no-project --python "$interpreter" "$work/$1"
+    "$uv" pip install --quiet --python "$work/$1/bin/python" -c "$root/constraints.txt" "$2"
+}
+
+install() { # an environment that is used from now on, and what is installed into it
+    environment "$@"
+    PATH="$work/$1/bin:$base_path"
+    folder=$work/$1/jobs
+    mkdir "$folder"
+    cd "$folder"
+}
+base_path=$PATH
 
 run() { # a command that must succeed
-    echo "rehearse $*"
+    echo "  rehearse $*"
     rehearse "$@" >output.txt 2>&1 || { cat output.txt; exit 1; }
 }
 
 refuse() { # a sentence, and a command that must print it and fail
     local sentence=$1; shift
-    echo "rehearse $* (must fail)"
+    echo "  rehearse $* (must fail)"
     if rehearse "$@" >output.txt 2>&1 || ! grep -qF "$sentence" output.txt; then
         cat output.txt
         exit 1
     fi
 }
 
-run --version
-grep -q '^rehearse, version ' output.txt
-run bench shop_support flight_desk claims_desk -n 64
-grep -q 'pass rate *1.000' output.txt
-run generate --count 2 --seed 1 -o worlds
-run run worlds/*/ -o runs/made
-run show runs/made
-run judge runs/made --mode code
-run schema
-run completion bash
-refuse "pip install 'rehearsal-room[report]'" scenarios report worlds -o page.html
-printf 'model = "none"\nsteps = 1\n[rollouts]\nscenarios = ["shop_support"]\ngroup_size = 2\n' >train.toml
-refuse "pip install 'rehearsal-room[train]'" train train.toml
-refuse "pip install 'rehearsal-room[awm]'" run worlds/*/ --isolate -o runs/isolated
+expect() { # a pattern in the output of the last command
+    grep -qE "$1" output.txt || { cat output.txt; echo "no line with: $1"; exit 1; }
+}
+
+serve_models() { # start a stand-in of a model server; $url is its address
+    [ -d "$work/models" ] || environment models "${wheel}[serve,tokens]"
+    PYTHONPATH=$work/helpers "$work/models/bin/python" "$work/helpers/model_servers.py" "$@" >url.txt &
+    server=$!
+    for _ in $(seq 300); do [ -s url.txt ] && break; sleep 0.1; done
+    url=$(cat url.txt)
+}
+
+stop_server() {
+    kill "$server"
+    wait "$server" 2>/dev/null || true
+    server=
+}
+
+use_core() { # the jobs that need no extra
+    run --version
+    expect "^rehearse, version $version\$"
+    run bench shop_support flight_desk claims_desk -n 64
+    expect 'pass rate *1\.000'
+    run run shop_support -p oracle -n 8 -o runs/first
+    run replay runs/first
+    run new world vet_clinic
+    run scenarios check vet_clinic
+    run doctor --json doctor.json
+    python -c "
+import json
+found = json.load(open('doctor.json'))
+assert (found['version'], found['faults']) == ('$version', []), found"
+}
+
+write_mcp_tasks() { # a task for the shop as any MCP server
+    cat >tasks.toml <<'END'
+name = "shop"
+description = "The shop, as any MCP server"
+[[task]]
+id = "card"
+instruction = "Which gift cards are there?"
+oracle = [{ name = "get_gift_card", arguments = { code = "no-such-card" } }]
+[[task.check]]
+name = "get_gift_card"
+arguments = { code = "no-such-card" }
+expect = { fails = true }
+END
+}
+
+part_core() {
+    install core "$wheel"
+    use_core
+    run generate --count 2 --seed 1 -o made
+    run run made/*/ -o runs/made
+    run show runs/made
+    run judge runs/made --mode code
+    run schema
+    run completion bash
+    refuse "pip install 'rehearsal-room[report]'" scenarios report made -o page.html
+    printf 'model = "none"\nsteps = 1\n[rollouts]\nscenarios = ["shop_support"]\ngroup_size = 2\n' >train.toml
+    refuse "pip install 'rehearsal-room[train]'" train train.toml
+    refuse "pip install 'rehearsal-room[awm]'" run made/*/ --isolate -o runs/isolated
+    write_mcp_tasks
+    refuse "pip install 'rehearsal-room[mcp]'" run --mcp true tasks.toml -o runs/mcp
+    refuse "pip install 'rehearsal-room[otlp]'" export runs/first --to otlp -o spans.json
+    refuse "pip install 'rehearsal-room[parquet]'" export runs/first --to parquet -o run.parquet
+    refuse "pip install 'rehearsal-room[ray]'" run shop_support --engine ray -n 1 -o runs/ray
+    refuse "pip install 'rehearsal-room[serve]'" serve shop_support --http 127.0.0.1:0
+}
+
+part_sdist() { # check_files.py has compared its files with the wheel's
+    install sdist "$sdist"
+    run --version
+    expect "^rehearse, version $version\$"
+    run bench shop_support -n 8
+    run new world vet_clinic
+}
+
+part_docker() {
+    "$interpreter" "$root/tests/install/dockerfile.py" "$work/source" "$work/docker"
+}
+
+part_awm() {
+    install awm "${wheel}[awm]"
+    run generate --count 1 --seed 1 -o made
+    run run made/*/ -p oracle -n 2 --isolate -o runs/isolated
+    grep -q '^sandbox = ' runs/isolated/run.toml
+}
+
+part_mcp() {
+    install mcp "${wheel}[mcp]"
+    write_mcp_tasks
+    run run --mcp 'rehearse serve shop_support --stdio' tasks.toml -p oracle -o runs/mcp
+}
+
+part_openai() {
+    install openai "${wheel}[openai]"
+    serve_models chat
+    OPENAI_API_KEY=none run run shop_support -p openai --client package -m m --base-url "$url" -n 2 -o runs/chat
+    stop_server
+}
+
+part_otlp() {
+    install otlp "${wheel}[otlp]"
+    run run shop_support -p oracle -n 2 -o runs/first
+    run export runs/first --to otlp -o spans.json
+    test -s spans.json
+}
+
+part_parquet() {
+    install parquet "${wheel}[parquet]"
+    run run shop_support -p oracle -n 2 -o runs/first
+    run export runs/first --to parquet -o run.parquet
+    test -s run.parquet
+}
+
+part_ray() {
+    install ray "${wheel}[ray]"
+    run run shop_support -p oracle -n 2 --engine ray --processes 1 -o runs/ray
+}
+
+part_report() {
+    install report "${wheel}[report]"
+    run generate --count 1 --seed 1 -o made
+    run scenarios report made -o page.html
+    grep -q '<html' page.html
+}
+
+part_serve() {
+    install serve "${wheel}[serve]"
+    rehearse serve shop_support --http 127.0.0.1:0 2>url.txt &
+    server=$!
+    for _ in $(seq 300); do grep -q '^serving on ' url.txt && break; sleep 0.1; done
+    url=$(sed -n 's/^serving on //p' url.txt)
+    echo "  rehearse serve: $url"
+    python - "$url" <<'END'
+import json, sys, urllib.request
+body = json.dumps({"scenario": "shop_support"}).encode()
+request = urllib.request.Request(sys.argv[1] + "/worlds", body, {"content-type": "application/json"})
+assert "mcp" in json.load(urllib.request.urlopen(request))
+END
+    stop_server
+}
+
+part_tokens() {
+    install tokens "${wheel}[tokens]"
+    serve_models vllm model
+    run run shop_support -p vllm -m model --base-url "$url" --dialect hermes -n 2 -o runs/tokens
+    stop_server
+}
+
+part_train() {
+    install train "${wheel}[train]"
+    python -m learner.demo --help >/dev/null
+    run schema recipe
+    PYTHONPATH=$work/helpers python -c "
+from pathlib import Path
+from tests.support.tiny_model import write_model
+write_model(Path('model'))"
+    printf 'model = "model"\nsteps = 1\n[rollouts]\nscenarios = ["shop_support"]\ngroup_size = 2\nmax_steps = 1\nmax_tokens = 4\n' >train.toml
+    run train train.toml -o runs/train
+}
+
+part_trackio() {
+    install trackio "${wheel}[trackio]"
+    python -c "import trackio"
+}
+
+part_wandb() {
+    install wandb "${wheel}[wandb]"
+    python -c "import wandb"
+}
+
+began=$SECONDS
+for part in "${parts[@]}"; do
+    start=$SECONDS
+    echo "$part"
+    cd "$work/empty"
+    PATH=$base_path
+    "part_$part"
+    echo "  $((SECONDS - start)) s"
+    cd "$root"
+    rm -rf "${work:?}/$part"
+done
+echo "$((SECONDS - began)) s in all: ${parts[*]}"

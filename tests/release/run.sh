@@ -25,15 +25,20 @@ if [ "${1:-}" = --audit ]; then
     exit
 fi
 
+python=${PYTHON:-python3}
+$python -m tests.release.version ${TAG:+"$TAG"}
 rm -rf dist
 mkdir dist "$work/source"
-git ls-files -z --cached --others --exclude-standard | tar --null -T - -c --ignore-failed-read 2>/dev/null | tar -x -C "$work/source"
+git ls-files -z --cached --others --exclude-standard |
+    while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
+    tar --null -T - -cf - | tar -xf - -C "$work/source"
 $tools/bin/python -m build --no-isolation --outdir dist "$work/source" >"$work/build.log" || { cat "$work/build.log"; exit 1; }
 wheel=$(cd dist && echo *.whl)
 version=$(cut -d- -f2 <<<"$wheel")
+$python tests/install/check_files.py "dist/$wheel" "dist/rehearsal_room-$version.tar.gz"
 
 # The wheel and what it needs, installed as a user would who checks hashes.
-"${PYTHON:-python3}" -m venv "$work/venv"
+$python -m venv "$work/venv"
 echo "rehearsal-room==$version --hash=sha256:$(sha256sum "dist/$wheel" | cut -d' ' -f1)" >"$work/wheel.txt"
 checked_install "$work/venv/bin/python" --find-links dist -r locks/core.txt -r "$work/wheel.txt"
 (cd "$work" && venv/bin/rehearse scenarios list --json worlds.json >/dev/null)

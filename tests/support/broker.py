@@ -69,6 +69,11 @@ class Mosquitto:
                 assert running, f"mosquitto did not start: {self._log.read_text()}"
                 time.sleep(0.01)
 
+    def wait_for_client(self, process: subprocess.Popen[str]) -> None:
+        """Return when a process has connected as a client, the first one, or has ended."""
+        while "New client connected" not in self._log.read_text() and process.poll() is None:
+            time.sleep(0.01)
+
     def kill(self) -> None:
         """Kill it at once, as a crash would."""
         if self._process is not None:

@@ -30,9 +30,12 @@ from types import TracebackType
 from typing import Any
 
 import _time_machine  # type: ignore[import-not-found]  # C code, without stubs
-import time_machine
 
+from envpool.hosting.determinism.light_import import without
 from envpool.hosting.determinism.lru_caches import lru_cache
+
+with without("pytest"):  # time_machine would import it for its fixture: 0.15 s in each fork server
+    import time_machine
 
 STEP = 1_001_000  # nanoseconds between two calls of a world
 MAX_THREAD_SLEEP = 10.0  # seconds that a thread may sleep in a call; httpx's request timeout

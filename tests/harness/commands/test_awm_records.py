@@ -13,6 +13,7 @@ from tests.support.attempts import check_attempts, cut_off, outcomes_of, records
 from tests.support.cli import Rehearse, json_of
 from tests.support.paths import AWM
 
+pytestmark = pytest.mark.usefixtures("kept_fork_servers")
 NAME = "e_commerce_lab_1"
 Script = list[dict[str, Any]]
 

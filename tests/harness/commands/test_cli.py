@@ -350,14 +350,15 @@ def test_a_run_is_followed_from_another_process(rehearse: Rehearse, tmp_path: Pa
         url = broker.url
         command = [sys.executable, "-m", "harness", "watch", "--bus", url, "--events", run.name]
         watcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        slow = ("-c", 16, "--think", "0.1:0.2")  # so that the other process is there in time
-        report = json_of(rehearse, "run", "claims_desk", "-n", 58, *slow, "--bus", url, "-o", run)
+        broker.wait_for_client(watcher)
+        slow = ("--think", "0.1:0.2")  # so that it follows a live run
+        report = json_of(rehearse, "run", "claims_desk", *slow, "--bus", url, "-o", run)
         seen, _ = watcher.communicate(timeout=50)
 
     assert watcher.returncode == 0
     assert report["pass_rate"] == 1.0
-    assert {f"e{index:06d}" for index in range(58)} <= set(re.findall(r"e\d{6}", seen))
-    assert "58 of 58 started, 58 ended, 58 judged" in seen.splitlines()[-1]
+    assert {f"e{index:06d}" for index in range(29)} <= set(re.findall(r"e\d{6}", seen))
+    assert "29 of 29 started, 29 ended, 29 judged" in seen.splitlines()[-1]
 
 
 def test_an_error_cannot_control_the_terminal(rehearse: Rehearse, tmp_path: Path) -> None:

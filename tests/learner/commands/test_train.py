@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,9 +149,7 @@ def test_a_training_run_is_followed_from_another_process(
     with running_broker(tmp_path) as broker:
         command = [sys.executable, "-m", "harness", "watch", "--bus", broker.url, "--events"]
         watcher = subprocess.Popen([*command, "rollouts"], stdout=subprocess.PIPE, text=True)
-        log = tmp_path / "mosquitto.log"  # the watcher must be there before the run ends
-        while "New client connected" not in log.read_text() and watcher.poll() is None:
-            time.sleep(0.01)
+        broker.wait_for_client(watcher)
         followed = config(rollouts={"bus": broker.url, "think": "0.2:0.4"})
         json_of(rehearse, "train", followed, "-o", tmp_path / "run")
         seen, _ = watcher.communicate(timeout=50)

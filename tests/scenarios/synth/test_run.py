@@ -40,6 +40,7 @@ from tests.support.synth_worlds import (
 )
 from tests.support.synth_worlds import SOLUTIONS as ACCEPTED
 
+pytestmark = pytest.mark.usefixtures("kept_fork_servers")
 ENDED = "ended its worker: it ran longer than 1 s"
 
 

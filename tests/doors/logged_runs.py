@@ -81,9 +81,7 @@ def _make(folder: Path, name: str, episodes: int, arguments: tuple[str, ...]) ->
 
 def _talks() -> list[str]:
     """The dialogues of the bundled worlds."""
-    return [
-        f"{name}:{task.id}" for name in DESKS for task in find(name).tasks if task.is_dialogue
-    ]
+    return [f"{name}:{task.id}" for name in DESKS for task in find(name).tasks if task.is_dialogue]
 
 
 def _rehearse(*words: str, status: tuple[int, ...] = (0,)) -> None:

@@ -10,7 +10,12 @@ import json
 import sys
 from pathlib import Path
 
-from inspect_ai.log import EvalSample, read_eval_log, read_eval_log_sample, read_eval_log_sample_summaries
+from inspect_ai.log import (
+    EvalSample,
+    read_eval_log,
+    read_eval_log_sample,
+    read_eval_log_sample_summaries,
+)
 
 
 def main(log_file: Path, episodes_file: Path) -> None:

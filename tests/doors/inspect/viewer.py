@@ -1,6 +1,6 @@
 """The lists of Inspect's viewer find our logs, by their names and headers.
 
-    python tests/doors/inspect/viewer.py FOLDER
+python tests/doors/inspect/viewer.py FOLDER
 """
 
 import sys

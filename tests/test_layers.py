@@ -218,6 +218,7 @@ LIBRARIES: dict[str, set[str]] = {
     "starlette": {"envpool.hosting.routes"},
     "time_machine": {"envpool.hosting.determinism.clock"},
     "tomli_w": {
+        "harness.task_exports.harbor",
         "harness.settings.judge",
         "harness.settings.run",
         "judge.commands.experiment",

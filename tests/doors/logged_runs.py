@@ -11,9 +11,10 @@ import json
 import sys
 from pathlib import Path
 from subprocess import DEVNULL, run
-from threading import Thread
+from threading import Event, Thread
 
 import anyio
+import anyio.to_thread
 
 from scenarios.catalogue import find
 from tests.support.model_server import Completes, ModelServer, Status
@@ -22,6 +23,7 @@ from tests.support.tiny_model import write_tokenizer
 
 REHEARSE = str(Path(sys.executable).parent / "rehearse")
 DESKS = ("shop_support", "flight_desk", "claims_desk")
+_stopped = Event()  # set when the model server is no longer needed
 # Name, number of episodes, arguments of `rehearse run`.
 RUNS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("oracle", 60, (*DESKS, "-p", "oracle")),
@@ -54,7 +56,7 @@ def main(folder: Path) -> None:
         for name, episodes, arguments in RUNS:
             _make(folder, name, episodes, arguments)
     finally:
-        (folder / "stop").touch()
+        _stopped.set()
         with_server.join()
 
 
@@ -112,8 +114,7 @@ async def _serve(folder: Path) -> None:
         server.plan(*[call, bad, thought, call, call, cut, Status(400, "no")] * 4)
         (folder / "server.txt.part").write_text(server.url)
         (folder / "server.txt.part").rename(folder / "server.txt")
-        while not (folder / "stop").exists():
-            await anyio.sleep(0.1)
+        await anyio.to_thread.run_sync(_stopped.wait)
 
 
 if __name__ == "__main__":

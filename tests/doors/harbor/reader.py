@@ -31,7 +31,9 @@ def main(trajectories: Path, episodes_file: Path) -> None:
             )
     assert not episodes, f"missing: {sorted(episodes)}"
     size = trajectories.stat().st_size
-    print(f"{trajectories.parent.name}: {num_calls} calls, {num_ids} token ids, {size:,} bytes")
+    sys.stdout.write(
+        f"{trajectories.parent.name}: {num_calls} calls, {num_ids} token ids, {size:,} bytes\n"
+    )
 
 
 def _compare(trajectory: Trajectory, episode: dict) -> int:
@@ -44,7 +46,7 @@ def _compare(trajectory: Trajectory, episode: dict) -> int:
     assert len(taken) == len(episode["steps"])
     assert len(agent) - len(taken) == len(episode["summaries"])
     count = 0
-    for step, expected in zip(taken, episode["steps"]):
+    for step, expected in zip(taken, episode["steps"], strict=True):
         assert step.message == expected["text"]
         calls = step.tool_calls or []
         assert [(c.function_name, c.arguments) for c in calls] == [

@@ -41,8 +41,10 @@ def main(runs: Path, output: Path) -> None:
             _compare(episode, after[name], is_known=name not in unknown)
         total += len(before)
         replayed += result["replayed"]
-        print(f"{folder.name}: {len(before)} episodes equal, {result['replayed']} played again")
-    print(f"{total} episodes imported, {replayed} played again in their world")
+        sys.stdout.write(
+            f"{folder.name}: {len(before)} episodes equal, {result['replayed']} played again\n"
+        )
+    sys.stdout.write(f"{total} episodes imported, {replayed} played again in their world\n")
 
 
 def _rehearse(*words: object) -> None:

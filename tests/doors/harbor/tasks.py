@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
         assert (server.name, server.transport) == ("world", "stdio")
         assert task.config.environment.healthcheck is not None
         assert task.paths.solution_dir.joinpath("solve.sh").stat().st_mode & 0o111
-    print(f"{len(tasks)} task folders accepted")
+    sys.stdout.write(f"{len(tasks)} task folders accepted\n")
 
 
 if __name__ == "__main__":

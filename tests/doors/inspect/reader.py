@@ -39,9 +39,9 @@ def main(log_file: Path, episodes_file: Path) -> None:
     alone = read_eval_log_sample(str(log_file), first.id, first.epoch)
     assert len(alone.events) == len(first.events)
     _results(log.results, episodes)
-    print(
+    sys.stdout.write(
         f"{log_file.parent.name}: {len(episodes)} episodes, {num_calls} calls,"
-        f" {num_changes} row changes, {log_file.stat().st_size:,} bytes"
+        f" {num_changes} row changes, {log_file.stat().st_size:,} bytes\n"
     )
 
 
@@ -83,7 +83,7 @@ def _calls(sample: EvalSample, episode: dict) -> int:
 
 def _pairs(step: dict) -> list:
     source = step["user"] or step
-    return list(zip(source["calls"], source["results"]))
+    return list(zip(source["calls"], source["results"], strict=True))
 
 
 def _changes(sample: EvalSample, episode: dict) -> int:
@@ -116,7 +116,7 @@ def _path(table: str, key: list) -> str:
 
 
 def _inputs(sample: EvalSample, episode: dict) -> None:
-    """Each model event has its input back, beginning with the head; the whole history is complete."""
+    """Each model event has its input back, beginning with the head; the history is whole."""
     models = [event for event in sample.events if event.event == "model"]
     assert len(models) == len(episode["steps"]) + len(episode["summaries"])
     for event in models:

@@ -16,7 +16,7 @@ def main(folder: Path) -> None:
     for one in logs:
         header = read_eval_log(one, header_only=True)
         assert header.samples is None and header.eval.model and header.eval.task
-    print(f"{len(logs)} logs listed")
+    sys.stdout.write(f"{len(logs)} logs listed\n")
 
 
 if __name__ == "__main__":

@@ -17,4 +17,4 @@ sed -i 's/^name = "library"/name = "broken"/' "$work/broken/scenario.toml"
 sed -i 's/check.updated/check.was_not/; s/check.answer_has/check.says_not/' "$work/broken/verify.py"
 .venv/bin/rehearse scenarios check tests/fixtures/worlds/library --report openenv -o "$work/library.json"
 .venv/bin/rehearse scenarios check "$work/broken" --report openenv -o "$work/broken.json" && exit 1
-PYTHONPATH=$wheel "$python" tests/doors/rfc008/reader.py "$work/library.json" "$work/broken.json"
+"$python" tests/doors/rfc008/reader.py "$work/library.json" "$work/broken.json"

@@ -119,7 +119,9 @@ class CallCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class McpRecord(msgspec.Struct, frozen=True):
     """The part of an MCP server's scenario that takes the place of SQL and code."""
 
-    target: str  # the server's URL, or the command that starts it
+    # The server's URL, or the command that starts it; empty: nothing reaches the world any more,
+    # since its episodes were imported.
+    target: str
     checks: dict[str, tuple[CallCheck, ...]]  # by task id
 
 

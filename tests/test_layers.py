@@ -232,6 +232,7 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "time_machine": {"envpool.hosting.determinism.clock"},
     "tomli_w": {
+        "harness.task_exports.harbor",
         "harness.settings.judge",
         "harness.settings.run",
         "judge.commands.experiment",

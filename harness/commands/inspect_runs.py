@@ -158,7 +158,7 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
     show_default=True,
     help="Format: JSON lines, Parquet, chats for supervised training (sft), a log of Inspect AI "
     "(inspect), trajectories of Harbor (atif), traces for the Hugging Face hub (hf-trace), or "
-    "OpenTelemetry spans (otlp); of scenarios: tasks for NeMo Gym (gym).",
+    "OpenTelemetry spans (otlp); of scenarios: tasks for NeMo Gym (gym) or Harbor (harbor).",
 )
 @click.option(
     "-o",
@@ -166,7 +166,7 @@ async def _what_if(context: CommandContext, folder: Path, changed: Scenario) -> 
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="File to write, or folder (default: a name of the format, in the run's folder; of tasks: "
-    "gym.jsonl).",
+    "gym.jsonl or harbor).",
 )
 @click.option("--dumps", is_flag=True, help="Add the final content of every table to each episode.")
 @click.option(

@@ -9,6 +9,7 @@ import msgspec
 from harness.core.errors import LogError, SettingsError
 from harness.core.events import Ending
 from harness.following.copied import read_copied
+from harness.imports.unknown_world import is_unknown, scenario_in
 from harness.log.reader import LogReader, open_reader, require_format
 from harness.log.schema import LOG_NAME
 from harness.rollout.launch import finder, planned
@@ -74,15 +75,30 @@ def is_complete(folder: Path, reader: LogReader) -> bool:
 
 def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
     """A function that finds the package of a logged world by name and digest: where it was when the
-    run began, or among the bundled ones; a suite's where the suite is now. Raises ScenarioError
-    for a suite whose data is not found."""
+    run began, or among the bundled ones; a suite's where the suite is now; of an imported, unknown
+    world what the log has. Raises ScenarioError for a suite whose data is not found."""
     settings = run_settings(folder)
     mcp = settings.worlds.mcp
     find_entry = finder(settings) if settings.worlds.suite else None
     with open_reader(folder) as reader:
-        paths = {world.scenario_digest: world.source_path for world in reader.scenarios().values()}
+        worlds = reader.scenarios()
+        paths = {world.scenario_digest: world.source_path for world in worlds.values()}
+        imported = {
+            world.scenario_digest: scenario_in(
+                world,
+                (
+                    row.task
+                    for row in reader.episodes()
+                    if row.scenario_digest == world.scenario_digest
+                ),
+            )
+            for world in worlds.values()
+            if is_unknown(world)
+        }
 
     def scenario_of(name: str, digest: str) -> Scenario:
+        if digest in imported:
+            return imported[digest]
         path = paths.get(digest) or name
         found = (
             [_find(name, find_entry)] if find_entry else [_find_at(p, mcp) for p in (path, name)]

@@ -1,4 +1,4 @@
-"""`rehearse export SCENARIO... --to gym`: tasks of worlds, not episodes of a run.
+"""`rehearse export SCENARIO... --to gym|harbor`: tasks of worlds, not episodes of a run.
 
 A further format is a module of `harness.task_exports` and a line in `TASK_FORMATS`.
 """
@@ -13,9 +13,10 @@ from harness.rollout.launch import finder, pool_of
 from harness.rollout.process import run
 from harness.settings.run import Settings
 from harness.task_exports.gym import GYM
+from harness.task_exports.harbor import HARBOR
 from harness.task_exports.world_tasks import TaskFormat, WorldTasks, hosted_tasks
 
-TASK_FORMATS: dict[str, TaskFormat] = {"gym": GYM}
+TASK_FORMATS: dict[str, TaskFormat] = {"gym": GYM, "harbor": HARBOR}
 
 
 def export_tasks(names: Sequence[str], to: str, output: Path | None) -> None:

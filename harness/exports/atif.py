@@ -144,7 +144,7 @@ def _steps(conversation: Conversation, episode: LoggedEpisode) -> Iterator[Json]
 def _agent_step(shown: ShownReply, at: float, prompt: bytes, policy: str) -> Json:
     event = shown.event
     reply = event.reply
-    has_model = not asks_no_model(policy)
+    has_model = not asks_no_model(policy) or bool(reply.token_ids)
     step: Json = {
         "timestamp": _time(at),
         "source": "agent",

@@ -4,16 +4,17 @@ import sqlite3
 from contextlib import closing
 
 from envpool.core.types import StoredState
+from envpool.mcp.unknown_states import is_known
 from harness.core.errors import LogError
 from harness.exports.source import LoggedEpisode
 from scenarios.api import Row
 
 
 def final_tables(episode: LoggedEpisode) -> dict[str, list[Row]] | None:
-    """Every row of every table at the end; None when the episode has no final state. Raises
-    LogError."""
+    """Every row of every table at the end; None when the episode has no final state, or it is
+    unknown. Raises LogError."""
     ended = episode.trajectory.ended
-    if ended is None or ended.state is None:
+    if ended is None or ended.state is None or not is_known(ended.state):
         return None
     world, state = episode.world, ended.state
     if world.template != state.template:

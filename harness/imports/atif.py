@@ -170,7 +170,7 @@ def _conversation(source: str, data: bytes) -> Conversation:
             f" {document.schema_version!r}"
         )
     facts = _facts(source, document)
-    head, body = _split(source, document.steps)
+    head, body = _split(source, document.steps, may_be_empty=facts.ending is not None)
     system = "\n\n".join(_text(step.message) for step in head if step.source == "system")
     task = "\n\n".join(_text(step.message) for step in head if step.source == "user")
     turns = tuple(_turns(source, body, facts.dialect))
@@ -215,8 +215,11 @@ def _agent(document: _Document) -> str:
     return agent.name
 
 
-def _split(source: str, steps: Sequence[_Step]) -> tuple[Sequence[_Step], Sequence[_Step]]:
-    """The steps before the agent's first one, and the rest."""
+def _split(
+    source: str, steps: Sequence[_Step], *, may_be_empty: bool
+) -> tuple[Sequence[_Step], Sequence[_Step]]:
+    """The steps before the agent's first one, and the rest: none where an episode of ours ended
+    before the first reply."""
     for index, step in enumerate(steps):
         if step.source not in ("system", "user", "agent"):
             raise ConversationError(
@@ -224,9 +227,9 @@ def _split(source: str, steps: Sequence[_Step]) -> tuple[Sequence[_Step], Sequen
                 f" {step.source!r}"
             )
     first = next((n for n, step in enumerate(steps) if step.source == "agent"), None)
-    if first is None:
+    if first is None and not may_be_empty:
         raise ConversationError(f"{source}: steps: no step is the agent's")
-    return steps[:first], steps[first:]
+    return steps[:first], [] if first is None else steps[first:]
 
 
 def _turns(source: str, steps: Sequence[_Step], dialect: str) -> Iterator[ImportedTurn]:

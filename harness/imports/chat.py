@@ -131,7 +131,7 @@ def _turns(messages: list[_Message]) -> Iterator[ImportedTurn]:
             spoken.append(message.text)
             continue
         calls = _calls(message)
-        text = "\n\n".join([*spoken, message.text])
+        text = "\n\n".join(part for part in (*spoken, message.text) if part)
         reply = Reply(text, calls, "tool_calls" if calls else "stop")
         decision = dialect.read(reply, turn=turn)
         is_context = is_context and message.weight == 0

@@ -70,6 +70,13 @@ def is_unknown(world: ScenarioSnapshot) -> bool:
     return not world.template and world.source_path == str(_NOWHERE)
 
 
+def scenario_in(world: ScenarioSnapshot, tasks: Iterable[str]) -> Scenario:
+    """The scenario of an unknown world, from the log: with the ids of its tasks."""
+    made = [Task(task, "", "unrated", "open", "") for task in sorted(set(tasks))]
+    scenario = unknown_scenario(world.scenario, world.rules, world.tools, made)
+    return msgspec.structs.replace(scenario, digest=world.scenario_digest)
+
+
 class UnknownPool:
     """Leases the worlds of conversations, by (scenario digest, task). It implements
     envpool.store.pool_protocol.Pool."""

@@ -34,6 +34,9 @@ def render_replay(report: ReplayReport, console: Console) -> None:
         _print(console, _where(divergence), "bold")
         _render_sides(divergence, console)
     _render_more(len(report.divergences) - _MAX_SHOWN, "divergence", console)
+    if report.unknown_worlds:
+        left_out = plural(report.unknown_worlds, "episode")
+        _print(console, f"{left_out} of imported, unknown worlds left out", "yellow")
     _render_left_out(report.cut_off, console)
     if report.windows_unchecked:
         episodes = plural(report.windows_unchecked, "episode")

@@ -65,6 +65,7 @@ class ReplayReport(msgspec.Struct, frozen=True):
     divergences: tuple[Divergence, ...]  # at most one per episode
     cut_off: int  # episodes without an end, left out
     windows_unchecked: int  # episodes under a history policy that this program does not have
+    unknown_worlds: int = 0  # imported episodes whose world is unknown, left out
 
 
 class EpisodeChange(msgspec.Struct, frozen=True):
@@ -122,7 +123,7 @@ async def replay(
     worlds: dict[tuple[str, str], States] = {}
     formats = FormatCache(reader.path)
     verifier = StateVerifier()
-    episodes = steps = calls = cut_off = unchecked = 0
+    episodes = steps = calls = cut_off = unchecked = unknown = 0
     divergences: list[Divergence] = []
     for trajectory in reader.trajectories():
         started = trajectory.started
@@ -133,6 +134,9 @@ async def replay(
         world = worlds.get(key)
         if world is None:
             scenario = scenario_of(*key)
+            if scenario.foreign is not None and not scenario.foreign.target:
+                unknown += 1
+                continue
             _require_same(reader.path, started, scenario)
             world = worlds[key] = await pool.host(scenario)
         async with pool.lease(world.scenario, None) as env:
@@ -146,7 +150,7 @@ async def replay(
         unchecked += episode.fold is None
         if progress is not None:
             progress(episodes)
-    return ReplayReport(episodes, steps, calls, tuple(divergences), cut_off, unchecked)
+    return ReplayReport(episodes, steps, calls, tuple(divergences), cut_off, unchecked, unknown)
 
 
 async def what_if(

@@ -10,12 +10,14 @@ from typing import Any
 
 import anyio.to_thread
 import click
+import msgspec
 from anyio.from_thread import BlockingPortal
 
 from envpool.router import RoutingPool
 from harness.commands.flags import SectionedCommand
 from harness.commands.options import JOBS, JSON, console_of, pool_flags, write_json
 from harness.core.errors import SettingsError
+from harness.log.schema import write_atomically
 from harness.rollout.allow_list import write_allow_list
 from harness.rollout.launch import finder, pool_of
 from harness.rollout.process import run
@@ -24,6 +26,7 @@ from harness.settings.run import Settings, resolve
 from judge.gate.awm_record import check_record
 from judge.gate.inputs import is_record, worlds_in
 from judge.gate.job_pool import JobSettings, Outcome, check_worlds
+from judge.gate.openenv import openenv_report
 from judge.gate.package import CheckResult
 from judge.gate.summary import allowed_worlds, gate_report_of, print_report
 from scenarios.errors import PackageError
@@ -38,12 +41,28 @@ from scenarios.format import Scenario
     metavar="FILE",
     help="Write the worlds and tasks that passed to this file, for `rehearse run --allow`.",
 )
+@click.option(
+    "--report",
+    "report_kind",
+    type=click.Choice(["openenv"]),
+    help="Write the findings under the check ids of OpenEnv's RFC 008, too.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File of --report for one world (.json), or folder with a file for each world "
+    "(default: openenv.json, or the folder openenv).",
+)
 @pool_flags
 @JSON
 def check_command(
     paths: Sequence[str],
     jobs: int,
     allow_list: str | None,
+    report_kind: str | None,
+    output: Path | None,
     json_file: str | None,
     **flags: Any,
 ) -> None:
@@ -53,15 +72,39 @@ def check_command(
     """
     if allow_list is not None and not Path(allow_list).absolute().parent.is_dir():
         raise SettingsError(f"--allow-list: {allow_list}: its folder does not exist")
+    if output is not None and report_kind is None:
+        raise SettingsError("--output: is the file of a report; pass --report openenv, too")
     settings, began = resolve(None, flags), time.monotonic()
     outcomes: list[Outcome] = run(_check, settings, paths, jobs)
     total = gate_report_of(outcomes, time.monotonic() - began)
     print_report(outcomes, total, console_of(json_file))
     if allow_list is not None:
         write_allow_list(Path(allow_list), allowed_worlds(outcomes))
+    if report_kind is not None:
+        _write_reports(outcomes, output)
     write_json(total, json_file)
     if not total.ok:
         sys.exit(1)
+
+
+def _write_reports(outcomes: Sequence[Outcome], output: Path | None) -> None:
+    """Write OpenEnv's report on each world. Raises SettingsError."""
+    path = output or Path("openenv.json" if len(outcomes) == 1 else "openenv")
+    is_file = path.suffix == ".json"
+    if is_file and len(outcomes) != 1:
+        raise SettingsError(
+            f"--output: {path}: a .json file has the report on one world, and these are"
+            f" {len(outcomes)}; name a folder"
+        )
+    try:
+        if not is_file:
+            path.mkdir(exist_ok=True)
+        for outcome in outcomes:
+            data = msgspec.json.format(msgspec.json.encode(openenv_report(outcome)), indent=2)
+            write_atomically(path if is_file else path / f"{outcome.name}.json", data + b"\n")
+    except OSError as exc:
+        raise SettingsError(f"--output: {path} cannot be written: {exc}") from exc
+    click.echo(f"reports under OpenEnv's check ids: {path}", err=True)
 
 
 async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[Outcome]:

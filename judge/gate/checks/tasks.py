@@ -21,6 +21,7 @@ from scenarios.checks import DECLINES, declines, failed
 from scenarios.format import Call, Task, difficulty_of
 
 MIN_CAUGHT = 0.98  # of a world's mutants
+OTHER_FINDINGS = "it gives other findings"  # how the fault of a verifier begins that is random
 _ODD_ANSWERS = ("", "…", "0", "Done.\n\n" * 50, "{}", "\u202eенod ä😀")
 _ASKED = re.compile(r"\b(?:what|which|who|whom|whose|when|where|how (?:much|many|long|old))\b")
 _REPORT_REQUEST = re.compile(r"\btell me (?:the|how|which|when|who|where|whether)\b")
@@ -70,9 +71,7 @@ def check_disturbed(
 def check_again(runner: TaskRunner, task: Task, played: Played, judged: Judged) -> None:
     """At the end, the verifier must give the same findings on the oracle as at first."""
     if runner.judge.verdict_at_once(played.trajectory).findings != judged.findings:
-        runner.log.fail(
-            "verifier", "it gives other findings after other episodes were verified", task
-        )
+        runner.log.fail("verifier", f"{OTHER_FINDINGS} after other episodes were verified", task)
 
 
 def check_total(
@@ -135,7 +134,7 @@ def _check_pure(
     """The verifier must not modify its input, and must give the same findings when repeated."""
     fail = runner.log.fail
     if runner.judge.verdict_at_once(played.trajectory).findings != judged.findings:
-        fail("verifier", "it gives other findings when it runs again", task)
+        fail("verifier", f"{OTHER_FINDINGS} when it runs again", task)
     if _encode(played.changes) != shown:
         fail("verifier", "it modifies the changes that it is given", task)
         return

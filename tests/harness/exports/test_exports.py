@@ -13,11 +13,11 @@ from envpool.inprocess.world import HostedScenario
 from envpool.store.digest import hex_digest, rows_sum
 from harness.core.errors import LogError
 from harness.core.events import Ending, Event, Label
-from harness.log.reader import open_reader
-from harness.log.writer import open_log
 from harness.exports.chats import chat_of
 from harness.exports.final_states import image_with, tables_of
 from harness.exports.formats import export
+from harness.log.reader import open_reader
+from harness.log.writer import open_log
 from scenarios.format import read
 from tests.support.episode_logs import WORLD, answer, ended, judged, started, step, story
 from tests.support.ledger_world import write_package

@@ -27,6 +27,7 @@ from harness.core.messages import Message, Reply, Usage, Window
 from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import NAMES, dialect_of
+from harness.exports.formats import export
 from harness.history.summary import GO_ON, PROMPT, with_summary_request
 from harness.history.windows import HistoryFold, parse_history, windows_of
 from harness.log.reader import open_reader
@@ -35,7 +36,6 @@ from harness.policies.oracle import OraclePolicy
 from harness.policies.random_calls import RandomPolicy
 from harness.replay.run import ReplayReport, replay
 from harness.reports.episode_view import render_episode
-from harness.exports.formats import export
 from harness.reports.live_view import event_line
 from harness.rollout.episode import run_episode
 from harness.rollout.meters import Meters

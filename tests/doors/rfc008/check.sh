@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# OpenEnv's report model reads `scenarios check --report openenv` (check.sh PYTHON). The package needs
+# many others, so its files are used by their path.
+set -euo pipefail
+python=$1
+wheel=$(dirname "$(dirname "$python")")/openenv
+if [ ! -d "$wheel" ]; then
+    mkdir "$wheel.part"
+    "$python" -m pip download --quiet --disable-pip-version-check --no-deps -d "$wheel.part" openenv==0.10.0
+    "$python" -m zipfile -e "$wheel.part"/openenv-*.whl "$wheel.part"
+    mv "$wheel.part" "$wheel"
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp -r tests/fixtures/worlds/library "$work/broken"
+sed -i 's/^name = "library"/name = "broken"/' "$work/broken/scenario.toml"
+sed -i 's/check.updated/check.was_not/; s/check.answer_has/check.says_not/' "$work/broken/verify.py"
+.venv/bin/rehearse scenarios check tests/fixtures/worlds/library --report openenv -o "$work/library.json"
+.venv/bin/rehearse scenarios check "$work/broken" --report openenv -o "$work/broken.json" && exit 1
+"$python" tests/doors/rfc008/reader.py "$work/library.json" "$work/broken.json"

@@ -1,0 +1,304 @@
+"""Conversations of other programs as runs: played again where their world is known."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import Rehearse, json_of
+from tests.support.paths import LIBRARY
+
+Json = dict[str, Any]
+Episodes = dict[str, Json]
+TOOL = {
+    "type": "function",
+    "function": {"name": "ping", "description": "Ping.", "parameters": {"type": "object"}},
+}
+
+
+def _call(name: str, arguments: Json, call_id: str = "a") -> Json:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+CHAT: list[Json] = [
+    {"role": "system", "content": "You are brief."},
+    {"role": "user", "content": "Ping twice."},
+    {"role": "assistant", "content": "First I say something."},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [_call("ping", {"n": 1}), _call("ping", {}, "b")],
+    },
+    {"role": "tool", "tool_call_id": "b", "content": "second"},
+    {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "first"}]},
+    {"role": "assistant", "content": "Both came."},
+    {"role": "user", "content": "Thanks."},
+    {"role": "assistant", "content": "Gladly."},
+]
+
+
+@pytest.fixture
+def imported(rehearse: Rehearse, tmp_path: Path) -> Callable[..., tuple[Json, Episodes]]:
+    """Imports a file of lines; gives the result and the episodes."""
+
+    def make(kind: str, lines: list[Json], *flags: object) -> tuple[Json, Episodes]:
+        path, folder = tmp_path / "in.jsonl", tmp_path / "imported"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        result = json_of(rehearse, "import", kind, path, "-o", folder, *flags)
+        return result, _episodes(rehearse, folder)
+
+    return make
+
+
+def _episodes(rehearse: Rehearse, folder: Path) -> Episodes:
+    status, _, err = rehearse("export", folder, "--to", "jsonl")
+    assert status == 0, err
+    lines = (folder / "episodes.jsonl").read_text().splitlines()
+    return {line["episode"]: line for line in map(json.loads, lines)}
+
+
+@pytest.fixture
+def mutants(rehearse: Rehearse, tmp_path: Path) -> Path:
+    """A run with mistakes, in a dialect whose calls are text."""
+    run = tmp_path / "run"
+    flags = ("-p", "mutant", "--dialect", "hermes", "--history", "last:2")
+    assert rehearse("run", LIBRARY, *flags, "-n", 6, "-o", run)[0] == 0
+    return run
+
+
+def test_a_trajectory_is_the_episode_that_it_was(
+    rehearse: Rehearse, mutants: Path, tmp_path: Path
+) -> None:
+    """Exported and imported, episodes are equal in everything but the policy's name; the calls
+    replay, and what is exported again is what was read."""
+    before = _episodes(rehearse, mutants)
+    assert rehearse("export", mutants, "--to", "atif")[0] == 0
+    again = tmp_path / "again"
+    result = json_of(
+        rehearse,
+        *("import", "atif", mutants / "trajectories.jsonl", "--scenario", LIBRARY, "-o", again),
+    )
+    assert (result["episodes"], result["replayed"], result["unknown"]) == (6, 6, [])
+    after = _episodes(rehearse, again)
+    for name, episode in before.items():
+        assert after[name] == episode | {"policy": "imported:mutant"}
+    assert rehearse("replay", again)[0] == 0
+    judged = json_of(rehearse, "judge", again, "--mode", "code")["labels"]
+    assert {label: count for label, count in judged.items() if count} == result["labels"]
+    assert rehearse("export", again, "--to", "atif")[0] == 0
+    one, other = (
+        [json.loads(line)["steps"] for line in _text(folder).splitlines()]
+        for folder in (mutants, again)
+    )
+    for steps, others in zip(one, other, strict=True):
+        assert [_bare(step) for step in steps] == [_bare(step) for step in others]
+
+
+def _text(folder: Path) -> str:
+    return (folder / "trajectories.jsonl").read_text()
+
+
+def _bare(step: Json) -> Json:
+    """A step without what depends on when it was played and by whom."""
+    return {
+        name: value
+        for name, value in step.items()
+        if name not in ("timestamp", "llm_call_count", "metrics")
+    }
+
+
+def test_forks_keep_their_context(rehearse: Rehearse, tmp_path: Path) -> None:
+    """The turns that a fork keeps stay context: they are not learned again."""
+    run, fork, again = (tmp_path / name for name in ("run", "fork", "again"))
+    assert rehearse("run", LIBRARY, "-n", 1, "-o", run)[0] == 0
+    assert rehearse("run", "--from", f"{run}/e000000@2", "-n", 2, "-o", fork)[0] == 0
+    assert rehearse("export", fork, "--to", "atif")[0] == 0
+    source = fork / "trajectories.jsonl"
+    json_of(rehearse, "import", "atif", source, "--scenario", LIBRARY, "-o", again)
+    before, after = _episodes(rehearse, fork), _episodes(rehearse, again)
+    assert [one["forked_from"] for one in after.values()] == [
+        one["forked_from"] for one in before.values()
+    ]
+    chats = tmp_path / "chats.jsonl"
+    assert rehearse("export", again, "--to", "sft", "-o", chats)[0] == 0
+    for line in chats.read_text().splitlines():
+        replies = [one for one in json.loads(line)["messages"] if one["role"] == "assistant"]
+        assert [one.get("weight") for one in replies[:3]] == [0, 0, None]
+
+
+def test_dialogues_are_imported(rehearse: Rehearse, tmp_path: Path) -> None:
+    """What the user says comes from the file, and the verdict is the same."""
+    run, again = tmp_path / "run", tmp_path / "again"
+    assert rehearse("run", "shop_support:which-boots", "-o", run)[0] == 0
+    assert rehearse("export", run, "--to", "atif")[0] == 0
+    json_of(rehearse, "import", "atif", run / "trajectories.jsonl", "-o", again)
+    (before,), (after,) = (_episodes(rehearse, one).values() for one in (run, again))
+    assert after == before | {"policy": "imported:oracle"}
+    assert any(step["user"] for step in after["steps"])
+
+
+def test_chats_of_a_known_world_are_played_again(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Our own chats name world and task: they get states, row changes and a verdict again."""
+    run, again = tmp_path / "run", tmp_path / "again"
+    assert rehearse("run", LIBRARY, "-n", 3, "-o", run)[0] == 0
+    assert rehearse("export", run, "--to", "sft")[0] == 0
+    chats = run / "sft" / "chats.jsonl"
+    result = json_of(rehearse, "import", "chat", chats, "--scenario", LIBRARY, "-o", again)
+    assert (result["replayed"], result["labels"]) == (3, {"completed": 3})
+    before, after = _episodes(rehearse, run), _episodes(rehearse, again)
+    for name, episode in before.items():
+        assert after[name]["state_diff"] == episode["state_diff"]
+        assert [step["calls"] for step in after[name]["steps"]] == [
+            step["calls"] for step in episode["steps"]
+        ]
+
+
+def test_a_chat_of_an_unknown_world_is_kept_as_it_was(
+    imported: Callable[..., tuple[Json, Episodes]], rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """Its calls have the results of the file, by their ids; it has no state and no label; views and
+    exports have its messages."""
+    result, episodes = imported("chat", [{"messages": CHAT, "tools": json.dumps([TOOL])}])
+    (unknown,) = result["unknown"]
+    assert unknown["why"] == "neither --scenario nor the file names a world"
+    assert unknown["source"].endswith("in.jsonl: line 1")
+    assert (result["labels"], result["unjudged"]) == ({}, 1)
+    (episode,) = episodes.values()
+    acted, said, last = episode["steps"]
+    assert acted["text"] == "First I say something."
+    assert [call["arguments"] for call in acted["calls"]] == [{"n": 1}, {}]
+    assert [one["text"] for one in acted["results"]] == ["first", "second"]
+    assert (said["user"]["text"], last["text"]) == ("Thanks.", "Gladly.")
+    assert (episode["ending"], episode["answer"]) == ("answered", "Both came.\n\nGladly.")
+    assert (episode["state_diff"], episode["end_digest"], episode["label"]) == ([], "", None)
+    folder = tmp_path / "imported"
+    assert rehearse("show", folder, episode["episode"])[0] == 0
+    assert rehearse("replay", folder)[0] == 0
+    assert json_of(rehearse, "judge", folder, "--mode", "code")["unjudged"] == 1
+    for to in ("inspect", "atif", "hf-trace"):
+        assert rehearse("export", folder, "--to", to)[0] == 0
+    trace = (folder / "hf-trace" / f"{episode['episode']}.jsonl").read_text().splitlines()
+    messages = [json.loads(line)["message"] for line in trace[1:]]
+    assert [one["role"] for one in messages] == [
+        *("system", "user", "assistant", "tool", "tool", "assistant", "user", "assistant")
+    ]
+    assert messages[0]["content"] == "You are brief."
+
+
+def test_results_that_the_world_does_not_give_make_it_unknown(
+    imported: Callable[..., tuple[Json, Episodes]],
+) -> None:
+    """A conversation that contradicts the named world is not an episode of it; the reason names the
+    call."""
+    chat = [
+        {"role": "user", "content": "What is on the card?"},
+        {"role": "assistant", "tool_calls": [_call("get_gift_card", {"code": "LL-8H2P-57TC"})]},
+        {"role": "tool", "tool_call_id": "a", "content": "nothing"},
+        {"role": "assistant", "content": "Nothing."},
+    ]
+    result, _ = imported(
+        "chat", [{"messages": chat}], "--scenario", "shop_support:gift-card-balance"
+    )
+    (unknown,) = result["unknown"]
+    assert unknown["why"].startswith('call c0-0 (get_gift_card) gives \'{"id":1003')
+    assert unknown["why"].endswith("and the file has 'nothing'")
+
+
+def test_a_chat_without_results_gets_those_of_the_world(
+    imported: Callable[..., tuple[Json, Episodes]],
+) -> None:
+    """Calls without a result in the file are made, and judged."""
+    calls = [
+        {"role": "assistant", "tool_calls": [_call("get_gift_card", {"code": "LL-8H2P-57TC"})]}
+    ]
+    chat = [{"role": "user", "content": "…"}, *calls]
+    result, episodes = imported(
+        "chat", [{"messages": chat}], "--scenario", "shop_support:gift-card-balance"
+    )
+    (episode,) = episodes.values()
+    assert (result["replayed"], episode["ending"]) == (1, "step_limit")
+    assert json.loads(episode["steps"][0]["results"][0]["text"])["code"] == "LL-8H2P-57TC"
+    assert episode["label"] == "agent_error"
+
+
+def test_a_foreign_trajectory_is_read(imported: Callable[..., tuple[Json, Episodes]]) -> None:
+    """A document of another program has its steps, results in order, tokens and reasoning."""
+    document = {
+        "schema_version": "ATIF-v1.4",
+        "agent": {"name": "coder", "version": "1", "model_name": "gpt", "tool_definitions": [TOOL]},
+        "steps": [
+            {"step_id": 1, "source": "system", "message": "Be brief."},
+            {"step_id": 2, "source": "user", "message": [{"type": "text", "text": "Ping."}]},
+            {
+                "step_id": 3,
+                "source": "agent",
+                "message": "",
+                "reasoning_content": "hm",
+                "tool_calls": [
+                    {"tool_call_id": "x", "function_name": "ping", "arguments": {"n": 1}}
+                ],
+                "observation": {"results": [{"content": "pong"}]},
+                "metrics": {"prompt_tokens": 5, "completion_tokens": 2},
+            },
+            {"step_id": 4, "source": "agent", "message": "Pong."},
+        ],
+    }
+    _, episodes = imported("atif", [document])
+    (episode,) = episodes.values()
+    assert episode["policy"] == "imported:coder:gpt"
+    assert episode["steps"][0]["text"] == "<think>hm</think>"
+    assert [one["text"] for one in episode["steps"][0]["results"]] == ["pong"]
+    assert episode["answer"] == "Pong."
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "sentence"),
+    [
+        ("chat", "{", "in.jsonl: line 1: Input data was truncated"),
+        ("chat", '{"messages": [{"role": "user"}]}', "no message is the assistant's"),
+        ("chat", '{"messages": [{"role": "x"}]}', "messages[0].role: expected one of system"),
+        ("chat", '{"messages": [{"role": "assistant"}], "tools": "{"}', "line 1: tools: "),
+        ("chat", '{"messages": [{"role": "assistant"}], "tools": [7]}', "tools[0]: expected a"),
+        ("chat", "", "the file has no conversation"),
+        (
+            "atif",
+            '{"schema_version": "2", "agent": {"name": "a"}, "steps": []}',
+            "expected ATIF-v1.0",
+        ),
+        (
+            "atif",
+            '{"schema_version": "ATIF-v1.8", "agent": {"name": "a"}, "steps": []}',
+            "steps: no step is the agent's",
+        ),
+        (
+            "atif",
+            '{"schema_version": "ATIF-v1.8", "agent": {"name": "a"},'
+            ' "steps": [{"source": "robot"}]}',
+            "steps[0].source: expected system, user or agent, found 'robot'",
+        ),
+    ],
+)
+def test_bad_files_are_one_sentence(
+    rehearse: Rehearse, tmp_path: Path, kind: str, text: str, sentence: str
+) -> None:
+    """A file that cannot be read is named with line and field, and nothing is written."""
+    path = tmp_path / "in.jsonl"
+    path.write_text(text)
+    status, _, err = rehearse("import", kind, path, "-o", tmp_path / "out")
+    assert (status, err.startswith(f"error: {path}"), sentence in err) == (2, True, True), err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_world_that_the_user_names_must_exist(rehearse: Rehearse, tmp_path: Path) -> None:
+    """An unknown scenario or task of --scenario is refused; so is a folder with a run."""
+    path = tmp_path / "in.jsonl"
+    path.write_text(json.dumps({"messages": CHAT}))
+    for name in ("no_such_world", "shop_support:no-such-task"):
+        status, _, err = rehearse("import", "chat", path, "--scenario", name, "-o", tmp_path / "x")
+        assert (status, err.startswith("error: --scenario: ")) == (2, True)
+    assert rehearse("import", "chat", path, "-o", tmp_path / "x")[0] == 0
+    status, _, err = rehearse("import", "chat", path, "-o", tmp_path / "x")
+    assert (status, "a run already exists there" in err) == (2, True)

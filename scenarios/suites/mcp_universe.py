@@ -78,7 +78,11 @@ class McpUniverseData:
         for folder in (self._tasks / category, self._tasks / "task_configs" / category):
             if folder.is_dir():
                 return folder
-        raise PackageError(f"{self._tasks}: there is no folder {category!r} with tasks")
+        there = [one for one in CATEGORIES if (self._tasks / one).is_dir()]
+        raise PackageError(
+            f"{self._tasks}: there is no folder {category!r} with tasks; choose with --category: "
+            f"{', '.join(there) or 'it has none'}"
+        )
 
     @cached_property
     def _servers(self) -> Mapping[str, ServerSpec]:
@@ -92,9 +96,11 @@ class McpUniverseData:
                 f"{path}: the task has `prepares`, which are MCPMark's: play that suite from its "
                 "own checkout (rehearse eval mcpmark)"
             )
+        question = str(config.get("question", ""))
+        values = self._place.values(variables_in(question))
         task = Task(
             id=name,
-            instruction=self._instruction(name, config),
+            instruction=filled(question, values) + _form(config.get("output_format")),
             difficulty="unrated",
             kind="open",
             answer="",
@@ -103,16 +109,15 @@ class McpUniverseData:
             root=str(self._root),
             servers=servers_of(f"task {name!r}", config.get("mcp_servers") or (), self._servers),
             check=EvaluatorCheck(config),
+            unfilled=tuple(name for name in variables_in(question) if name not in values),
         )
         record = SuiteRecord(NAME, self.version, category, {}, served=world)
         return entry_scenario(record, task, title=path.stem, path=path)
 
-    def _instruction(self, name: str, config: Mapping[str, Any]) -> str:
-        question = str(config.get("question", ""))
-        form = config.get("output_format")
-        values = self._place.values_for(f"the question of task {name!r}", variables_in(question))
-        text = filled(question, values)
-        return text + (f"{_FORM}{json.dumps(form, indent=2)}" if form else "")
+
+def _form(form: object) -> str:
+    """What the answer must look like; empty: the task demands no form."""
+    return f"{_FORM}{json.dumps(form, indent=2)}" if form else ""
 
 
 def _read(path: Path) -> dict[str, Any]:

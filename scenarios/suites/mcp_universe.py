@@ -24,8 +24,8 @@ from scenarios.core.suite_record import SuiteRecord
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task
 from scenarios.suites.entries import entry_scenario, identifier
-from scenarios.suites.places import SuitePlace
 from scenarios.suites.server_lists import read_servers, servers_of
+from scenarios.suites.suite_flags import SuiteFlags
 
 NAME = "mcp_universe"
 CATEGORIES = (
@@ -41,19 +41,19 @@ _FORM = "\n\nAnswer with one JSON object of this form, and with nothing else:\n"
 class McpUniverseData:
     """The tasks of a checkout. Raises PackageError for a folder that is none."""
 
-    def __init__(self, place: SuitePlace) -> None:
-        if not place.folder:
+    def __init__(self, flags: SuiteFlags) -> None:
+        if not flags.folder:
             raise PackageError(
                 f"suite {NAME} needs a checkout of MCP-Universe: clone "
                 "https://github.com/SalesforceAIResearch/MCP-Universe and name its folder with "
                 "--suite-path"
             )
-        self._place = place
-        self._root = Path(place.folder).absolute()
+        self._flags = flags
+        self._root = Path(flags.folder).absolute()
         found = [self._root / one for one in _TASKS if (self._root / one).is_dir()]
         if not found:
             raise PackageError(
-                f"{place.folder}: there is no checkout of MCP-Universe (no {_TASKS[0]}) here"
+                f"{flags.folder}: there is no checkout of MCP-Universe (no {_TASKS[0]}) here"
             )
         self._tasks = found[0]
 
@@ -86,7 +86,7 @@ class McpUniverseData:
 
     @cached_property
     def _servers(self) -> Mapping[str, ServerSpec]:
-        return read_servers(self._root / _SERVERS) | self._place.servers
+        return read_servers(self._root / _SERVERS) | self._flags.servers
 
     def _scenario(self, category: str, path: Path) -> Scenario:
         name = f"{category}_{identifier(path.stem)}"
@@ -97,7 +97,7 @@ class McpUniverseData:
                 "own checkout (rehearse eval mcpmark)"
             )
         question = str(config.get("question", ""))
-        values = self._place.values(variables_in(question))
+        values = self._flags.values(variables_in(question))
         task = Task(
             id=name,
             instruction=filled(question, values) + _form(config.get("output_format")),

@@ -29,28 +29,28 @@ class Librarian:
         self.bodies.append(request.body)
         messages = request.body["messages"]
         task = next(str(one["content"]) for one in messages if one["role"] == "user")
-        told = [str(one["content"]) for one in messages if one["role"] == "tool"]
-        return await self._reply(task, told).perform(request, writer)
+        results = [str(one["content"]) for one in messages if one["role"] == "tool"]
+        return await self._reply(task, results).perform(request, writer)
 
-    def _reply(self, task: str, told: list[str]) -> Completes:
+    def _reply(self, task: str, results: list[str]) -> Completes:
         if "How many copies" in task:
             answer = '{"copies": 4, "title": "The Glass River"}'
-            return _then(told, ("find_book", {"title": "The Glass River"}), answer)
+            return _then(results, ("find_book", {"title": "The Glass River"}), answer)
         if "Lend one copy" in task:
-            return _then(told, ("lend", {"title": "The Glass River"}), '{"copies": 3}')
+            return _then(results, ("lend", {"title": "The Glass River"}), '{"copies": 3}')
         if "signs of the key" in task:
-            if not told:
+            if not results:
                 return _calls("desk__key_sign", {})
-            return _then(told[1:], ("desk__variables", {}), f"It ends with {told[0]}")
+            return _then(results[1:], ("desk__variables", {}), f"It ends with {results[0]}")
         if "Please move glass_river" in task:
             moved = {"source": "glass_river.txt", "destination": "history/glass_river.txt"}
-            return _then(told, ("move_file", moved), "It is in history now.")
+            return _then(results, ("move_file", moved), "It is in history now.")
         if "sorted, into books.txt" in task:
-            if not told:
+            if not results:
                 return _calls("list_files", {})
-            names = sorted(name.rpartition("/")[2] for name in told[0].split())
+            names = sorted(name.rpartition("/")[2] for name in results[0].split())
             written = {"path": "books.txt", "content": "\n".join(names)}
-            return _then(told[1:], ("write_file", written), "I have written them down.")
+            return _then(results[1:], ("write_file", written), "I have written them down.")
         return Completes("I do not know.")
 
 
@@ -58,16 +58,16 @@ def _calls(name: str, arguments: dict[str, Any]) -> Completes:
     return Completes(None, (("c1", name, json.dumps(arguments)),))
 
 
-def _then(told: list[str], call: tuple[str, dict[str, Any]], answer: str) -> Completes:
+def _then(results: list[str], call: tuple[str, dict[str, Any]], answer: str) -> Completes:
     """The call, and the answer once the tool has answered."""
-    return Completes(answer) if told else _calls(*call)
+    return Completes(answer) if results else _calls(*call)
 
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Path:
     """A list with a file system server of our own."""
-    command = {"command": sys.executable, "args": [str(MARK / "servers" / "files.py")]}
-    command["args"].append("{{FILESYSTEM_TEST_DIR}}")
+    arguments = [str(MARK / "servers" / "files.py"), "{{FILESYSTEM_TEST_DIR}}"]
+    command = {"command": sys.executable, "args": arguments}
     path = tmp_path / "servers.json"
     path.write_text(json.dumps({"filesystem": {"stdio": command}}))
     return path
@@ -185,8 +185,8 @@ def test_a_key_reaches_the_server_that_asks_for_it_alone(
         asked = universe(*named, *model_at(server.url), "-o", run, category="multi_server")
         report = json_of(rehearse, *asked)
     assert report["scores"] == {"multi_server": 1.0}
-    told = [one for one in model.bodies[-1]["messages"] if one["role"] == "tool"]
-    variables = str(told[1]["content"]).split()
+    results = [one for one in model.bodies[-1]["messages"] if one["role"] == "tool"]
+    variables = str(results[1]["content"]).split()
     assert "DESK_KEY" in variables
     assert not {"OTHER_KEY", "DESK_OWNER"} & set(variables)
     assert "Mr Boyle's desk" in json.dumps(model.bodies)

@@ -10,7 +10,7 @@ from scenarios.core.served_worlds import ServerSpec
 from scenarios.suites.server_lists import read_servers
 
 
-class SuitePlace(msgspec.Struct, frozen=True):
+class SuiteFlags(msgspec.Struct, frozen=True):
     """What the user names: folder, interpreter, variables, and commands of servers."""
 
     folder: str = ""

@@ -1,10 +1,12 @@
-"""MCPMark with a real Postgres server, and with the official file system server.
+"""Suites on MCP servers: MCPMark with a real Postgres server and the official file system server,
+MCP-Universe with its package's own evaluators.
 
-    python -m tests.suites.mcpmark_campaign PYTHON [FILESYSTEM_SERVER]
+    python -m tests.suites.served_campaign PYTHON [FILESYSTEM_SERVER]
 
-PYTHON has psycopg2; FILESYSTEM_SERVER is the program of @modelcontextprotocol/server-filesystem. A
-Postgres server of its own is started in a temporary folder (as another user where this is root). A
-scripted policy solves every other episode and spoils the rest, so the scores are known.
+PYTHON has psycopg2 and mcpuniverse; FILESYSTEM_SERVER is the program of
+@modelcontextprotocol/server-filesystem. A Postgres server is started in a temporary folder (as
+another user where this is root), if there is one. A scripted policy solves every other episode and
+spoils the rest, so the scores are known.
 """
 
 import json
@@ -15,16 +17,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.support.paths import SUITES
 
-CHECKOUT = SUITES / "mcpmark_checkout"
+CHECKOUT, UNIVERSE = SUITES / "mcpmark_checkout", SUITES / "mcp_universe_checkout"
 PORT = "54329"
-EPISODES = 8  # of each task
+EPISODES = 4  # of each task
 _DUMP = """
 CREATE TABLE loans (id int PRIMARY KEY, closed boolean NOT NULL);
 INSERT INTO loans VALUES (1, false), (2, false);
@@ -38,17 +40,50 @@ _ALL_ROOMS = [{"name": "execute_sql", "arguments": {"sql": _OPEN}}]
 
 def main(python: str, file_server: str = "") -> int:
     """Run the campaign; returns the exit status."""
-    with tempfile.TemporaryDirectory(prefix="rehearse-mcpmark-") as made:
+    with tempfile.TemporaryDirectory(prefix="rehearse-served-") as made:
         folder = Path(made)
         folder.chmod(0o755)
         checkout = folder / "checkout"
         shutil.copytree(CHECKOUT, checkout)
-        wrong = [*_databases(python, checkout, folder)]
+        wrong = [*_universe(python, folder)]
         if file_server:
             wrong += _files(file_server, checkout, folder)
+        if _server_programs():
+            wrong += _databases(python, checkout, folder)
+        else:
+            sys.stdout.write("no Postgres server here (Debian: apt-get install postgresql)\n")
     for line in wrong:
         sys.stdout.write(f"WRONG: {line}\n")
     return bool(wrong)
+
+
+def _universe(python: str, folder: Path) -> Iterator[str]:
+    """The package's evaluators on our tasks and servers."""
+    checkout = folder / "universe"
+    shutil.copytree(UNIVERSE, checkout)
+    find = "import importlib.util as u; print(u.find_spec('mcpuniverse').origin)"
+    found = subprocess.run([python, "-c", find], check=True, capture_output=True, text=True)
+    package, ours = Path(found.stdout.strip()).parent, checkout / "mcpuniverse"
+    for name in ("common", "evaluator"):
+        shutil.rmtree(ours / name)
+        shutil.copytree(package / name, ours / name)
+    scripts = {
+        "web_search_books_task_0001": (
+            '{"copies": 4, "title": "The Glass River"}',
+            '{"copies": 4, "title": "Salt Roads"}',
+        ),
+        "web_search_books_task_0002": ('```json\n{"copies": 3}\n```', "There are 3."),
+    }
+    report = _played(
+        ("mcp_universe", "web_search"),
+        checkout,
+        folder,
+        {},
+        {task: tuple(([], answer) for answer in both) for task, both in scripts.items()},
+        ["--suite-python", python],
+        {},
+    )
+    yield from _faults("web_search", report, len(scripts))
 
 
 def _databases(python: str, checkout: Path, folder: Path) -> Iterator[str]:
@@ -57,13 +92,15 @@ def _databases(python: str, checkout: Path, folder: Path) -> Iterator[str]:
         servers = {"postgres": _stdio(sys.executable, checkout / "servers" / "database.py")}
         servers["postgres"]["env"] = {"DATABASE_URI": "{{DATABASE_URL}}"}
         scripts = {
-            "postgres_loans_close_loan": (_CLOSE, _CLOSE_ALL),
-            "postgres_rooms_open_room": (_READING, _ALL_ROOMS),
+            "postgres_loans_close_loan": ((_CLOSE, "Done."), (_CLOSE_ALL, "Done.")),
+            "postgres_rooms_open_room": ((_READING, "Done."), (_ALL_ROOMS, "Done.")),
         }
         more = ["--suite-python", python]
         for name in ("POSTGRES_HOST", "POSTGRES_PORT", "POSTGRES_USERNAME", "POSTGRES_PASSWORD"):
             more += ["--mcp-env", name]
-        report = _played("postgres", checkout, folder, servers, scripts, more, environment)
+        report = _played(
+            ("mcpmark", "postgres"), checkout, folder, servers, scripts, more, environment
+        )
         yield from _faults("postgres", report, len(scripts))
         left = _psql(environment, "SELECT datname FROM pg_database WHERE datname LIKE 'rehearse%'")
         if left:
@@ -73,17 +110,24 @@ def _databases(python: str, checkout: Path, folder: Path) -> Iterator[str]:
 def _files(file_server: str, checkout: Path, folder: Path) -> Iterator[str]:
     servers = {"filesystem": _stdio(file_server, "{{FILESYSTEM_TEST_DIR}}")}
     source, target = "glass_river.txt", "history/glass_river.txt"
-    scripts: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+    scripts = {
         "filesystem_shelves_move_book": (
-            [_file_call("move_file", source=source, destination=target)],
-            [_file_call("move_file", source=source, destination="history/lost.txt")],
+            ([_file_call("move_file", source=source, destination=target)], "Done."),
+            ([_file_call("move_file", source=source, destination="history/lost.txt")], "Done."),
         ),
         "filesystem_shelves_list_books": (
-            [_file_call("write_file", path="books.txt", content="glass_river.txt\nsalt_roads.txt")],
-            [_file_call("write_file", path="books.txt", content="salt_roads.txt")],
+            (
+                [
+                    _file_call(
+                        "write_file", path="books.txt", content="glass_river.txt\nsalt_roads.txt"
+                    )
+                ],
+                "Done.",
+            ),
+            ([_file_call("write_file", path="books.txt", content="salt_roads.txt")], "Done."),
         ),
     }
-    report = _played("filesystem", checkout, folder, servers, scripts, [], {})
+    report = _played(("mcpmark", "filesystem"), checkout, folder, servers, scripts, [], {})
     yield from _faults("filesystem", report, len(scripts))
 
 
@@ -96,26 +140,27 @@ def _stdio(command: str, *arguments: object) -> dict[str, Any]:
 
 
 def _played(
-    category: str,
+    played: tuple[str, str],
     checkout: Path,
     folder: Path,
     servers: dict[str, Any],
-    scripts: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]],
+    scripts: Mapping[str, tuple[tuple[list[dict[str, Any]], str], ...]],
     more: list[str],
     environment: dict[str, str],
 ) -> dict[str, Any]:
+    suite, category = played
     listed, script, out = (folder / f"{category}-{name}" for name in ("servers", "script", "json"))
     listed.write_text(json.dumps(servers))
     lines = [
-        {"scenario": task, "task": task, "calls": calls, "answer": "Done."}
+        {"scenario": task, "task": task, "calls": calls, "answer": answer}
         for task, both in scripts.items()
-        for calls in both * (EPISODES // 2)
+        for calls, answer in both * (EPISODES // 2)
     ]
     script.write_text("".join(json.dumps(line) + "\n" for line in lines))
     began = time.monotonic()
     subprocess.run(
         [
-            *(sys.executable, "-m", "harness", "eval", "mcpmark", "--suite-path", str(checkout)),
+            *(sys.executable, "-m", "harness", "eval", suite, "--suite-path", str(checkout)),
             *("--category", category, "--suite-servers", str(listed), "-k", str(EPISODES), *more),
             *("-p", "scripted", "--script", str(script), "-o", str(folder / f"run-{category}")),
             *("--json", str(out)),
@@ -137,15 +182,25 @@ def _faults(category: str, report: dict[str, Any], num_tasks: int) -> Iterator[s
 @contextmanager
 def _postgres(folder: Path) -> Iterator[dict[str, str]]:
     """A server with a password; yields the variables that name it."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    initdb = shutil.which("initdb") or (str(programs[-1] / "initdb") if programs else "")
-    if not initdb:
-        sys.exit("there is no Postgres server here (Debian: apt-get install postgresql)")
     data, secret = folder / "data", folder / "secret"
     secret.write_text("reading-room")
     run = _as_other_user(folder)
-    pg_ctl = str(Path(initdb).with_name("pg_ctl"))
-    run([initdb, "-D", str(data), "-U", "postgres", "-A", "md5", f"--pwfile={secret}", "-N"])
+    programs = _server_programs()
+    assert programs is not None
+    pg_ctl = str(programs / "pg_ctl")
+    run(
+        [
+            str(programs / "initdb"),
+            "-D",
+            str(data),
+            "-U",
+            "postgres",
+            "-A",
+            "md5",
+            f"--pwfile={secret}",
+            "-N",
+        ]
+    )
     options = f"-p {PORT} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
     run([pg_ctl, "-D", str(data), "-o", options, "-l", str(folder / "log"), "-w", "start"])
     try:
@@ -157,6 +212,14 @@ def _postgres(folder: Path) -> Iterator[dict[str, str]]:
         }
     finally:
         run([pg_ctl, "-D", str(data), "-m", "immediate", "stop"])
+
+
+def _server_programs() -> Path | None:
+    """The folder of initdb and pg_ctl; None: there is no Postgres server here."""
+    if found := shutil.which("initdb"):
+        return Path(found).parent
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return programs[-1] if programs else None
 
 
 def _as_other_user(folder: Path) -> Any:

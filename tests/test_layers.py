@@ -51,7 +51,8 @@ FOLDERS = {
     "envpool": (
         *("core", "store", "inprocess", "offloaded", "objects/adapters", "objects"),
         *("hosting/dbapi", "hosting/determinism"),
-        *("hosting", "kernel", "workers/messages", "workers", "mcp", "server", "client", "."),
+        *("hosting", "kernel", "workers/messages", "workers", "mcp", "served"),
+        *("server", "client", "."),
     ),
     "harness": (
         *("core", "dialects", "history", "log", "tokenization", "chat", "bus", "admission"),
@@ -268,7 +269,11 @@ WITHIN = {
 }
 # Imports that are not at the top: optional libraries, imported when they are needed.
 # Programs that an interpreter of the user's runs, with packages that are not installed here.
-ELSEWHERE = ("envpool.objects.adapters.", "scenarios.suites.listings.")
+ELSEWHERE = (
+    "envpool.objects.adapters.",
+    "envpool.served.universe_program",
+    "scenarios.suites.listings.",
+)
 
 LATE = {
     ("envpool.hosting.app_loading", "uvicorn"),
@@ -308,6 +313,8 @@ LATE = {
     ("learner.loop.run", "harness.following.run_copy"),
     ("harness.rollout.launch", "envpool.mcp.client"),
     ("harness.rollout.launch", "envpool.mcp.pool"),
+    ("harness.rollout.launch", "envpool.served.needs"),
+    ("harness.rollout.launch", "envpool.served.pool"),
     ("harness.rollout.policies", "harness.rollout.token_policies"),
     ("judge.commands.compare", "judge.statistics.comparison"),
     ("judge.commands.compare", "judge.statistics.outcomes"),

@@ -52,7 +52,7 @@ class ServerPool(ABC):
 
     @abstractmethod
     def restarts(self, scenario: Scenario) -> bool:
-        """Whether a world can be started again, so that a reset begins anew."""
+        """Whether a world can be started again, so that it can be reset."""
 
     @abstractmethod
     async def check(

@@ -47,9 +47,23 @@ async def clean(world: ServedWorld, settings: ServedSettings, calls: Sequence[Ma
     return str(answer.get("fault", ""))
 
 
-async def require_packages(world: ServedWorld, settings: ServedSettings) -> None:
-    """Check that the interpreter has what the world's script imports. Raises PoolError."""
-    if not isinstance(world.check, ScriptCheck):
+def imports_of(world: ServedWorld) -> tuple[str, ...]:
+    """What the check imports: packages of a script, names of evaluators' functions."""
+    match world.check:
+        case ScriptCheck():
+            return world.check.packages
+        case EvaluatorCheck(config=config):
+            return tuple(sorted({f"{one['func']} {one.get('op')}" for one in config["evaluators"]}))
+
+
+async def require_imports(world: ServedWorld, settings: ServedSettings) -> None:
+    """Check that the interpreter has what the check imports. Raises PoolError."""
+    if isinstance(world.check, EvaluatorCheck):
+        if fault := (await _ask(world, settings, {"op": "load"})).get("fault"):
+            raise PoolError(
+                f"{settings.interpreter} cannot load the evaluators ({fault}): name an interpreter "
+                "that has the checkout's packages with --suite-python"
+            )
         return
     for name in world.check.packages:
         command = [settings.interpreter, "-c", f"import {name}"]
@@ -70,8 +84,8 @@ async def _by_script(
     last = _last_line(done.stderr)
     if done.returncode and last.startswith(_LACKS):
         raise WorldError(f"{check.path} could not run: {last}")
-    said = _last_line(done.stdout) or last or f"status {done.returncode}"
-    return Finding("verify.py", done.returncode == 0, "status 0", said[:_SHOWN], "goal")
+    text = _last_line(done.stdout) or last or f"status {done.returncode}"
+    return Finding("verify.py", done.returncode == 0, "status 0", text[:_SHOWN], "goal")
 
 
 async def _by_evaluators(

@@ -38,7 +38,7 @@ class ServedConnection:
         self._settings = settings
         self._databases = databases
         self._variables: dict[str, str] = {}
-        self._places: dict[str, tuple[str, ServerConnection, str]] = {}  # tool -> server, its name
+        self._routes: dict[str, tuple[str, ServerConnection, str]] = {}  # tool -> server, its name
         self._calls: list[Made] = []
         self._stack = AsyncExitStack()  # ends the state
         self._servers = AsyncExitStack()
@@ -56,14 +56,14 @@ class ServedConnection:
             await self._start(server)
         self.tools = tuple(
             msgspec.structs.replace(spec, name=name)
-            for name, (_, connection, bare) in self._places.items()
+            for name, (_, connection, bare) in self._routes.items()
             for spec in connection.tools
             if spec.name == bare
         )
 
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolError | None]:
         """See envpool.mcp.server_pool.Connection."""
-        server, connection, bare = self._places[name]
+        server, connection, bare = self._routes[name]
         text, error = await connection.call(bare, arguments)
         if self._has_cleanups and error is None:
             self._calls.append(
@@ -108,6 +108,6 @@ class ServedConnection:
         for spec in connection.tools:
             if not server.tools or spec.name in server.tools:
                 name = spec.name if len(self._world.servers) == 1 else f"{server.name}__{spec.name}"
-                if name in self._places:
+                if name in self._routes:
                     raise WorldError(f"two servers have a tool {name!r}")
-                self._places[name] = server.name, connection, spec.name
+                self._routes[name] = server.name, connection, spec.name

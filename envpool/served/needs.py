@@ -60,6 +60,8 @@ def command_of(server: ServerSpec, settings: ServedSettings, values: dict[str, s
 
 def faults(world: ServedWorld, settings: ServedSettings) -> Iterator[str]:
     """What the world lacks here, a clause each, as in "server 'x' needs the program 'npx'"."""
+    for name in world.unfilled:
+        yield from _faults_of_variable("its question", name, settings)
     for server in world.servers:
         yield from _faults_of_server(server, world, settings)
     match world.start:
@@ -81,12 +83,12 @@ def _faults_of_server(
     if program != PYTHON and shutil.which(program) is None:
         yield f"server {server.name!r} needs the program {program!r}, which is not installed"
     for name in variables_of(server):
-        if name in world.own_variables:
-            continue
-        if name not in settings.variables:
-            yield (
-                f"server {server.name!r} needs the variable {name}: set it, and name it with "
-                f"--mcp-env {name}"
-            )
-        elif not os.environ.get(name):
-            yield f"server {server.name!r} needs the variable {name}, which is not set"
+        if name not in world.own_variables:
+            yield from _faults_of_variable(f"server {server.name!r}", name, settings)
+
+
+def _faults_of_variable(what: str, name: str, settings: ServedSettings) -> Iterator[str]:
+    if name not in settings.variables:
+        yield f"{what} needs the variable {name}: set it, and name it with --mcp-env {name}"
+    elif not os.environ.get(name):
+        yield f"{what} needs the variable {name}, which is not set"

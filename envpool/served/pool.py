@@ -14,7 +14,7 @@ from anyio import AsyncContextManagerMixin
 
 from envpool.core.errors import PoolError, WorldError
 from envpool.mcp.server_pool import McpEnv, ServerPool
-from envpool.served.checks import require_packages
+from envpool.served.checks import imports_of, require_imports
 from envpool.served.connection import ServedConnection
 from envpool.served.needs import ServedSettings, faults
 from envpool.served.starts import Databases
@@ -34,6 +34,7 @@ class ServedPool(ServerPool, AsyncContextManagerMixin):
         self._databases = Databases(settings)
         self._start_limiter = anyio.CapacityLimiter(settings.starts)
         self._hosting = anyio.Lock()
+        self._imported: set[tuple[str, ...]] = set()  # of checks that were seen to work
 
     def __repr__(self) -> str:
         return (
@@ -51,10 +52,12 @@ class ServedPool(ServerPool, AsyncContextManagerMixin):
         was started yet. Raises PoolError, which names the task."""
         for fault in faults(_world_of(scenario), self.settings):
             raise PoolError(f"task {scenario.name!r}: {fault}")
+        world = _world_of(scenario)
         async with self._hosting:
             try:
-                if self._kind_of(scenario) not in self._tools:
-                    await require_packages(_world_of(scenario), self.settings)
+                if imports_of(world) not in self._imported:
+                    await require_imports(world, self.settings)
+                    self._imported.add(imports_of(world))
                 return await super().host(scenario)
             except PoolError as exc:
                 raise PoolError(f"task {scenario.name!r}: {exc}") from exc

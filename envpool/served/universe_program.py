@@ -3,6 +3,7 @@
 Reads one request from standard input and writes one answer:
 
     {"root": "…", "config": {…}, "op": "check", "answer": "…"}  -> {"findings": [{"name": …}]}
+    {"root": "…", "config": {…}, "op": "load"}                  -> {}
     {"root": "…", "config": {…}, "op": "clean", "calls": […]}   -> {}
 
 An answer {"fault": "…"} says why it could not. It uses the standard library and the checkout. The
@@ -30,12 +31,18 @@ def main() -> None:
     if root not in sys.path:
         sys.path.insert(0, root)
     try:
-        carry_out = {"check": check, "clean": clean}[request["op"]]
+        carry_out = {"check": check, "load": load, "clean": clean}[request["op"]]
         answer = asyncio.run(carry_out(request))
     except Exception as exc:
         answer = {"fault": f"{type(exc).__name__}: {exc}"}
     answers.write(json.dumps(answer))
     answers.flush()
+
+
+async def load(request: dict[str, Any]) -> dict[str, Any]:
+    """Import what the evaluators need, to see that it is there."""
+    loaded(request["config"]["evaluators"])
+    return {}
 
 
 async def check(request: dict[str, Any]) -> dict[str, Any]:
@@ -46,13 +53,13 @@ async def check(request: dict[str, Any]) -> dict[str, Any]:
     found = []
     for number, one in enumerate(config["evaluators"], 1):
         result = await evaluator.Evaluator(dict(one), context=context).evaluate(request["answer"])
-        said = " ".join(part for part in (result.reason, result.error) if part)
+        text = " ".join(part for part in (result.reason, result.error) if part)
         found.append(
             {
                 "name": f"{number}. {one.get('desc') or one['func']} {one.get('op', '')}".strip(),
                 "passed": bool(result.passed),
                 "expected": json.dumps(one.get("value"))[:200],
-                "found": said or ("passed" if result.passed else "not passed"),
+                "found": text or ("passed" if result.passed else "not passed"),
             }
         )
     return {"findings": found}

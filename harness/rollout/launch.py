@@ -74,7 +74,7 @@ from scenarios.distribution import missing_package
 from scenarios.format import Scenario, Task
 from scenarios.mcp_tasks import read_mcp_tasks
 from scenarios.suites.catalogue import Suite, SuiteFinder, SuiteSource, suite
-from scenarios.suites.places import SuitePlace
+from scenarios.suites.suite_flags import SuiteFlags
 
 After = Callable[[RoutingPool, Meters], Awaitable[Any]]  # called while the pool is still open
 
@@ -322,10 +322,10 @@ def _suite_pool(settings: WorldSettings) -> ObjectPool:
 def opened_suite(settings: WorldSettings) -> tuple[Suite, SuiteSource]:
     """The suite of the settings, and its data. Raises ScenarioError."""
     found = suite(settings.suite)
-    place = SuitePlace(
+    flags = SuiteFlags(
         settings.suite_path, settings.suite_python, settings.mcp_env, settings.suite_servers
     )
-    return found, found.open(place)
+    return found, found.open(flags)
 
 
 def _served_pool(settings: WorldSettings) -> AbstractAsyncContextManager[Pool]:

@@ -30,6 +30,7 @@ from harness.settings.user import UserSettings
 from harness.settings.worlds import WorldSettings
 from scenarios import distribution
 from scenarios.files import read_toml
+from scenarios.suites.catalogue import SUITES
 from scenarios.validation import explain
 
 _DEFAULT_JUDGE = JudgeSettings()
@@ -337,6 +338,11 @@ def judge_settings(settings: Settings) -> JudgeSettings:
     return require_models(judge, prefix="judge_")
 
 
+def _is_served(name: str) -> bool:
+    """Whether the worlds of a suite are MCP servers."""
+    return name in SUITES and not SUITES[name].adapter
+
+
 def _check(settings: Settings) -> None:
     """Refuse fields that do not go together."""
     policy, model, worlds = settings.policy, settings.model, settings.worlds
@@ -344,7 +350,7 @@ def _check(settings: Settings) -> None:
         raise SettingsError("mcp: both mcp and pool are set; worlds come from one of them")
     if worlds.pool and (fault := url_fault(worlds.pool)):
         raise SettingsError(f"pool: {fault}")
-    if worlds.mcp and settings.forked_from:
+    if (worlds.mcp or _is_served(worlds.suite)) and settings.forked_from:
         raise SettingsError(
             "from: the worlds of an MCP server do not reveal their state, so no episode can begin "
             "in the middle of another one; leave --from out"

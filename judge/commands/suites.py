@@ -1,7 +1,8 @@
 """The commands `suites` and `eval`: the benchmarks of others, played by our harness."""
 
 import tempfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from envpool.served.needs import ServedSettings
+from envpool.served.needs import faults as faults_of
 from harness.commands.context import CommandContext
 from harness.commands.flags import SectionedCommand, flags_of
 from harness.commands.options import (
@@ -30,7 +33,10 @@ from harness.reports.bar_chart import bar_chart, most_first
 from harness.reports.summary import write_report
 from harness.rollout.launch import opened_suite, planned
 from harness.settings.run import Settings
+from harness.settings.worlds import WorldSettings
 from judge.suites.scores import SuiteScores, findings_of, scores_of
+from scenarios.errors import ScenarioError
+from scenarios.format import Scenario
 from scenarios.suites.catalogue import SUITES, Suite, suite
 
 _FIXED = ("oracle", "mutant", "scripted", "noop", "replay")  # no model: no limit on a turn's steps
@@ -68,6 +74,15 @@ class SuiteInfo(msgspec.Struct, frozen=True):
     needs: str  # what the user installs or names
 
 
+class CategoryNeeds(msgspec.Struct, frozen=True):
+    """One category of `rehearse suites needs --json`."""
+
+    category: str
+    tasks: int
+    ready: int  # tasks that need nothing more; whether the network is there is not checked
+    missing: dict[str, int]  # what is missing -> how many tasks need it
+
+
 @click.group("suites")
 def suites_group() -> None:
     """Benchmarks of others that can be played here."""
@@ -84,6 +99,56 @@ def list_command(json_file: str | None) -> None:
         console.print(f"  categories: {', '.join(one.categories)}", highlight=False)
         console.print(f"  needs: {one.needs}", highlight=False)
     write_json(found, json_file)
+
+
+@suites_group.command("needs")
+@click.argument("suite_name", metavar="SUITE")
+@click.option("--suite-path", type=click.Path(), metavar="DIR", help="Folder of the checkout.")
+@click.option("--suite-servers", type=click.Path(), metavar="FILE", help="See `rehearse eval`.")
+@click.option("--suite-python", metavar="FILE", help="See `rehearse eval`.")
+@click.option("--mcp-env", multiple=True, metavar="NAME", help="See `rehearse eval`.")
+@JSON
+def needs_command(suite_name: str, json_file: str | None, **flags: Any) -> None:
+    """List which tasks of a suite can be played here, and what the others need.
+
+    It is for suites whose worlds are MCP servers, which are not started.
+    """
+    if (found := suite(suite_name)).adapter:
+        raise SettingsError(f"suite {suite_name!r} starts no MCP servers; it needs {found.needs}")
+    given = {name: value for name, value in flags.items() if value}
+    worlds = msgspec.structs.replace(WorldSettings(suite=suite_name), **given)
+    source = opened_suite(worlds)[1]
+    served = ServedSettings(worlds.suite_python, worlds.mcp_env)
+    result = []
+    for category in found.categories:
+        try:
+            scenarios = source.scenarios(category)
+        except ScenarioError:  # the checkout does not have it
+            continue
+        result.append(_needs_of(category, scenarios, served))
+    console = console_of(json_file)
+    for one in result:
+        console.print(
+            f"{one.category}: {one.ready} of {plural(one.tasks, 'task')} can be played here",
+            highlight=False,
+        )
+        for need, count in one.missing.items():
+            console.print(f"  {plural(count, 'task')}: {need}", highlight=False, soft_wrap=True)
+    write_json(result, json_file)
+
+
+def _needs_of(
+    category: str, scenarios: Iterable[Scenario], settings: ServedSettings
+) -> CategoryNeeds:
+    missing: Counter[str] = Counter()
+    tasks = ready = 0
+    for scenario in scenarios:
+        assert scenario.suite is not None
+        assert scenario.suite.served is not None
+        faults = tuple(faults_of(scenario.suite.served, settings))
+        tasks, ready = tasks + 1, ready + (not faults)
+        missing.update(faults)
+    return CategoryNeeds(category, tasks, ready, dict(missing.most_common()))
 
 
 @click.command("eval", cls=SectionedCommand)

@@ -59,6 +59,7 @@ class ServedWorld(msgspec.Struct, frozen=True):
     servers: tuple[ServerSpec, ...]
     check: EvaluatorCheck | ScriptCheck
     start: FolderStart | DatabaseStart | None = None
+    unfilled: tuple[str, ...] = ()  # variables of the question that have no value
 
     @property
     def own_variables(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Scenario
 from scenarios.nearest import did_you_mean
 from scenarios.suites import agentdojo, bfcl, mcp_universe, mcpmark, tau2
-from scenarios.suites.places import SuitePlace
+from scenarios.suites.suite_flags import SuiteFlags
 
 
 class SuiteSource(Protocol):
@@ -38,7 +38,7 @@ class Suite(msgspec.Struct, frozen=True):
     categories: tuple[str, ...]
     adapter: str  # module in envpool/objects/adapters; empty: its worlds are MCP servers
     needs: str  # what the user installs or names, in a sentence
-    open: Callable[[SuitePlace], SuiteSource]
+    open: Callable[[SuiteFlags], SuiteSource]
     has_solutions: bool = True  # reference solutions, which `-p oracle` plays
     max_steps: int = 200  # of an episode
     turn_steps: int | None = None  # of a model between two turns of the user; None: no limit
@@ -88,8 +88,8 @@ class SuiteFinder:
         return self._known[category]
 
 
-def _open_bfcl(place: SuitePlace) -> SuiteSource:
-    package, version = installed_package("bfcl_eval", "bfcl-eval", place.folder, place.python)
+def _open_bfcl(flags: SuiteFlags) -> SuiteSource:
+    package, version = installed_package("bfcl_eval", "bfcl-eval", flags.folder, flags.python)
     return bfcl.BfclData(package, version)
 
 
@@ -136,7 +136,7 @@ def _tau2(domain: str) -> Suite:
         "tau",
         "a checkout of tau2-bench (--tau2), an interpreter with its packages (--suite-python), and "
         "a model that plays the customer (--user-model)",
-        lambda place: tau2.Tau2Data(place.folder, domain),
+        lambda flags: tau2.Tau2Data(flags.folder, domain),
     )
 
 
@@ -156,7 +156,7 @@ SUITES: dict[str, Suite] = {
         agentdojo.CATEGORIES,
         "dojo",
         "pip install agentdojo==0.1.35 in an environment of its own; --suite-python names it",
-        lambda place: agentdojo.AgentDojoData(place.python),
+        lambda flags: agentdojo.AgentDojoData(flags.python),
         max_steps=40,
     ),
     **{f"tau2_{domain}": _tau2(domain) for domain in tau2.DOMAINS},

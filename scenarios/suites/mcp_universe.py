@@ -24,8 +24,8 @@ from scenarios.core.suite_record import SuiteRecord
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task
 from scenarios.suites.entries import entry_scenario, identifier
-from scenarios.suites.places import SuitePlace
 from scenarios.suites.server_lists import read_servers, servers_of
+from scenarios.suites.suite_flags import SuiteFlags
 
 NAME = "mcp_universe"
 CATEGORIES = (
@@ -41,19 +41,19 @@ _FORM = "\n\nAnswer with one JSON object of this form, and with nothing else:\n"
 class McpUniverseData:
     """The tasks of a checkout. Raises PackageError for a folder that is none."""
 
-    def __init__(self, place: SuitePlace) -> None:
-        if not place.folder:
+    def __init__(self, flags: SuiteFlags) -> None:
+        if not flags.folder:
             raise PackageError(
                 f"suite {NAME} needs a checkout of MCP-Universe: clone "
                 "https://github.com/SalesforceAIResearch/MCP-Universe and name its folder with "
                 "--suite-path"
             )
-        self._place = place
-        self._root = Path(place.folder).absolute()
+        self._flags = flags
+        self._root = Path(flags.folder).absolute()
         found = [self._root / one for one in _TASKS if (self._root / one).is_dir()]
         if not found:
             raise PackageError(
-                f"{place.folder}: there is no checkout of MCP-Universe (no {_TASKS[0]}) here"
+                f"{flags.folder}: there is no checkout of MCP-Universe (no {_TASKS[0]}) here"
             )
         self._tasks = found[0]
 
@@ -78,11 +78,15 @@ class McpUniverseData:
         for folder in (self._tasks / category, self._tasks / "task_configs" / category):
             if folder.is_dir():
                 return folder
-        raise PackageError(f"{self._tasks}: there is no folder {category!r} with tasks")
+        there = [one for one in CATEGORIES if (self._tasks / one).is_dir()]
+        raise PackageError(
+            f"{self._tasks}: there is no folder {category!r} with tasks; choose with --category: "
+            f"{', '.join(there) or 'it has none'}"
+        )
 
     @cached_property
     def _servers(self) -> Mapping[str, ServerSpec]:
-        return read_servers(self._root / _SERVERS) | self._place.servers
+        return read_servers(self._root / _SERVERS) | self._flags.servers
 
     def _scenario(self, category: str, path: Path) -> Scenario:
         name = f"{category}_{identifier(path.stem)}"
@@ -92,9 +96,11 @@ class McpUniverseData:
                 f"{path}: the task has `prepares`, which are MCPMark's: play that suite from its "
                 "own checkout (rehearse eval mcpmark)"
             )
+        question = str(config.get("question", ""))
+        values = self._flags.values(variables_in(question))
         task = Task(
             id=name,
-            instruction=self._instruction(name, config),
+            instruction=filled(question, values) + _form(config.get("output_format")),
             difficulty="unrated",
             kind="open",
             answer="",
@@ -103,16 +109,15 @@ class McpUniverseData:
             root=str(self._root),
             servers=servers_of(f"task {name!r}", config.get("mcp_servers") or (), self._servers),
             check=EvaluatorCheck(config),
+            unfilled=tuple(name for name in variables_in(question) if name not in values),
         )
         record = SuiteRecord(NAME, self.version, category, {}, served=world)
         return entry_scenario(record, task, title=path.stem, path=path)
 
-    def _instruction(self, name: str, config: Mapping[str, Any]) -> str:
-        question = str(config.get("question", ""))
-        form = config.get("output_format")
-        values = self._place.values_for(f"the question of task {name!r}", variables_in(question))
-        text = filled(question, values)
-        return text + (f"{_FORM}{json.dumps(form, indent=2)}" if form else "")
+
+def _form(form: object) -> str:
+    """What the answer must look like; empty: the task demands no form."""
+    return f"{_FORM}{json.dumps(form, indent=2)}" if form else ""
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from scenarios.core.suite_record import SuiteRecord
 from scenarios.errors import PackageError
 from scenarios.format import Scenario, Task
 from scenarios.suites.entries import entry_scenario, identifier
-from scenarios.suites.places import SuitePlace
+from scenarios.suites.suite_flags import SuiteFlags
 
 NAME = "mcpmark"
 CATEGORIES = ("filesystem", "postgres", "filesystem_easy", "postgres_easy")
@@ -60,16 +60,16 @@ class _Meta(msgspec.Struct):
 class McpMarkData:
     """The tasks of a checkout. Raises PackageError for a folder that is none."""
 
-    def __init__(self, place: SuitePlace) -> None:
-        if not place.folder:
+    def __init__(self, flags: SuiteFlags) -> None:
+        if not flags.folder:
             raise PackageError(
                 f"suite {NAME} needs a checkout of MCPMark: clone "
                 "https://github.com/eval-sys/mcpmark and name its folder with --suite-path"
             )
-        self._place = place
-        self._root = Path(place.folder).absolute()
+        self._flags = flags
+        self._root = Path(flags.folder).absolute()
         if not (self._root / "tasks").is_dir():
-            raise PackageError(f"{place.folder}: there is no checkout of MCPMark (no tasks) here")
+            raise PackageError(f"{flags.folder}: there is no checkout of MCPMark (no tasks) here")
 
     @cached_property
     def version(self) -> str:
@@ -116,7 +116,7 @@ class McpMarkData:
         )
         world = ServedWorld(
             root=str(self._root),
-            servers=((_SERVERS | self._place.servers)[service],),
+            servers=((_SERVERS | self._flags.servers)[service],),
             check=ScriptCheck(
                 str(path / "verify.py"), ("psycopg2",) if service == "postgres" else ()
             ),
@@ -126,7 +126,7 @@ class McpMarkData:
         return entry_scenario(record, task, title=f"{group}/{path.name}", path=path)
 
     def _folder(self, group: str) -> FolderStart:
-        named = _ROOT_VARIABLE in self._place.variables and os.environ.get(_ROOT_VARIABLE, "")
+        named = _ROOT_VARIABLE in self._flags.variables and os.environ.get(_ROOT_VARIABLE, "")
         root = self._root / (named or "test_environments")
         return FolderStart(str(root / group), FOLDER_VARIABLE)
 

@@ -24,7 +24,7 @@ from envpool.objects.process import ProgramSettings
 from scenarios.format import Call, Scenario
 from scenarios.suites.bfcl import LIVE, MULTI_TURN, NON_LIVE, BfclData, parsed_call
 from scenarios.suites.catalogue import suite
-from scenarios.suites.places import SuitePlace
+from scenarios.suites.suite_flags import SuiteFlags
 
 # Entries whose reference solution no checker accepts: the data contradicts itself there (a required
 # argument without an accepted value, or one that the function does not have).
@@ -37,7 +37,7 @@ GOES_ON = {"text": "", "ended": False, "calls": []}
 
 def main(python: str) -> int:
     """Run the campaign; returns the exit status."""
-    source = suite("bfcl_v3").open(SuitePlace(python=python))
+    source = suite("bfcl_v3").open(SuiteFlags(python=python))
     wrong = _reference_solutions(python)
     cases = [
         (category, scenario, turns)
@@ -66,7 +66,7 @@ def _reference_solutions(python: str) -> int:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         found = json.loads(report.read_text())
     sizes = {
-        category: len(suite("bfcl_v3").open(SuitePlace(python=python)).scenarios(category))
+        category: len(suite("bfcl_v3").open(SuiteFlags(python=python)).scenarios(category))
         for category in found["scores"]
     }
     wrong = 0

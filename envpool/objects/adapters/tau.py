@@ -4,8 +4,9 @@ Databases, tools, assertions and the checks of texts and actions are those of th
 unchanged. Its `__init__` is not executed: it imports every model client.
 
 A database of retail or airline has thousands of records, of which an episode touches a few. So a
-world keeps its records pickled one by one: reading one unpickles it, and after each call those that
-did not change go back. An episode is scored by playing its calls and the reference actions on fresh
+world keeps the records of large tables pickled one by one: reading one unpickles it, and after each
+call those that did not change go back. Small tables are pickled whole and unpickled when they are
+read, and only those that were read are compared. An episode is scored by playing its calls and the reference actions on fresh
 worlds; the two databases are equal exactly when the records that changed are.
 """
 
@@ -21,7 +22,10 @@ from typing import Any
 _FEW = 20  # records; a table with fewer is kept as it is
 _OPEN = "(not judged)"  # scenarios.checks.OPEN: a model decides on it, if one is asked
 _PENDING = object()  # in place of a record that is still pickled
-_BASES: dict[str, dict[Any, bytes]] = {}  # table -> its records, pickled
+_BASES: dict[str, dict[Any, bytes]] = {}  # large table -> its records, pickled
+_SMALL: dict[str, bytes] = {}  # small table -> the table, pickled
+_TEXTS: dict[str, dict[str, str]] = {}  # small table -> its records as JSON
+_LAZY: dict[str, Any] = {}  # database -> its class, whose small tables are unpickled when read
 
 
 def adapter(folder: str, domain: str, version: str) -> "Tau":
@@ -111,15 +115,22 @@ class World:
                 for name in type(database).model_fields:
                     yield prefix + name, getattr(database, name)
 
+    def read(self) -> Iterator[tuple[str, str, Any]]:
+        """The fields that were read since the start: name, name of the table, value."""
+        for prefix, database in self.databases():
+            for name, value in ({} if database is None else vars(database)).items():
+                yield prefix + name, f"{type(database).table_title}.{name}", value
+
     def changes(self) -> list[list[Any]]:
         """The writes since the last call, as [kind, key, JSON or None]."""
-        now = dict(self.small())
-        gone: dict[tuple[str, str], str | None] = {}
-        for name, table in self.tables():
-            if isinstance(table, Records):
-                for key, text in table.changes().items():
-                    gone[name, str(key)] = text
-        now |= {key: text for key, text in gone.items() if text is not None}
+        now: dict[tuple[str, str], str] = {}
+        gone: list[tuple[str, str]] = []
+        for name, title, table in self.read():
+            for key, text in _changes_of(title, table):
+                if text is None:
+                    gone.append((name, key))
+                else:
+                    now[name, key] = text
         before, self.changed = self.changed, now
         writes: list[list[Any]] = [
             [*key, text] for key, text in now.items() if before.get(key) != text
@@ -127,21 +138,27 @@ class World:
         for name, key in before:
             if (name, key) not in now:
                 writes.append([name, key, self._original(name, key)])
-        writes += [[*key, None] for key, text in gone.items() if text is None]
-        return writes
+        return writes + [[*key, None] for key in gone]
 
     def _original(self, name: str, key: str) -> str | None:
-        """A record of a large table that is again as it was; None: there was none."""
-        table = dict(self.tables()).get(name)
-        base = _BASES[table.table] if isinstance(table, Records) else {}
-        return _text_of(pickle.loads(base[key])) if key in base else None  # nosec B301
+        """A record that is again as it was at the start; None: there was none."""
+        for field, title, table in self.read():
+            if field == name:
+                if not isinstance(table, Records):
+                    return _TEXTS[title].get(key)
+                base = _BASES[table.table]
+                return _text_of(pickle.loads(base[key])) if key in base else None  # nosec B301
+        return None
 
-    def small(self) -> Iterator[tuple[tuple[str, str], str]]:
-        """The records of small tables, and single values."""
-        for name, table in self.tables():
-            if not isinstance(table, Records):
-                for key, value in _rows_of(table):
-                    yield (name, key), _text_of(value)
+
+def _changes_of(title: str, table: Any) -> Iterator[tuple[str, str | None]]:
+    """The records of a table that differ from the start; None: it was removed."""
+    if isinstance(table, Records):
+        yield from ((str(key), text) for key, text in table.changes().items())
+        return
+    base, now = _TEXTS[title], {key: _text_of(value) for key, value in _rows_of(table)}
+    yield from ((key, text) for key, text in now.items() if base.get(key) != text)
+    yield from ((key, None) for key in base if key not in now)
 
 
 def _rows_of(table: Any) -> Iterator[tuple[str, Any]]:
@@ -359,14 +376,68 @@ def _spec_of(tool: Any) -> dict[str, Any]:
 
 
 def _keep_pickled(world: World, domain: str) -> None:
-    """Pickle the records of large tables one by one."""
+    """Pickle the records of large tables one by one, and small tables whole."""
     for prefix, database in world.databases():
+        if database is None:
+            continue
+        title = f"{domain}.{prefix}db"
+        fields = vars(database)
         for name in type(database).model_fields:
-            table = getattr(database, name)
+            table, table_title = fields[name], f"{title}.{name}"
             if isinstance(table, dict) and len(table) > _FEW:
-                title = f"{domain}.{prefix}{name}"
-                _BASES[title] = {key: pickle.dumps(value) for key, value in table.items()}
-                object.__getattribute__(database, "__dict__")[name] = Records(title, {}, [])
+                _BASES[table_title] = {key: pickle.dumps(value) for key, value in table.items()}
+                fields[name] = Records(table_title, {}, [])
+            else:
+                _SMALL[table_title] = pickle.dumps(table)
+                _TEXTS[table_title] = {key: _text_of(value) for key, value in _rows_of(table)}
+                del fields[name]
+        _LAZY[title] = _lazy(type(database), title)
+        database.__class__ = _LAZY[title]
+
+
+def _lazy(model: Any, title: str) -> Any:
+    """A database class whose small tables are unpickled when they are read, and go into a pickle
+    only where they changed."""
+    names = tuple(model.model_fields)
+
+    def read(self: Any, name: str) -> Any:
+        small = _SMALL.get(f"{title}.{name}")
+        if small is None:
+            return super(made, self).__getattr__(name)
+        value = vars(self)[name] = pickle.loads(small)  # nosec B301: it is our own pickle
+        return value
+
+    def dump(self: Any, **how: Any) -> Any:
+        for name in names:  # the library reads the fields past `read`
+            getattr(self, name)
+        return model.model_dump(self, **how)
+
+    def reduced(self: Any) -> Any:
+        own = {
+            name: table
+            for name, table in vars(self).items()
+            if isinstance(table, Records) or any(_changes_of(f"{title}.{name}", table))
+        }
+        return _restored, (title, own)
+
+    body = {"__getattr__": read, "model_dump": dump, "__reduce__": reduced}
+    made = type(model)(model.__name__, (model,), {"__module__": model.__module__, **body})
+    made.table_title = title  # in `body` it would be a field
+    return made
+
+
+def _restored(title: str, fields: dict[str, Any]) -> Any:
+    """A database with these fields; the others are as at the start."""
+    database = _LAZY[title].__new__(_LAZY[title])
+    database.__setstate__(
+        {
+            "__dict__": fields,
+            "__pydantic_extra__": None,
+            "__pydantic_fields_set__": set(fields),
+            "__pydantic_private__": None,
+        }
+    )
+    return database
 
 
 def _finding(name: str, passed: bool, expected: str, found: str) -> dict[str, Any]:

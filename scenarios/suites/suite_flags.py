@@ -7,11 +7,10 @@ from pathlib import Path
 import msgspec
 
 from scenarios.core.served_worlds import ServerSpec
-from scenarios.errors import PackageError
 from scenarios.suites.server_lists import read_servers
 
 
-class SuitePlace(msgspec.Struct, frozen=True):
+class SuiteFlags(msgspec.Struct, frozen=True):
     """What the user names: folder, interpreter, variables, and commands of servers."""
 
     folder: str = ""
@@ -24,16 +23,7 @@ class SuitePlace(msgspec.Struct, frozen=True):
         """The user's own servers by name. Raises PackageError."""
         return read_servers(Path(self.server_list)) if self.server_list else {}
 
-    def values_for(self, what: str, names: Iterable[str]) -> dict[str, str]:
-        """The values of variables that something needs. Raises PackageError for one that the user
-        has not named, or that is not set."""
-        found = {}
-        for name in names:
-            if name not in self.variables:
-                raise PackageError(
-                    f"{what} needs the variable {name}: set it, and name it with --mcp-env {name}"
-                )
-            if not os.environ.get(name):
-                raise PackageError(f"{what} needs the variable {name}, which is not set")
-            found[name] = os.environ[name]
-        return found
+    def values(self, names: Iterable[str]) -> dict[str, str]:
+        """The values of those variables that the user has named and that are set."""
+        named = [name for name in names if name in self.variables]
+        return {name: os.environ[name] for name in named if os.environ.get(name)}

@@ -19,7 +19,7 @@ _CHOICE = 6  # with fewer situations of a kind, those of the next kind are drawn
 _RARE = 1.25  # how strongly a situation that suits few worlds is preferred there
 _EVERYWHERE = 0.05  # the weight of a situation that every world suits
 _OFTEN = 4.0  # the weight of a situation that people ask for all the time
-_SELDOM = 0.06  # of one that they seldom ask for
+_SELDOM = 0.03  # of one that they seldom ask for
 _DRAWN = 0.22  # about the share of a trade's worlds that have one of its modules
 
 Fits = Callable[[Situation], bool]
@@ -45,7 +45,7 @@ class SituationDraw:
         for fits in self._wanted():
             fitting = [one for one in self._left if fits(one)]
             found = fitting or found
-            if self._rng.random() * _CHOICE < len(fitting):
+            if self._rng.random() * _CHOICE < sum(not one.rare for one in fitting):
                 break
         if not self._left:
             return None

@@ -45,18 +45,17 @@ def short_of_what_was_promised(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “You've confirmed my [order] for the {product}, so "
-            "I'm counting on getting all of it.” I don't think we have enough. Please check all "
-            "[warehouses], purchase exactly what's missing from the cheapest active [supplier], "
-            "and send the purchase off today.",
+            email="{name} is counting on the {product} we've confirmed, and I don't think we have "
+            "enough. Please check all the [warehouses], buy what's missing from the cheapest "
+            "active [supplier], and send the purchase off today.",
             colleague="We've confirmed {name}'s [order] for the {product} but may not have "
-            "enough. Buy what all the [warehouses] together are short of from the cheapest "
+            "enough. Please buy what all the [warehouses] together are short of from the cheapest "
             "active [supplier], and send it.",
-            chat="check if we can fill {name}'s confirmed {product} [order] from stock. whatever "
-            "is missing: purchase from the cheapest active [supplier] and send",
+            chat="can you check if we have enough for {name}s confirmed [order] of the {product}? "
+            "if not buy whats missing from the cheapest active [supplier] and send it",
             note="{name}'s [order] for the {product} was confirmed before anyone checked the "
-            "stock. See how many we're short across all [warehouses], purchase just those from the "
-            "cheapest [supplier] we're allowed to use, and send it today.",
+            "stock. Please see how many we're short across all [warehouses], buy exactly those "
+            "from the cheapest [supplier] we're allowed to use, and send it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -100,12 +99,11 @@ def prices_below_our_margin(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="I've been through our margins and some are too thin. Nothing we buy from "
-            "{supplier} should be priced at less than 1.5 times what it costs us there. Where "
-            "we're below that, please set our price to exactly 1.5 times the cost, and leave the "
-            "others.",
+            email="{supplier} has become more expensive, and we've forgotten to raise our prices. "
+            "Please go through what we buy there. Whatever we sell for less than 1.5 times its "
+            "cost should go up to exactly that; the changes are small enough for you to make.",
             colleague="{supplier} keeps getting more expensive. Whatever on their list we sell "
-            "for less than 1.5 times its cost has to go up to exactly 1.5 times.",
+            "for less than 1.5 times its cost has to go up to exactly 1.5 times, please.",
             chat="can you check all [products] we buy from {supplier}? the price must be at "
             "least 1.5x the cost, raise the ones that arent to exactly that",
             note="{supplier} has been putting prices up and we haven't kept pace. Please go "

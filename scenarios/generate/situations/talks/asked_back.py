@@ -219,9 +219,9 @@ def paused_till_a_day(maker: Maker) -> Draft | None:
         kind="change",
         ask=Spoken(
             colleague=(
-                "{name} is away for a while. Please pause the [subscription] for “{product}” "
+                "{name} is away for a while. Please pause the [subscription] for {product} "
                 "from today.",
-                "Can you pause “{product}” for {name}, starting today? {name.He}'s travelling.",
+                "Can you pause {product} for {name}, starting today? {name.He}'s travelling.",
             )
         ),
         talk=Talk(

@@ -129,7 +129,8 @@ def _speak(text: str, key: str, spoken: SpokenGoods, values: Mapping[str, str]) 
     quoted = rf"(?<![“‘]){name}|{name}(?![”’])"
     done, rest = "", text
     pattern = re.compile(
-        rf"{_NUMBER} (?:×|x|of the|of) {name}|(?:two|three|four|five|six) {name}|{_ANY_NUMBER} (?:of the |of |the )?{name}"
+        rf"{_NUMBER} (?:×|x|of the|of) {name}|(?:two|three|four|five|six) {name}"
+        rf"|{_ANY_NUMBER} (?:of the |of |the )?{name}"
         rf"|the {name}|{quoted}",
         re.IGNORECASE,
     )

@@ -42,11 +42,29 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{out} has been called as a witness on {on} and can't make “{subject}” with "
-            "{name}. Could you find somebody else from {out.his} team who's free at that time? "
-            "Put them in as a required attendee and take {out} out.",
-            colleague="{out} can't come to “{subject}” with {name} on {on}. Please send somebody "
-            "else from {out.his} team who's free then, as a required attendee.",
+            email=(
+                (
+                    "{out} has been called as a witness on {on} and can't make “{subject}” with "
+                    "{name}. Could you find somebody else from {out.his} team who's free at that "
+                    "time? Put them in as a required attendee and take {out} out."
+                ),
+                (
+                    "{out} can't be at “{subject}” with {name} on {on}, because {out.he} has to "
+                    "go to court. Please see who else from {out.his} team is free at that hour, "
+                    "make that colleague a required attendee, and take {out} out."
+                ),
+            ),
+            colleague=(
+                (
+                    "{out} can't come to “{subject}” with {name} on {on}. Please send somebody "
+                    "else from {out.his} team who's free then, as a required attendee."
+                ),
+                (
+                    "{out} is in court on {on} and can't do “{subject}” with {name}. Please "
+                    "replace {out.him} with somebody from the same team who's free then, as a "
+                    "required attendee."
+                ),
+            ),
             chat="{out} cant make “{subject}” with {name} on {on}. can you swap in someone else "
             "from {out.his} team whos free at that time, required attendee",
             note="{out} has to be in court on {on}, so {out.he} can't be at “{subject}” with "

@@ -499,8 +499,9 @@ def teaching_and_on_duty(maker: Maker) -> Draft:
             "your rota at the same time.” Well spotted. Please ask for [a swap]: the colleague "
             "in the teacher's team who isn't away should take that day's [shift]. I'll approve "
             "it myself.",
-            colleague="The teacher of “{course}” on {on} is on the rota that day too. Request [a "
-            "swap] with the colleague from the same team who isn't away. I'll approve it.",
+            colleague="The teacher of “{course}” on {on} also has [a shift] that day. Please "
+            "request [a swap] with the colleague from the same team who isn't away. I'll approve "
+            "it.",
             chat="whoever teaches “{course}” on {on} also has [a shift] that day. can you ask for "
             "[a swap] with the one in their team whos not away, ill approve it",
             note="My mistake: I put the teacher of “{course}” on the rota for {on}, the day of "

@@ -30,13 +30,41 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has a hospital appointment for {ill.his} knee on {on} and is down to "
-            "work that day. Please find somebody in {ill.his} team who isn't away or working "
-            "already, put in the [swap] and approve it straight away.",
-            colleague="{ill} can't work on {on}, {ill.he}'s having a knee operation. Please put "
-            "in a [swap] with somebody from {ill.his} team who's free that day and approve it.",
-            chat="{ill} has {ill.his} knee op on {on} and cant work. can you find someone from "
-            "{ill.his} team whos in and not working yet, put the [swap] in and approve it",
+            email=(
+                (
+                    "{ill} has a hospital appointment for {ill.his} knee on {on} and is down to "
+                    "work that day. Please find somebody in {ill.his} team who isn't away or "
+                    "working already, put in the [swap] and approve it straight away."
+                ),
+                (
+                    "Could you find somebody to work for {ill} on {on}? {ill.He}'s having "
+                    "{ill.his} knee operated. It should be a colleague from the same team who's "
+                    "in that day and not on the rota yet. Please request the [swap] and approve "
+                    "it, too."
+                ),
+            ),
+            colleague=(
+                (
+                    "{ill} can't work on {on}, {ill.he}'s having a knee operation. Please put in "
+                    "a [swap] with somebody from {ill.his} team who's free that day and approve "
+                    "it."
+                ),
+                (
+                    "{ill} has a knee operation on {on}. Please give {ill.his} [shift] to a "
+                    "colleague from {ill.his} team who isn't away or working that day: request "
+                    "the [swap] and approve it."
+                ),
+            ),
+            chat=(
+                (
+                    "{ill} has {ill.his} knee op on {on} and cant work. can you find someone from "
+                    "{ill.his} team whos in and not working yet, put the [swap] in and approve it"
+                ),
+                (
+                    "need cover for {ill} on {on} (knee op). someone from {ill.his} team who isnt "
+                    "away or on the rota, can you request the [swap] and approve it"
+                ),
+            ),
             note="{ill} is having a knee operation on {on}, so somebody else from {ill.his} team "
             "has to take the [shift]. Please look who's neither away nor working then, request "
             "the [swap] and approve it as well. I'm travelling until Thursday.",

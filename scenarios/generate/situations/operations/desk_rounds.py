@@ -402,13 +402,39 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} is on a training course from {first} to {last}. {lark} can take "
-            "{giver.his} early [shifts] and {owl} the late ones. Could you request the [swaps], "
-            "so that the rota is right before it goes out?",
-            colleague="{giver} is away on a course from {first} to {last}. Please request [swaps] "
-            "for {giver.his} [shifts]: the early ones go to {lark}, the late ones to {owl}.",
-            chat="{giver} is on training {first} to {last}. can you put in the [swaps]? {lark} "
-            "takes the early ones, {owl} the late ones",
+            email=(
+                (
+                    "{giver} is on a training course from {first} to {last}. {lark} can take "
+                    "{giver.his} early [shifts] and {owl} the late ones. Could you request the "
+                    "[swaps], so that the rota is right before it goes out?"
+                ),
+                (
+                    "I'm sending {giver} on a course, from {first} to {last}, and two colleagues "
+                    "have agreed to cover: {lark} works the early [shifts], {owl} the late ones. "
+                    "Please request the [swaps]."
+                ),
+            ),
+            colleague=(
+                (
+                    "{giver} is away on a course from {first} to {last}. Please request [swaps] "
+                    "for {giver.his} [shifts]: the early ones go to {lark}, the late ones to "
+                    "{owl}."
+                ),
+                (
+                    "{giver} can't work from {first} to {last} (training). Please ask for "
+                    "[swaps]: early [shifts] to {lark}, late [shifts] to {owl}."
+                ),
+            ),
+            chat=(
+                (
+                    "{giver} is on training {first} to {last}. can you put in the [swaps]? {lark} "
+                    "takes the early ones, {owl} the late ones"
+                ),
+                (
+                    "{giver} is on a course {first} to {last}. early [shifts] go to {lark}, late "
+                    "ones to {owl}, can you request the [swaps]"
+                ),
+            ),
             note="I've sent {giver} on a training course, {first} to {last}. {lark} doesn't mind "
             "getting up and will take the early [shifts], {owl} prefers the late ones. Please put "
             "in a [swap] request for each.",

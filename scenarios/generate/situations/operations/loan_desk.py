@@ -53,7 +53,7 @@ def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
                 "renewed, tell me, and I'll ring them before they leave.",
                 colleague="Please renew everything the {last} family have out, both of them. Tell "
                 "me what can't be renewed.",
-                chat="can u renew everything the {last}s have out? tell me if something isnt "
+                chat="can u renew everything the {last} family has out? tell me if something isnt "
                 "possible",
                 note="The {last} family have a sick child at home and can't come in, so please "
                 "renew all their [loans] if possible. Let me know which ones can't be renewed and "

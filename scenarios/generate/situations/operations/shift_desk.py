@@ -165,13 +165,38 @@ def who_could_step_in(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} has an exam on {day} and can't work. {busy} would take the [shift], "
-            "and so would {free}. Please put in a [swap] with {busy}, or with {free} if {busy} is "
-            "already working that day.",
-            colleague="{giver} can't work on {day} because of an exam. Please ask {busy} to take "
-            "the [shift], or {free} if {busy} is on the rota already.",
-            chat="{giver} has an exam on {day}, can you put in a [swap]? {busy} first, but if "
-            "{busy.he}'s already on that day take {free}",
+            email=(
+                (
+                    "{giver} has an exam on {day} and can't work. {busy} would take the [shift], "
+                    "and so would {free}. Please put in a [swap] with {busy}, or with {free} if "
+                    "{busy} is already working that day."
+                ),
+                (
+                    "Could you find cover for {giver} on {day}? {giver.He} has an exam. I've "
+                    "asked around: {busy} could do it, unless {busy.he}'s working that day, and "
+                    "then {free} would. It only needs a [swap] request."
+                ),
+            ),
+            colleague=(
+                (
+                    "{giver} can't work on {day} because of an exam. Please ask {busy} to take "
+                    "the [shift], or {free} if {busy} is on the rota already."
+                ),
+                (
+                    "{giver} needs cover on {day}, {giver.he} has an exam. Please request a "
+                    "[swap] with {busy}, or with {free} if {busy} already has a [shift] then."
+                ),
+            ),
+            chat=(
+                (
+                    "{giver} has an exam on {day}, can you put in a [swap]? {busy} first, but if "
+                    "{busy.he}'s already on that day take {free}"
+                ),
+                (
+                    "can you sort out cover for {giver} on {day} (exam)? ask {busy} for the "
+                    "[swap], or {free} if {busy}'s already working"
+                ),
+            ),
             note="I need a [swap] for {giver}, who has an exam on {day}. {busy} has offered and "
             "so has {free}. I'd rather have {busy}, unless {busy.he}'s down for another [shift] "
             "that day.",

@@ -272,12 +272,34 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says two of our [invoices] to {name.him} are for exactly the same "
-            "things. If that's right, please cancel the one that went out later and leave the "
-            "first one open.",
-            colleague="{name} got the same [invoice] twice. Please cancel the one we sent later.",
-            chat="{name} was invoiced twice for the same things. can you find the two and cancel "
-            "the later one",
+            email=(
+                (
+                    "{name} says two of our [invoices] to {name.him} are for exactly the same "
+                    "things. If that's right, please cancel the one that went out later and leave "
+                    "the first one open."
+                ),
+                (
+                    "Something went wrong with our [invoices]: {name} has had two for exactly the "
+                    "same things. Could you find them and cancel the one that was sent later?"
+                ),
+            ),
+            colleague=(
+                "{name} got the same [invoice] twice. Please cancel the one we sent later.",
+                (
+                    "We've invoiced {name} twice for the same things. Please cancel the later "
+                    "[invoice]."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} was invoiced twice for the same things. can you find the two and "
+                    "cancel the later one"
+                ),
+                (
+                    "{name} says {name.he} got the same [invoice] two times. can you check and "
+                    "cancel the later one"
+                ),
+            ),
             note="{name} rang accounts because there are two [invoices] from us with exactly the "
             "same items on {name.his} desk. Please check which two they are and cancel the one "
             "that was sent later. We're closing the month tomorrow.",

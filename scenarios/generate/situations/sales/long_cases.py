@@ -99,16 +99,16 @@ def prices_below_our_margin(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{supplier} has become more expensive, and we've forgotten to raise our prices. "
-            "Please go through what we buy there. Whatever we sell for less than 1.5 times its "
-            "cost should go up to exactly that; the changes are small enough for you to make.",
-            colleague="{supplier} keeps getting more expensive. Whatever on their list we sell "
-            "for less than 1.5 times its cost has to go up to exactly 1.5 times, please.",
-            chat="can you check all [products] we buy from {supplier}? the price must be at "
-            "least 1.5x the cost, raise the ones that arent to exactly that",
-            note="{supplier} has been putting prices up and we haven't kept pace. Please go "
-            "through their price list: anything we charge less than one and a half times the cost "
-            "for goes up to exactly that. It's only a few per cent, so you can do it yourself.",
+            email="We want at least 1.5 times what {supplier} charges us, and they've become more "
+            "expensive. Please check our prices for what we buy there, and raise the ones that "
+            "are too low to exactly that. The changes are small enough for you to make.",
+            colleague="{supplier} keeps getting more expensive. Please check what we buy there: "
+            "we should charge at least 1.5 times the cost, so raise what's lower to exactly that.",
+            chat="can you check our prices for what we buy from {supplier}? should be at least "
+            "1.5x the cost, raise what isnt to exactly that",
+            note="{supplier} has been putting prices up, and we haven't kept pace. Please go "
+            "through their price list: where we charge less than one and a half times the cost, "
+            "raise our price to exactly that. It's only a few per cent, so you can do it yourself.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

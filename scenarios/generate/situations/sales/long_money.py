@@ -57,7 +57,18 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6, memory=True, rare=True)
+@situation(
+    "refunds",
+    "payments",
+    steps=6,
+    memory=True,
+    rare=True,
+    without=(
+        "credit_union",
+        "law_office",
+        "permits_office",
+    ),
+)
 def goodwill_for_a_bad_week(maker: Maker) -> Draft | None:
     """Goodwill on each of a customer's payments of a week, at the whole share."""
     goods = some_products(maker, 3)

@@ -199,11 +199,28 @@ def two_into_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has two open [orders] and would rather have one. Please add everything "
-            "in the newer one to the older one, and then cancel the newer. Nothing has been "
-            "confirmed yet, so that should be fine.",
-            colleague="Please merge {name}'s two open [orders]: put everything into the older one "
-            "and cancel the newer.",
+            email=(
+                (
+                    "{name} has two open [orders] and would rather have one. Please add "
+                    "everything in the newer one to the older one, and then cancel the newer. "
+                    "Nothing has been confirmed yet, so that should be fine."
+                ),
+                (
+                    "Could you put {name}'s two open [orders] together? {name.He} only wants one "
+                    "bill. Everything from the newer one goes into the older one, and the newer "
+                    "one is cancelled."
+                ),
+            ),
+            colleague=(
+                (
+                    "Please merge {name}'s two open [orders]: put everything into the older one "
+                    "and cancel the newer."
+                ),
+                (
+                    "{name} would like one [order] instead of two. Please move everything from "
+                    "the newer open one into the older and cancel the newer."
+                ),
+            ),
             chat="{name} has 2 open [orders] and wants them together. can you move everything "
             "from the newer into the older one (add up the quantities) and cancel the newer",
             note="{name} only wants one bill, but we've got two open [orders] for {name.him}. Put "

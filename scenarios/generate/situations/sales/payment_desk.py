@@ -25,13 +25,38 @@ def card_had_run_out(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s card expired last month, so {name.his} [payment] for the {product} "
-            "bounced. {name.He} has asked us to use the other one we have on file, which is still "
-            "valid. Could you switch it and try again?",
-            colleague="{name}'s [payment] for the {product} failed because the card had expired. "
-            "Please move it to {name.his} other valid [method] and retry it.",
-            chat="{name}'s [payment] for the {product} bounced, card's expired. can you put it on "
-            "the one that's still good and try again",
+            email=(
+                (
+                    "{name}'s card expired last month, so {name.his} [payment] for the {product} "
+                    "bounced. {name.He} has asked us to use the other one we have on file, which "
+                    "is still valid. Could you switch it and try again?"
+                ),
+                (
+                    "{name} has had a message that we couldn't take the money for the {product}, "
+                    "because {name.his} card has expired. We have a valid [method] of {name.hers} "
+                    "as well. Could you put the [payment] on that and retry it?"
+                ),
+            ),
+            colleague=(
+                (
+                    "{name}'s [payment] for the {product} failed because the card had expired. "
+                    "Please move it to {name.his} other valid [method] and retry it."
+                ),
+                (
+                    "The card for {name}'s [payment] for the {product} has expired. Please retry "
+                    "it with the [method] that's still valid."
+                ),
+            ),
+            chat=(
+                (
+                    "{name}'s [payment] for the {product} bounced, card's expired. can you put it "
+                    "on the one that's still good and try again"
+                ),
+                (
+                    "{name}'s card ran out so the [payment] for the {product} failed. can you "
+                    "switch it to the other one {name.he} has and run it again"
+                ),
+            ),
             note="{name} is embarrassed: the [payment] for the {product} didn't go through "
             "because {name.his} card had run out. We have another [method] of {name.hers} that's "
             "still valid. Please switch the [payment] to that and retry it today.",
@@ -160,13 +185,38 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} sees the {product} twice in {name.his} banking app, both pending, and "
-            "only bought it once. {name.He}'s right, that was our mistake. Could you void the "
-            "second [payment] before it settles?",
-            colleague="{name} has two pending [payments] for the {product}. Please void the later "
-            "one, it's a duplicate.",
-            chat="{name} got charged 2x for the {product}, both still pending. can you void the "
-            "later one before it settles",
+            email=(
+                (
+                    "{name} sees the {product} twice in {name.his} banking app, both pending, and "
+                    "only bought it once. {name.He}'s right, that was our mistake. Could you void "
+                    "the second [payment] before it settles?"
+                ),
+                (
+                    "{name} rang because there are two pending charges for the {product} on "
+                    "{name.his} account. There should only be one. Please void the later "
+                    "[payment] before it's taken."
+                ),
+            ),
+            colleague=(
+                (
+                    "{name} has two pending [payments] for the {product}. Please void the later "
+                    "one, it's a duplicate."
+                ),
+                (
+                    "The {product} was charged twice to {name}, both [payments] are pending. "
+                    "Please void the later one."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} got charged 2x for the {product}, both still pending. can you void "
+                    "the later one before it settles"
+                ),
+                (
+                    "two pending [payments] for the {product} from {name}, should be one. can you "
+                    "void the newer one"
+                ),
+            ),
             note="The till crashed in the middle of a sale, and now {name} has two pending "
             "[payments] for the {product}. The first one is right. Please void the second before "
             "it's taken.",
@@ -358,13 +408,38 @@ def card_lost_on_the_train(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} left {name.his} wallet on a train and wants the card ending in {digits} "
-            "taken off {name.his} account today. If a [payment] is still pending on it, please "
-            "charge that to {name.his} other card first.",
-            colleague="{name} has lost the card ending in {digits}. Please disable it, but move "
-            "any pending [payment] to {name.his} other valid [method] first.",
-            chat="{name} lost {name.his} card ({digits}), can you disable it? if somethings still "
-            "pending on it put that on {name.his} other one first",
+            email=(
+                (
+                    "{name} left {name.his} wallet on a train and wants the card ending in "
+                    "{digits} taken off {name.his} account today. If a [payment] is still pending "
+                    "on it, please charge that to {name.his} other card first."
+                ),
+                (
+                    "{name}'s purse was stolen, and the card ending in {digits} was in it. Could "
+                    "you disable the card? Anything that's still pending on it should go to "
+                    "{name.his} other one."
+                ),
+            ),
+            colleague=(
+                (
+                    "{name} has lost the card ending in {digits}. Please disable it, but move any "
+                    "pending [payment] to {name.his} other valid [method] first."
+                ),
+                (
+                    "{name}'s card ending in {digits} was stolen. Please put whatever's pending "
+                    "on it on {name.his} other valid [method] and disable the card."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} lost {name.his} card ({digits}), can you disable it? if somethings "
+                    "still pending on it put that on {name.his} other one first"
+                ),
+                (
+                    "{name}'s card was stolen ({digits}). pls disable it, and if somethings "
+                    "pending on it move that to {name.his} other one first"
+                ),
+            ),
             note="{name} called from the station because {name.his} wallet is gone. The card in "
             "it ends in {digits}, please disable that today. Something may still be pending on "
             "it, which should go to the other valid [method] {name.he} has with us.",

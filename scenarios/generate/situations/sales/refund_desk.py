@@ -10,7 +10,26 @@ from scenarios.generate.modules.payments.make import new_method, new_payment
 from scenarios.generate.modules.refunds.make import new_refund, refund_reason, share_of
 
 
-@situation("refunds", "payments", steps=5, without=("permits_office",))
+@situation(
+    "refunds",
+    "payments",
+    steps=5,
+    without=(
+        "permits_office",
+        "veterinary_practice",
+        "dental_clinic",
+        "law_office",
+        "accounting_office",
+        "credit_union",
+        "laboratory",
+        "insurance_broker",
+        "property_management",
+        "courier_service",
+        "moving_company",
+        "charity",
+        "museum",
+    ),
+)
 def not_what_was_promised(maker: Maker) -> Draft | None:
     """As much goes back as the reason allows for the right one of two payments."""
     goods = some_products(maker, 2)
@@ -61,7 +80,26 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", kind="decline", steps=3, common=True)
+@situation(
+    "refunds",
+    "payments",
+    kind="decline",
+    steps=3,
+    common=True,
+    without=(
+        "catering",
+        "veterinary_practice",
+        "dental_clinic",
+        "law_office",
+        "laboratory",
+        "museum",
+        "theatre",
+        "courier_service",
+        "moving_company",
+        "property_management",
+        "accounting_office",
+    ),
+)
 def remembers_it_as_last_month(maker: Maker) -> Draft | None:
     """The payment is older than the window for refunds, whatever the customer remembers."""
     goods = some_products(maker, 2)
@@ -117,13 +155,39 @@ def paid_for_it_two_times(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} paid for the {product} by card, and then the same amount was taken "
-            "again by debit. {name.He} only bought it once and would like the second amount back. "
-            "Could you check, and if {name.he}'s right, open a [refund] for all of it?",
-            colleague="{name} seems to have paid twice for the {product}, by card and by debit. "
-            "Please check and open a full [refund] on the later [payment].",
-            chat="{name} got charged twice for the {product}, once on the card and once by debit. "
-            "can you open a full [refund] for the later one",
+            email=(
+                (
+                    "{name} paid for the {product} by card, and then the same amount was taken "
+                    "again by debit. {name.He} only bought it once and would like the second "
+                    "amount back. Could you check, and if {name.he}'s right, open a [refund] for "
+                    "all of it?"
+                ),
+                (
+                    "We've taken the money for the {product} twice from {name}, first by card and "
+                    "then by debit. Could you open a [refund] for the whole of the second "
+                    "[payment]?"
+                ),
+            ),
+            colleague=(
+                (
+                    "{name} seems to have paid twice for the {product}, by card and by debit. "
+                    "Please check and open a full [refund] on the later [payment]."
+                ),
+                (
+                    "Please check {name}'s [payments] for the {product}: I think {name.he} paid "
+                    "by card and by debit. If so, open a full [refund] on the later one."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} got charged twice for the {product}, once on the card and once by "
+                    "debit. can you open a full [refund] for the later one"
+                ),
+                (
+                    "did {name} pay twice for the {product}? once by card and once by debit i "
+                    "think. if so open a full [refund] for the later one"
+                ),
+            ),
             note="{name} was charged by card and a little later again by debit, both times for "
             "the {product}. We have to give back the second [payment] in full, as paid twice. "
             "Just open the [refund], I'll get it approved on Monday.",
@@ -344,7 +408,22 @@ def had_their_money_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=7, memory=True)
+@situation(
+    "refunds",
+    "payments",
+    steps=7,
+    memory=True,
+    without=(
+        "veterinary_practice",
+        "dental_clinic",
+        "law_office",
+        "laboratory",
+        "credit_union",
+        "permits_office",
+        "property_management",
+        "accounting_office",
+    ),
+)
 def meant_the_other_purchase(maker: Maker) -> Draft | None:
     """A refund was opened for the wrong payment; it is cancelled and opened for the right one."""
     goods = some_products(maker, 2)
@@ -449,11 +528,27 @@ def what_became_of_my_money(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} asked for {name.his} money back for the {product} a month ago and says "
-            "that nobody has answered. Was the [refund] decided? I need to know what was decided, "
-            "when and by whom, so that I can write to {name.him}.",
-            colleague="What happened to {name}'s [refund] for the {product}? I'd like to know "
-            "what was decided, when and by whom.",
+            email=(
+                (
+                    "{name} asked for {name.his} money back for the {product} a month ago and "
+                    "says that nobody has answered. Was the [refund] decided? I need to know what "
+                    "was decided, when and by whom, so that I can write to {name.him}."
+                ),
+                (
+                    "{name} wants to know what became of the [refund] for the {product}. Was it "
+                    "decided, and if so how, when and by which colleague?"
+                ),
+            ),
+            colleague=(
+                (
+                    "What happened to {name}'s [refund] for the {product}? I'd like to know what "
+                    "was decided, when and by whom."
+                ),
+                (
+                    "{name} is still asking about {name.his} [refund] for the {product}. What was "
+                    "decided, on what day, and who decided it?"
+                ),
+            ),
             chat="{name} is asking about {name.his} [refund] for the {product}, whats the "
             "outcome? when was it decided and who by",
             note="{name} is threatening to complain because {name.he}'s heard nothing about the "

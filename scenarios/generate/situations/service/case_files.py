@@ -396,8 +396,8 @@ def no_second_case_for_it(maker: Maker) -> Draft:
             chat="{name} comes in on {day} about “{subject}”. can you put a note in the [case] "
             "with the date ({iso})? if there is none open one (normal)",
             note="{name} will be here on {day} about “{subject}”. Last time we ended up with two "
-            "[cases] for one matter, so please look first. If one is open, add a note there with "
-            "the date, as {iso}; only if there is none, open a new one with normal priority.",
+            "[cases] about the same thing, so please look first. If one is open, add a note there "
+            "with the date, as {iso}; only if there is none, open a new one with normal priority.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

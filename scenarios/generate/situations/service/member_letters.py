@@ -87,16 +87,17 @@ def claims_a_dearer_tier(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says in “{subject}” that {name.he} has {high} and should be getting "
-            "more for it. I don't think {name.he} has. Please look up what {name.his} "
-            "[membership] really is, tell {name.him} in a public comment and solve the [ticket].",
-            colleague="{name} says {name.he} has {high} (see “{subject}”). Please look it up, "
-            "tell {name.him} the actual [tier] in a public comment and solve it.",
-            chat="{name} says in “{subject}” that {name.he}'s got {high}, im not so sure. can "
-            "you check, tell {name.him} the real [tier] in a public comment and solve it",
-            note="{name} is convinced that {name.he} has {high} and has opened “{subject}” "
-            "because {name.he} can't use it. Please find out which [tier] {name.he}'s in today "
-            "and tell {name.him} in a public comment, kindly. Then solve the [ticket].",
+            email="{name} says in “{subject}” that {name.he} has a {high} [membership] and should "
+            "be getting more for it. I don't think {name.he} has. Please look up what it really "
+            "is, tell {name.him} in a public comment and solve the [ticket].",
+            colleague="{name} says {name.he} has a {high} [membership] (see “{subject}”). Please "
+            "look it up, tell {name.him} the actual [tier] in a public comment and solve it.",
+            chat="{name} says in “{subject}” that {name.he}'s got a {high} [membership], im not "
+            "so sure. can you check, tell {name.him} the real [tier] in a public comment and "
+            "solve it",
+            note="{name} is convinced that {name.he} has a {high} [membership] and has opened "
+            "“{subject}” because {name.he} can't use it. Please find out which [tier] {name.he}'s "
+            "in today and tell {name.him} in a public comment, kindly. Then solve the [ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -409,12 +410,12 @@ def upgrade_promised_in_a_note(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to be moved to {best}, which {author} promised {name.him} "
+            email="{name} would like the {best} [membership], which {author} promised {name.him} "
             "after two years with us. There should be a note from {author}. If the two years are "
             "over, please do what the note says.",
-            colleague="{name} says {author} promised {name.him} {best} after two years. Please "
-            "read {author}'s note and check when {name.he} joined, and if the time's up, do what "
-            "the note says.",
+            colleague="{name} says {author} promised {name.him} the {best} [membership] after two "
+            "years. Please read {author}'s note and check when {name.he} joined, and if the "
+            "time's up, do what the note says.",
             chat="{name} wants {best} and says {author} promised it after 2 years. can you check "
             "the note and when {name.he} joined, and do what the note says if the 2 years are "
             "over",

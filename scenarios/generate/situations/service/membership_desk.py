@@ -32,16 +32,16 @@ def cheaper_too_early(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} doesn't need everything that comes with {tier} and would like to go "
-            "down to {cheap} from this month. {name.He}'s been with us for a good while. Could "
-            "you change {name.his} [membership]?",
-            colleague="{name} would like to go from {tier} down to {cheap}. Please change "
-            "{name.his} [membership] today.",
-            chat="can you switch {name} from {tier} down to {cheap}? {name.he} doesn't use the "
-            "extras",
-            note="{name} was at the desk this morning and finds {tier} too expensive after all. I "
-            "said we'd put {name.him} on {cheap} instead. Please change the [membership] before "
-            "the next payment goes out.",
+            email="{name} doesn't need everything that comes with the {tier} [membership] and "
+            "would like to go down to {cheap} from this month. {name.He}'s been with us for a "
+            "good while. Could you change it?",
+            colleague="{name} would like to go from the {tier} [membership] down to {cheap}. "
+            "Please change it today.",
+            chat="can you switch {name} from the {tier} [membership] down to {cheap}? {name.he} "
+            "doesn't use the extras",
+            note="{name} was at the desk this morning and finds the {tier} [membership] too "
+            "expensive after all. I said we'd put {name.him} on {cheap} instead. Please change it "
+            "before the next payment goes out.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -75,16 +75,16 @@ def just_past_the_bound(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s hours at work have been cut, and {name.he}'d like to go from {tier} "
-            "down to {cheap}. I'm not sure {name.he}'s been with us long enough yet. Could you "
-            "check, and change it if {name.he} has?",
-            colleague="{name} would like to go from {tier} to {cheap}. I don't think the minimum "
-            "time is up, but have a look, and change it if it is.",
-            chat="can {name} go down to {cheap} already? i'd say no but check when {name.he} "
-            "started, and if its ok just change it",
-            note="{name} asked for {cheap} instead of {tier} and was told at the desk that it's "
-            "too early. I don't think anybody looked it up. Check when {name.he} joined, and if "
-            "the minimum period is over, make the change.",
+            email="{name}'s hours at work have been cut, and {name.he}'d like to go from the "
+            "{tier} [membership] down to {cheap}. I'm not sure {name.he}'s been with us long "
+            "enough yet. Could you check, and change it if {name.he} has?",
+            colleague="{name} would like to go from the {tier} [membership] to {cheap}. I don't "
+            "think the minimum time is up, but have a look, and change it if it is.",
+            chat="can {name} go down to the {cheap} [membership] already? i'd say no but check "
+            "when {name.he} started, and if its ok just change it",
+            note="{name} asked for the {cheap} [membership] instead of {tier} and was told at the "
+            "desk that it's too early. I don't think anybody looked it up. Check when {name.he} "
+            "joined, and if the minimum period is over, make the change.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -116,12 +116,12 @@ def out_as_soon_as_possible(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is moving to the coast and would like to leave as soon as possible. "
-            "Please end {name.his} [membership] on the first day that the notice period allows "
-            "from today, and tell me the date.",
+            "Please end {name.his} [membership] on the first day that the notice period allows, "
+            "counting from today, and let me have the date.",
             colleague="{name} is moving away. Please end {name.his} [membership] as early as the "
-            "notice from today allows, and tell me the date.",
-            chat="{name} is moving away. can you end {name.his} [membership] with the normal "
-            "notice from today and tell me which day that is",
+            "notice from today allows.",
+            chat="{name} is moving away. can you end {name.his} [membership] as soon as it goes, "
+            "with the normal notice from today",
             note="{name} called to cancel {name.his} [membership], because {name.he}'s leaving "
             "town. The usual notice applies, starting today, so please set the first possible day "
             "as the end. I promised to ring back with the date.",
@@ -398,15 +398,15 @@ def straight_on_after_the_end(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} had given notice but has decided to stay, in {tier}. Could you set up a "
-            "new [membership] that starts the day after the current one ends?",
-            colleague="{name} is staying after all. Please start a new [membership] in {tier} for "
+            email="{name} had given notice but has decided to stay, with a {tier} [membership]. "
+            "Could you set that up so that it starts the day after the current one ends?",
+            colleague="{name} is staying after all. Please start a {tier} [membership] for "
             "{name.him}, the day after the current one ends.",
-            chat="{name} has changed {name.his} mind about leaving. can you start {tier} for "
-            "{name.him} right after the current [membership] runs out, no gap",
-            note="I rang {name} about the cancellation, and {name.he}'d like to carry on, but in "
-            "{tier}. Please leave the end date where it is and let the new [membership] begin on "
-            "the next day. {name.He}'ll get {name.his} new card by post.",
+            chat="{name} has changed {name.his} mind about leaving. can you start a {tier} "
+            "[membership] for {name.him} right after the current one runs out, no gap",
+            note="I rang {name} about the cancellation, and {name.he}'d like to carry on, but "
+            "with a {tier} [membership]. Please leave the end date where it is and let the new "
+            "one begin on the next day. {name.He}'ll get {name.his} new card by post.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -347,14 +347,40 @@ def moved_and_said_so(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Our letter to {name} went to {name.his} old flat again, although {name.he} "
-            "wrote to us weeks ago which address is the right one. Could you look up what "
-            "{name.he} wrote, make that the main address, and confirm the street to {name.him} "
-            "there?",
-            colleague="{name} has written to us which of {name.his} addresses we should use. "
-            "Please make it the main one and reply in the [thread] with the street.",
-            chat="{name} wrote to us which address is right now. can you set that as the main one "
-            "and reply in the [thread] with the street",
+            email=(
+                (
+                    "Our letter to {name} went to {name.his} old flat again, although {name.he} "
+                    "wrote to us weeks ago which address is the right one. Could you look up what "
+                    "{name.he} wrote, make that the main address, and confirm the street to "
+                    "{name.him} there?"
+                ),
+                (
+                    "{name} has complained that our post still goes to the wrong address. "
+                    "{name.He}'d written to us about that. Please look up which of {name.his} "
+                    "addresses {name.he} wants us to use, make it the main one, and confirm the "
+                    "street in the same [thread]."
+                ),
+            ),
+            colleague=(
+                (
+                    "{name} has written to us which of {name.his} addresses we should use. Please "
+                    "make it the main one and reply in the [thread] with the street."
+                ),
+                (
+                    "{name} wants us to use another of {name.his} addresses, see what {name.he} "
+                    "wrote. Please make it the main one and confirm the street in that [thread]."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} wrote to us which address is right now. can you set that as the main "
+                    "one and reply in the [thread] with the street"
+                ),
+                (
+                    "can you check what {name} wrote about {name.his} address? make the right one "
+                    "the main one and confirm the street in the [thread]"
+                ),
+            ),
             note="Two letters to {name} have come back. {name.He} told us in writing which of "
             "{name.his} addresses is the right one. Please make it the main one and answer "
             "{name.him} in the same [thread], with the street, so that {name.he} can see we've "

@@ -217,15 +217,15 @@ def earliest_day_for_less(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} would like to go from {tier} down to {cheap}. From which day can "
-            "{name.he} do that, and how much would {name.he} save a month?",
-            colleague="{name} would like {cheap} instead of {tier}. What's the first possible "
-            "day, and how much less is that a month?",
-            chat="{name} wants to go from {tier} to {cheap}. when can {name.he} at the earliest "
-            "and what does {name.he} save a month",
-            note="{name} finds {tier} too expensive and is thinking about {cheap}. What's the "
-            "earliest day on which {name.he} can change, and how much less would {name.he} pay a "
-            "month?",
+            email="{name} would like to go from the {tier} [membership] down to {cheap}. From "
+            "which day can {name.he} do that, and how much would {name.he} save a month?",
+            colleague="{name} would like the {cheap} [membership] instead of {tier}. What's the "
+            "first possible day, and how much less is that a month?",
+            chat="{name} wants to go from the {tier} [membership] to {cheap}. when can {name.he} "
+            "at the earliest and what does {name.he} save a month",
+            note="{name} finds the {tier} [membership] too expensive and is thinking about "
+            "{cheap}. What's the earliest day on which {name.he} can change, and how much less "
+            "would {name.he} pay a month?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

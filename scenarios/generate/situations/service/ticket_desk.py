@@ -181,17 +181,53 @@ def reported_twice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent us “{subject}” twice, because {name.he} never got a "
-            "confirmation the first time. Could you solve the second [ticket] as a duplicate? Put "
-            "the reference of the first one in a public comment, so {name.he} knows where we're "
-            "dealing with it.",
-            colleague="{name} has reported “{subject}” twice. Please solve the later [ticket] as "
-            "a duplicate and give {name.him} the reference of the first one in a public comment.",
-            chat="{name} sent “{subject}” two times. can you close the newer [ticket] as a "
-            "duplicate? public comment with the reference of the first, then solve it",
-            note="Two of us have been working on “{subject}” for {name}, because there are two "
-            "[tickets] for it. Please keep the first. Solve the second one, with a public comment "
-            "that tells {name.him} which reference we're using.",
+            email=(
+                (
+                    "{name} has sent us “{subject}” twice, because {name.he} never got a "
+                    "confirmation the first time. Could you solve the second [ticket] as a "
+                    "duplicate? Put the reference of the first one in a public comment, so "
+                    "{name.he} knows where we're dealing with it."
+                ),
+                (
+                    "{name} wasn't sure that “{subject}” had reached us and sent it again. Now we "
+                    "have two [tickets]. Could you solve the later one, and let {name.him} know "
+                    "in a public comment under which reference we're dealing with it?"
+                ),
+            ),
+            colleague=(
+                (
+                    "{name} has reported “{subject}” twice. Please solve the later [ticket] as a "
+                    "duplicate and give {name.him} the reference of the first one in a public "
+                    "comment."
+                ),
+                (
+                    "There are two [tickets] from {name} about “{subject}”. Please solve the "
+                    "second as a duplicate, with the reference of the first in a public comment."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} sent “{subject}” two times. can you close the newer [ticket] as a "
+                    "duplicate? public comment with the reference of the first, then solve it"
+                ),
+                (
+                    "we've got “{subject}” from {name} twice. pls solve the later one and comment "
+                    "the reference of the first (public)"
+                ),
+            ),
+            note=(
+                (
+                    "Two of us have been working on “{subject}” for {name}, because there are two "
+                    "[tickets] for it. Please keep the first. Solve the second one, with a public "
+                    "comment that tells {name.him} which reference we're using."
+                ),
+                (
+                    "{name} got impatient and sent “{subject}” again, so it's in our list twice. "
+                    "We only need the first. Please solve the other one, and put the reference of "
+                    "the first in a public comment there, or {name.he}'ll think that we've "
+                    "forgotten {name.him}."
+                ),
+            ),
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -13,13 +13,14 @@ from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.vocabulary.trades import trade, trade_names
 
 _QUESTIONS = 0.17  # share of the tasks that are neither forbidden nor of memory
+_AIM = 1.25  # times the wished number: situations that are shorter still come now and then
 _SPREAD = 0.3  # of the number of calls: standard deviation of its logarithm
-_SHORTER, _LONGER = 16.0, 0.3  # how strongly a situation that is shorter, or longer, is avoided
+_SHORTER, _LONGER = 14.0, 0.3  # how strongly a situation that is shorter, or longer, is avoided
 _CHOICE = 6  # with fewer situations of a kind, those of the next kind are drawn now and then
 _RARE = 1.25  # how strongly a situation that suits few worlds is preferred there
 _EVERYWHERE = 0.05  # the weight of a situation that every world suits
-_OFTEN = 4.0  # the weight of a situation that people ask for all the time
-_SELDOM = 0.06  # of one that they seldom ask for
+_OFTEN = 3.0  # the weight of a situation that people ask for all the time
+_SELDOM = 0.006  # of one that they seldom ask for
 _DRAWN = 0.22  # about the share of a trade's worlds that have one of its modules
 
 Fits = Callable[[Situation], bool]
@@ -45,7 +46,7 @@ class SituationDraw:
         for fits in self._wanted():
             fitting = [one for one in self._left if fits(one)]
             found = fitting or found
-            if self._rng.random() * _CHOICE < len(fitting):
+            if self._rng.random() * _CHOICE < sum(not one.rare for one in fitting):
                 break
         if not self._left:
             return None
@@ -78,7 +79,7 @@ class SituationDraw:
         return (lambda one: _is_plain(one) and one.kind == kind, _is_plain)
 
     def _weighted(self, found: Sequence[Situation]) -> Situation:
-        length = self._knobs.steps * self._rng.lognormvariate(0, _SPREAD)
+        length = self._knobs.steps * _AIM * self._rng.lognormvariate(0, _SPREAD)
         weights = [_rarity(one) * _closeness(one.steps, length) for one in found]
         return self._rng.choices(found, weights)[0]
 

@@ -129,7 +129,8 @@ def _speak(text: str, key: str, spoken: SpokenGoods, values: Mapping[str, str]) 
     quoted = rf"(?<![“‘]){name}|{name}(?![”’])"
     done, rest = "", text
     pattern = re.compile(
-        rf"{_NUMBER} (?:×|x|of the|of) {name}|{_ANY_NUMBER} (?:of the |of |the )?{name}"
+        rf"{_NUMBER} (?:×|x|of the|of) {name}|(?:two|three|four|five|six) {name}"
+        rf"|{_ANY_NUMBER} (?:of the |of |the )?{name}"
         rf"|the {name}|{quoted}",
         re.IGNORECASE,
     )
@@ -151,6 +152,8 @@ def _spoken(
 ) -> str:
     whole, number = found[0], found[1]
     begins = _BEGINS.search(before) is not None
+    if number is None and re.match(r"(?:two|three|four|five|six) ", whole, re.IGNORECASE):
+        number = whole.partition(" ")[0]
     if number is not None:
         said = number.format_map(values) if number.startswith("{") else number
         text = spoken.counted(said, quotes)

@@ -86,6 +86,11 @@ class PersonName(str):
         return "her" if self.is_woman else "his"
 
     @property
+    def hers(self) -> str:
+        """his or hers, as in "a friend of hers"."""
+        return "hers" if self.is_woman else "his"
+
+    @property
     def He(self) -> str:
         """He or She."""
         return self.he.capitalize()

@@ -35,13 +35,12 @@ def the_next_slot_with_room(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="There's a [ticket] from a group in your list, “{subject}”: “We can't do the "
-            "day we booked. Any later day is fine as long as there's room for all of us.” Please "
-            "move them to the next [slot] of the same [resource] that's big enough, tell them "
-            "the new date in a public comment and solve the [ticket].",
-            colleague="Can you do “{subject}”? It's in your list. They can't make their date, so "
-            "move the [booking] to the next [slot] of that [resource] with room for everyone, "
-            "tell them the date in a public comment, and solve it.",
+            email="The group behind “{subject}”, a [ticket] that's assigned to you, can't make "
+            "the day they booked. Please move them to the next [slot] of the same [resource] "
+            "that's big enough, tell them the new date in a public comment and solve the [ticket].",
+            colleague="Could you do “{subject}”, which is yours? They can't make their date. "
+            "Please move the [booking] to the next [slot] of that [resource] with room for "
+            "everyone, tell them the date in a public comment and solve it.",
             chat="“{subject}” is still in your list, they cant make their day. move them to the "
             "next [slot] in the same [resource] that fits the whole group, tell them the date in "
             "a public comment and solve it",
@@ -101,10 +100,9 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“Sorry, I can't make the first of my two dates. Could you cancel it?” That's "
-            "“{subject}” in your list. Cancel it if they're still in time. If they aren't, tell "
-            "them in a public comment that the [booking] stands and give its reference. Either "
-            "way you can solve the [ticket].",
+            email="Somebody would like to cancel the first of two dates, see “{subject}”, which "
+            "is assigned to you. If it's too late for that, please say in a public comment that "
+            "the [booking] stands, with its reference. The [ticket] can be solved either way.",
             colleague="“{subject}” in your list: they want the earlier of their two [bookings] "
             "cancelled. If it's too late for that, tell them in a public comment that it stands, "
             "with the reference. Solve it either way.",
@@ -159,16 +157,16 @@ def room_for_some_friends(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has written to us: “Some friends would like to join us this time. How "
-            "many more people would fit in on the day we've booked, where is it exactly, and when "
-            "does it finish?” Please find out and I'll answer {name.him}.",
-            colleague="{name} wants to bring friends along to the next [booking]. How many more "
-            "would fit, where is it, and when does it finish?",
+            email="Some friends of {name}'s would like to come along to the [booking] {name.he} "
+            "has with us. How many more people would fit in, and where is it exactly? {name.He} "
+            "also wants to know when it finishes.",
+            colleague="{name} wants to bring friends along to {name.his} next [booking]. How many "
+            "more would fit, where is it, and when does it finish?",
             chat="{name} wants to bring some friends to the next [booking]. how many more fit "
             "in, where is it and when does it end?",
-            note="{name} left me a message about bringing friends to the [booking] {name.he} has "
-            "coming up. How many more could join, where does it take place, and when does it "
-            "end? I'll ring back before five.",
+            note="{name} would like to bring friends to the [booking] {name.he} has coming up. "
+            "How many more could join, where does it take place, and when does it end? I'll ring "
+            "back before five.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -207,16 +205,16 @@ def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “The whole household is down with the flu, so we have to cancel "
-            "everything we've booked up to {until}. We're hoping to be fit again after that.” "
-            "Please cancel whatever is still in time.",
-            colleague="{name}'s whole household has the flu. Cancel all their [bookings] up to "
-            "{until}, as far as there's still time.",
-            chat="{name}s family all have flu, they want everything theyve booked up to {until} "
-            "cancelled. only what we still can ofc",
+            email="{name}'s whole family has the flu, and {name.he} wants to cancel everything "
+            "they've booked with us up to {until}. Could you cancel whatever is still in time? "
+            "They live at one address, so you'll find them all.",
+            colleague="{name}'s whole household has the flu. Please cancel all their [bookings] "
+            "up to {until}, as far as there's still time.",
+            chat="{name}s family all have the flu, can you cancel what theyve booked up to "
+            "{until}? only where its not too late",
             note="{name} rang, and you could hear it: everyone in the household is ill, and they "
-            "want to cancel their [bookings] up to {until}. Some may be too close now. Please "
-            "cancel the ones that aren't.",
+            "can't come to anything up to {until}. Some of it may be too close now. Please cancel "
+            "the [bookings] where we still can.",
         ),
         calls=(
             call("search_customers", query=parent["name"]),
@@ -257,15 +255,15 @@ def two_friends_one_slot(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} writes: “My friend {friend} has booked with you too, but on another "
-            "day. Could you move my [booking] so that we're together?” If everyone fits into "
-            "{friend}'s [slot], move {name} there.",
-            colleague="{name} would like to come together with {friend}, who's booked on another "
-            "day. If there's room, move {name} to that [slot].",
+            email="{name} has found out that {name.his} friend {friend} has booked with us as "
+            "well, but for another day, and would like to come with {friend.him}. If there's "
+            "enough room, could you move {name.his} [booking] to {friend}'s [slot]?",
+            colleague="{name} would like to come on the same day as {name.his} friend {friend}. "
+            "If there's room, please move {name.his} [booking] to that [slot].",
             chat="{name} and {friend} want to come on the same day. can you move {name} to "
-            "{friend}s [slot] if there's room",
-            note="{name} has found out that a friend, {friend}, is coming as well, only on a "
-            "different day. Please move {name.him} to {friend}'s [slot] if everybody fits in.",
+            "{friend}s [slot] if theres room",
+            note="{name} and {friend} are friends and have booked for different days without "
+            "knowing. Please move {name} to {friend}'s [slot], if everybody fits in.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -307,16 +305,16 @@ def the_group_has_grown(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="E-mail from {name}: “A few more want to come, so we're {count} now. Can you "
-            "change our [booking]?” There's enough room, I checked. Set it to {count}, or make a "
-            "second [booking] for the extra people if that doesn't work.",
-            colleague="{name} is coming with {count} people instead of {old}. Can you change "
-            "that? If it won't take that many, put the extra people in a second [booking].",
+            email="A few more people want to come along with {name}, so they're {count} now. "
+            "There's enough room, I checked. Could you change the [booking]? If that doesn't "
+            "work, make a second one for the extra people.",
+            colleague="{name} is coming with {count} people instead of {old}. Please change the "
+            "[booking], or put the extra people in a second one.",
             chat="{name}s group is {count} now, not {old}. can you change the [booking]? do a "
             "second one for the rest if it wont let you",
-            note="{name}'s group has grown to {count} people. Please change the [booking]; if "
-            "the system won't take it as one, make it two for the same [slot]. I've already told "
-            "{name.him} there's space.",
+            note="{name}'s group has grown to {count} people. I've already told {name.him} "
+            "there's space. Please change the [booking]; if the system won't take it as one, make "
+            "it two for the same [slot].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -359,16 +357,14 @@ def the_spouse_calls_it_off(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote this morning: “{owner} won't be able to come after all. We live "
-            "together, so could you please cancel the [booking] for us?” We haven't heard from "
-            "{owner}, but go ahead and cancel it.",
-            colleague="{name} rang to cancel {owner}'s [booking]; they live together. Please "
-            "take it out.",
+            email="{name} wrote this morning that {owner} won't be able to come after all. They "
+            "live together. We haven't heard from {owner}, but could you cancel the [booking]?",
+            colleague="{name} rang to cancel {owner}'s [booking]; they live together. Please take "
+            "it out.",
             chat="{name} says {owner} cant come after all (they live together). can you cancel "
-            "that [booking]",
+            "{owner.his} [booking]",
             note="{name} came by to say that {owner} can't come; they live at the same address. "
-            "Please cancel {owner}'s [booking] so that we can give the space to somebody else "
-            "for the weekend.",
+            "Please cancel {owner}'s [booking], so that somebody else can have it.",
         ),
         calls=(
             call("search_customers", query=caller["name"]),
@@ -509,13 +505,13 @@ def a_first_visit_by_ticket(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“There are three of us and we'd love to try the {resource}. We can do any day "
-            "from {first} to {last}, the earlier the better.” That's “{subject}” in your list. "
-            "Please book the first [slot] they fit into, tell them the date in a public comment "
-            "and solve it.",
-            colleague="“{subject}” in your list: three people, {resource}, any day from {first} "
-            "to {last}. Book the earliest [slot] with room, tell them the date publicly and "
+            email="Three people would like to try the {resource}, on any day from {first} to "
+            "{last}, the earlier the better. It's in “{subject}”, a [ticket] of yours. Please "
+            "book the first [slot] they fit into, tell them the date in a public comment and "
             "solve it.",
+            colleague="“{subject}” is yours: three people for the {resource}, any day from "
+            "{first} to {last}. Please book the earliest [slot] with room, tell them the date in "
+            "a public comment and solve it.",
             chat="can you sort out “{subject}”? 3 people for {resource}, whenever it's free "
             "first between {first} and {last}. book it, tell them the date in a public comment "
             "and solve",

@@ -42,16 +42,35 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{out} has asked me: “I've been called as a witness on {on}, so I can't make "
-            "‘{subject}’ with {name}. Could somebody else from my team go?” Please see who's "
-            "free at that time, put them in as a required attendee and take {out} out.",
-            colleague="{out} can't come to “{subject}” with {name} on {on}. Please put in "
-            "somebody else from {out.his} team who's free then, as a required attendee.",
-            chat="{out} cant do “{subject}” with {name} on {on}. can you swap in whoever from "
-            "the team is free then, as a required attendee",
-            note="{out} has to be in court on {on} and can't make “{subject}” with {name}. "
-            "Please take {out.him} out and send somebody else from {out.his} team, whoever is "
-            "free at that hour. Mark them as a required attendee, or they won't turn up.",
+            email=(
+                (
+                    "{out} has been called as a witness on {on} and can't make “{subject}” with "
+                    "{name}. Could you find somebody else from {out.his} team who's free at that "
+                    "time? Put them in as a required attendee and take {out} out."
+                ),
+                (
+                    "{out} can't be at “{subject}” with {name} on {on}, because {out.he} has to "
+                    "go to court. Please see who else from {out.his} team is free at that hour, "
+                    "make that colleague a required attendee, and take {out} out."
+                ),
+            ),
+            colleague=(
+                (
+                    "{out} can't come to “{subject}” with {name} on {on}. Please send somebody "
+                    "else from {out.his} team who's free then, as a required attendee."
+                ),
+                (
+                    "{out} is in court on {on} and can't do “{subject}” with {name}. Please "
+                    "replace {out.him} with somebody from the same team who's free then, as a "
+                    "required attendee."
+                ),
+            ),
+            chat="{out} cant make “{subject}” with {name} on {on}. can you swap in someone else "
+            "from {out.his} team whos free at that time, required attendee",
+            note="{out} has to be in court on {on}, so {out.he} can't be at “{subject}” with "
+            "{name}. Please take {out.him} out and put in a colleague from {out.his} team who has "
+            "nothing else at that hour, as a required attendee. {name} knows that somebody else "
+            "is coming.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -108,18 +127,18 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“The plumber's coming that day. Could we do the day after instead, or the day "
-            "after that if one of you is busy? Same time, please.” That's “{subject}” in your "
-            "list. Please move the [appointment], tell them the new date in a public comment and "
-            "solve the [ticket].",
-            colleague="“{subject}” in your list: they'd like the [appointment] a day later, same "
-            "time, or two days later if one of you is busy. Move it, tell them the date publicly "
-            "and solve it.",
-            chat="“{subject}” in your list, can you move that [appointment] to the next day same "
-            "time? if anyone in it is busy then the day after. tell them the date in a public "
-            "comment and solve",
-            note="I rang the people behind “{subject}”, which is with you. The day after at the "
-            "same time would suit them, or the day after that if you or your colleague can't. "
+            email="{name} has the plumber in that day and would like to have the [appointment] a "
+            "day later, at the same time, or two days later if one of you is busy. It's in "
+            "{name.his} [ticket] “{subject}”, which is yours. Please move it, tell {name.him} the "
+            "new date in a public comment and solve the [ticket].",
+            colleague="{name} would like the [appointment] a day later, same time, or two days "
+            "later if one of you is busy (“{subject}”, assigned to you). Please move it, tell "
+            "{name.him} the date in a public comment and solve it.",
+            chat="“{subject}” from {name} is yours, can you move that [appointment] to the next "
+            "day, same time? if anyone in it is busy then the day after. public comment with the "
+            "date and solve it",
+            note="I rang {name} about “{subject}”, which is with you. The day after at the same "
+            "time would suit {name.him}, or the day after that if you or your colleague can't. "
             "Please move the [appointment], confirm the date in a public comment and solve the "
             "[ticket].",
         ),
@@ -147,6 +166,7 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
         answer="I moved it to {on} at {time}, as {mate} is busy the day before. {reference} has "
         "the new date and is solved.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "on": long_day(on),
             "time": time_of(starts),
@@ -238,16 +258,16 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} wrote last night: “I've lost your letter. When is my next "
-            "[appointment], and who's coming? I'd also like to e-mail whoever set it up.” Can "
-            "you give me the date, the organiser with e-mail and team, and who else is attending?",
-            colleague="{name} has lost the letter about {name.his} next [appointment]. Which day "
-            "is it, who organises it (with e-mail and team), and who else is coming?",
-            chat="{name} lost our letter. when's {name.his} next [appointment], who organises "
-            "it, and who else is coming? need the organisers email and team too",
-            note="{name} called because {name.he} has lost our letter. I need the day of "
-            "{name.his} next [appointment], who organises it, that person's e-mail and team, and "
-            "who else will be there. I said I'd ring back before lunch.",
+            email="{name} has lost our letter and doesn't know when {name.his} next [appointment] "
+            "is. Which day is it, and who will be there? {name.He}'d also like to e-mail whoever "
+            "set it up, so I need that colleague's address and [team].",
+            colleague="{name} has lost our letter. When is {name.his} next [appointment], who "
+            "organises it (e-mail and [team], please), and who else will be there?",
+            chat="{name} lost our letter. when's {name.his} next [appointment], who set it up "
+            "(email and [team]) and who else will be there",
+            note="{name} called because {name.he} has lost our letter. When is {name.his} next "
+            "[appointment], and who else from us is coming besides the organiser? I need the "
+            "organiser's name, e-mail and [team] too, because {name.he} wants to write to them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -284,15 +304,14 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Message from {away} ({team}): “Could I have leave from {first} to {last}? "
-            "{heir} has offered to go to any [appointment] I have then.” That's approved. Please "
-            "record it and put {heir} in as a required attendee instead of {away.him}, if {heir} "
-            "is free.",
+            email="{away} ({team}) would like leave from {first} to {last}, and I've approved it. "
+            "Please record it. If {away.he} has an [appointment] then, {heir} has offered to go; "
+            "put {heir.him} in as required and take {away} out, as long as {heir} is free.",
             colleague="{away} ({team}) is on leave from {first} to {last}, please record it. "
-            "{heir} has offered to take over any [appointment] in that time; put {heir.him} in "
-            "as a required attendee if {heir.he}'s free.",
-            chat="{away} ({team}) is off {first} to {last}, pls put the leave in. {heir} goes to "
-            "{away.his} [appointments] in that time if free, as a required attendee",
+            "{heir} goes to {away.his} [appointment] in that time, as a required attendee, if "
+            "{heir.he}'s free.",
+            chat="{away} ({team}) is off {first} to {last}, can you put the leave in? {heir} goes "
+            "to {away.his} [appointment] then if free (required)",
             note="I've approved {away}'s leave from {first} to {last} ({team}); please record "
             "it. If {away.he} has an [appointment] in that time, {heir} has agreed to go "
             "instead. Make {heir.him} required, provided {heir.he}'s free.",
@@ -349,16 +368,16 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="From {name}: “Nine is too early for me. Could we do ‘{subject}’ at eleven the "
-            "same day?” {organiser} set it up but is on a flight until tonight. You're attending "
-            "as well, so please move it.",
-            colleague="{name} can't do nine for “{subject}”. Make it 11:00 the same day, please. "
-            "{organiser} set it up and can't be reached, but you're attending too.",
+            email="{name} would like to have “{subject}” at eleven instead of nine, on the same "
+            "day. {organiser} set it up but is on a flight until tonight. You're going as well, "
+            "so could you move it?",
+            colleague="{name} can't do nine for “{subject}”. Please move it to 11:00 the same "
+            "day. {organiser} set it up and can't be reached, but you're going too.",
             chat="can you move “{subject}” with {name} to 11 the same day? its {organiser}s but "
             "{organiser.he}'s on a plane and youre going anyway",
-            note="{name} has asked to have “{subject}” at eleven instead of nine on the same "
-            "day. {organiser} organised it and is travelling today. You're attending too, so "
-            "please move it, and I'll tell {organiser.him}.",
+            note="{name} has asked to have “{subject}” at eleven instead of nine on the same day. "
+            "{organiser} organised it and is travelling today. You're attending too, so please "
+            "move it, and I'll tell {organiser.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -405,15 +424,14 @@ def nobody_left_to_come(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{lone} writes: “I don't think I'm needed in ‘{subject}’ with {name} on {on}. "
-            "Could you take me off that one?” Fine by me. Take {lone} out, we don't need a "
-            "replacement.",
+            email="{lone} doesn't think {lone.he}'s needed in “{subject}” with {name} on {on}. "
+            "That's fine by me. Could you take {lone.him} out? We don't need a replacement.",
             colleague="{lone} doesn't need to be at “{subject}” with {name} on {on}. Please take "
-            "{lone.him} out; nobody has to go instead.",
-            chat="can you take {lone} out of “{subject}” on {on} with {name}? {lone.he} doesn't "
-            "need to be there and neither does anyone else",
+            "{lone.him} out.",
+            chat="can you take {lone} out of “{subject}” with {name} on {on}? {lone.he} doesnt "
+            "need to be there",
             note="{lone} would like the afternoon of {on} off, so please take {lone.him} out of "
-            "“{subject}” with {name}. I don't think we need to send anyone else.",
+            "“{subject}” with {name}. I don't think we have to send anyone else.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

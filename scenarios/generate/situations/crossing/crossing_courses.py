@@ -39,17 +39,19 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“I can't make my date after all, we're at a wedding that weekend. Any later "
-            "one is fine as long as I get a seat.” That's “{subject}” in your list. Please move "
-            "them to the next [session] with a free seat, tell them the date in a public comment "
+            email="{name} is at a wedding that weekend and can't make {name.his} date, see "
+            "“{subject}”, which is assigned to you. Any later one with a free seat is fine. "
+            "Please move {name.him} to the next one, tell {name.him} the date in a public comment "
             "and solve the [ticket].",
-            colleague="“{subject}” in your list: they can't make their date. Move them to the "
-            "next [session] that still has a seat, tell them the date publicly and solve it.",
-            chat="can you do “{subject}” in your list? they need a later [session], the next one "
-            "with a free seat. tell them the date in a public comment and solve it",
-            note="“{subject}” is with you. They can't come on their date and don't want to sit "
-            "on a waiting list, so please move them to the next [session] that still has a free "
-            "seat. Tell them the date in a public comment and mark the [ticket] solved.",
+            colleague="{name} can't make {name.his} date (“{subject}”, assigned to you). Please "
+            "move {name.him} to the next [session] with a free seat, tell {name.him} the date in "
+            "a public comment and solve the [ticket].",
+            chat="“{subject}” is yours, {name} needs a later [session]. can you move {name.him} "
+            "to the next one with a free seat, put the date in a public comment and solve it",
+            note="“{subject}” from {name} is with you. {name.He} can't come on {name.his} date "
+            "and doesn't want to be on a waiting list, so please move {name.him} to the next "
+            "[session] with a free seat. Tell {name.him} the date in a public comment and solve "
+            "the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -69,7 +71,12 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
         ),
         answer="I moved them to {day}, the next date with a free seat; the one before it is full. "
         "I gave them the date in {reference} and solved it.",
-        values={"subject": subject, "day": long_day(day), "reference": ticket["reference"]},
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "day": long_day(day),
+            "reference": ticket["reference"],
+        },
         free={"ticket_comments.body": (day,)},
         spare=(("course_sessions", full["id"]),),
     )
@@ -309,12 +316,11 @@ def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="This came in from {name}: “I'm on the waiting list for ‘{course}’ and I've "
-            "heard the room is much bigger than the group. Couldn't you add a place?” "
-            "{name.He}'s right about the room. Please raise the seats by one so that {name.he} "
-            "gets in.",
+            email="{name} is on the waiting list for “{course}” and has heard that the room is "
+            "much bigger than the group. {name.He}'s right about the room. Could you add one seat "
+            "so that {name.he} gets in?",
             colleague="{name} is on the waiting list for “{course}”, and the room is big enough. "
-            "Add one seat so that {name.he} gets in.",
+            "Please add one seat so that {name.he} gets in.",
             chat="can you add a seat to “{course}”, the date {name} is waiting for? the room is "
             "big enough",
             note="{name} is waiting for a place on “{course}”, and the room we've booked holds "
@@ -350,17 +356,16 @@ def before_all_the_others(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name}'s e-mail says: “I was promised the next seat on ‘{course}’ when I "
-            "called, and the person on the phone said they'd put it in my file. Please stick to "
-            "that.” I don't want a complaint. Get {name.him} in, even if somebody else loses a "
-            "place.",
-            colleague="{name} says {name.he} was promised the next seat on “{course}” and "
-            "there's a note about it. Get {name.him} in, cancel somebody else's if you have to.",
-            chat="{name} says theres a note promising {name.him} the next seat on “{course}”. "
-            "can you get {name.him} in, bump someone if you have to",
-            note="{name} called me about “{course}”: apparently somebody here promised "
-            "{name.him} the next seat, and it should be in the notes. We've known {name.him} for "
-            "years, so please give {name.him} a place, even if somebody else has to lose theirs.",
+            email="{name} says that somebody promised {name.him} the next seat on “{course}” and "
+            "put it in {name.his} file. I don't want a complaint, so please get {name.him} in, "
+            "even if somebody else loses a place.",
+            colleague="{name} was promised the next seat on “{course}”, there should be a note "
+            "about it. Please get {name.him} in, even if somebody else has to wait.",
+            chat="{name} says theres a note promising {name.him} the next seat on “{course}”. can "
+            "you get {name.him} in? even if someone else gets bumped",
+            note="We've known {name} for years, and {name.he} says that somebody here promised "
+            "{name.him} the next seat on “{course}”. It should be in the notes. Please give "
+            "{name.him} a place, even if it's at somebody else's expense.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -394,9 +399,9 @@ def the_next_date_for_a_friend(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} e-mailed: “I'm booked on one of your [courses], and a friend would "
-            "like to do the same one after me. When's the next later date with a seat free, what "
-            "does it cost, and who teaches it? An e-mail address for the teacher would help.”",
+            email="A friend of {name}'s would like to do the same [course] as {name.him}, but "
+            "later. When's the next date after {name.hers} with a free seat, what does it cost, "
+            "and who teaches it? An e-mail address for the teacher would help, too.",
             colleague="A friend of {name}'s wants to do the same [course] after {name.him}. "
             "When's the next later [session] with a free seat, what does it cost, and who "
             "teaches it (with e-mail)?",
@@ -404,9 +409,9 @@ def the_next_date_for_a_friend(maker: Maker) -> Draft:
             "{name.his} date with a free seat, what does it cost, who teaches it and whats their "
             "email",
             note="{name} has recommended one of our [courses] to a friend, who'd like the next "
-            "date after {name.his} that still has a free seat. Which day is that, what does it "
-            "cost, who teaches it, and what's the teacher's e-mail? I'm calling the friend back "
-            "this afternoon.",
+            "date after {name.hers} that still has a free seat. Which day is that, what does it "
+            "cost, and who teaches it? Give me the teacher's e-mail as well, the friend has a "
+            "question.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -494,9 +499,10 @@ def teaching_and_on_duty(maker: Maker) -> Draft:
             "your rota at the same time.” Well spotted. Please ask for [a swap]: the colleague "
             "in the teacher's team who isn't away should take that day's [shift]. I'll approve "
             "it myself.",
-            colleague="The teacher of “{course}” on {on} is on the rota that day too. Request [a "
-            "swap] with the colleague from the same team who isn't away. I'll approve it.",
-            chat="the teacher of “{course}” on {on} also has [a shift] that day. can you ask for "
+            colleague="The teacher of “{course}” on {on} also has [a shift] that day. Please "
+            "request [a swap] with the colleague from the same team who isn't away. I'll approve "
+            "it.",
+            chat="whoever teaches “{course}” on {on} also has [a shift] that day. can you ask for "
             "[a swap] with the one in their team whos not away, ill approve it",
             note="My mistake: I put the teacher of “{course}” on the rota for {on}, the day of "
             "the [session]. Please request [a swap] so that the colleague from the same team who "

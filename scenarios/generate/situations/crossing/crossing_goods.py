@@ -35,14 +35,13 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“I've heard nothing for two days and would just like to know whether it's "
-            "coming.” That's “{subject}” in your list. Check whether we have everything in their "
-            "open [order]. If we do, confirm it, tell them so in a public comment with its "
-            "reference and solve the [ticket].",
+            email="“{subject}” in your list comes from somebody who has heard nothing for two "
+            "days. If we have everything in their open [order], please confirm it, say so in a "
+            "public comment with the reference of the [order] and solve the [ticket].",
             colleague="“{subject}” in your list: they're waiting to hear about their open "
             "[order]. If we have all of it in stock, confirm it, tell them publicly with the "
             "reference and solve the [ticket].",
-            chat="can you look at “{subject}”? if we have everything in their open [order] "
+            chat="“{subject}” is yours, right? if we have everything in their open [order] "
             "confirm it and tell them in a public comment (with the reference of the [order]). "
             "then solve it",
             note="The [customer] behind “{subject}” in your list has been waiting two days for "
@@ -96,10 +95,9 @@ def only_as_many_as_we_have(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “If you haven't got everything in my open [order], "
-            "just send what you have. I'm leaving on Monday and can't wait for the rest.” If all "
-            "our warehouses together have less than ordered of something, set that [line] to "
-            "what we have. Then confirm the [order].",
+            email="{name} is leaving on Monday and would rather have what we've got than wait. If "
+            "all our warehouses together have less than {name.he} ordered of something, please "
+            "set that [line] of {name.his} open [order] to what we have. Then confirm the [order].",
             colleague="{name} can't wait for {name.his} open [order]. Where we haven't got "
             "enough in all warehouses together, cut the [line] down to what's there, and confirm "
             "it.",
@@ -149,14 +147,14 @@ def bought_in_for_one_order(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} asks: “Do you have everything I ordered, and if not, could you get it "
-            "for me?” We can. Please put whatever we're short of for the open [order] into a "
-            "draft for the cheapest supplier who still delivers to us, exactly the missing "
-            "number. I'll send it myself.",
-            colleague="We're short of something for {name}'s open [order]. Draft a purchase of "
-            "just the missing units from the cheapest active supplier. I'll send it.",
-            chat="can you see what we're short of for {name}s open [order] and start a purchase "
-            "for exactly that many at the cheapest active supplier, dont send it yet",
+            email="{name} has asked whether we've got everything {name.he} ordered, and I don't "
+            "think we do. Please draft a purchase of what we're short of for {name.his} open "
+            "[order], exactly the missing number, from the cheapest supplier who's active. I'll "
+            "send it myself.",
+            colleague="We're short of something for {name}'s open [order]. Please draft a "
+            "purchase of just the missing units from the cheapest active supplier. I'll send it.",
+            chat="can you see what we're short of for {name}s open [order] and draft a purchase "
+            "for exactly that, cheapest active supplier? dont send it yet",
             note="{name} is a good [customer] and I've promised {name.him} the whole open "
             "[order]. Please draft a purchase of whatever our stock doesn't cover, exactly that "
             "many, from the active supplier who's cheapest. I'd like to see it before it goes "
@@ -206,20 +204,20 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“You've sent me the wrong ones, all three of them. I can send them straight "
-            "back.” That's “{subject}” in your list, about their latest [order]. If it's recent "
-            "enough to be returned, register the return as wrong, confirm it in a public comment "
-            "with the reference of the [order] and solve the [ticket].",
-            colleague="“{subject}” in your list: all three in their latest [order] were the "
-            "wrong ones. If they're still in time, register the return (wrong), tell them "
-            "publicly with the [order] reference and solve it.",
+            email="We sent somebody three of the wrong kind in their latest [order], see "
+            "“{subject}”, which is assigned to you. If it's still in time for a return, please "
+            "register one as wrong, give them the reference of the [order] in a public comment "
+            "and solve the [ticket].",
+            colleague="“{subject}” is yours: all three in their latest [order] were the wrong "
+            "ones. If they're still in time, please register the return (wrong), give them the "
+            "[order] reference in a public comment and solve it.",
             chat="“{subject}” in your list, they got 3 of the wrong kind in their last [order]. "
             "if its not too late register the return as wrong, comment publicly with the "
             "reference of the [order] and solve",
-            note="Our packers have made a mess of it, see “{subject}” in your list: all three in "
-            "the latest [order] are the wrong ones. If they're still within the time for "
-            "returns, register one for that reason. Confirm it in a public comment that gives "
-            "the reference of the [order], and solve the [ticket].",
+            note="Our packers have made a mess of it, see “{subject}”, which you have: all three "
+            "in the latest [order] are the wrong ones. If it isn't too late for a return, "
+            "register one for that reason. Give them the reference of the [order] in a public "
+            "comment, and solve the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -271,15 +269,14 @@ def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} asks: “A parcel of yours is about to leave for me. Is it going to my "
-            "flat or to the workshop, and who's bringing it? My insurance also wants to know "
-            "what the contents would cost today.” I need the street, the carrier and the value "
-            "at our current prices.",
-            colleague="{name} is asking about {name.his} planned [shipment]: which street does "
-            "it go to, which carrier brings it, and what are the contents worth at today's "
-            "prices?",
-            chat="the planned [shipment] for {name}: which street is it going to, who carries it "
-            "and whats in it worth at current prices?",
+            email="{name}'s insurance wants to know about the [shipment] we've planned for "
+            "{name.him}. Which street does it go to, who carries it, and what are the contents "
+            "worth at today's prices?",
+            colleague="{name} needs some details about {name.his} planned [shipment] for "
+            "{name.his} insurance: the street it goes to, the [carrier], and what's in it worth "
+            "at today's prices.",
+            chat="{name} needs this for {name.his} insurance: where is {name.his} planned "
+            "[shipment] going (street), with which [carrier], and whats it worth at current prices",
             note="{name}'s insurance has questions about the [shipment] we've planned. I need "
             "the street it goes to, the carrier, and what the contents are worth at our current "
             "prices. They want it in writing by tonight.",
@@ -319,18 +316,19 @@ def to_the_other_house(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“There's scaffolding in front of my door. Could you send it to my second "
-            "address, the one you have on file?” That's “{subject}” in your list. Please "
-            "redirect the [shipment] that hasn't left yet, confirm the new street in a public "
-            "comment and solve the [ticket].",
-            colleague="“{subject}” in your list: their planned [shipment] should go to the other "
-            "address we have for them. Redirect it, confirm the street publicly and solve it.",
-            chat="“{subject}” in your list, can you send their planned [shipment] to the other "
-            "address on file? tell them the street in a public comment and solve it",
-            note="Scaffolding again, see “{subject}” in your list. Please redirect the "
-            "[shipment] that hasn't left yet to the second address we have for that [customer], "
-            "so that the driver doesn't have to come twice. Confirm the street in a public "
-            "comment and solve it.",
+            email="{name} has scaffolding in front of {name.his} door and would like {name.his} "
+            "[shipment] sent to the other address we have. It's in “{subject}”, which is assigned "
+            "to you. Please redirect what hasn't left yet, confirm the street in a public comment "
+            "and solve the [ticket].",
+            colleague="{name} would like {name.his} planned [shipment] sent to the other address "
+            "we have (“{subject}”, assigned to you). Please redirect it, confirm the street in a "
+            "public comment and solve the [ticket].",
+            chat="“{subject}” from {name} is yours, can you send {name.his} planned [shipment] to "
+            "{name.his} other address? public comment with the street, then solve it",
+            note="{name} has scaffolding up, see “{subject}”, which is with you. Please redirect "
+            "the [shipment] that hasn't left yet to the second address we have, so that the "
+            "driver doesn't have to come twice. Confirm the street in a public comment and solve "
+            "the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -350,6 +348,7 @@ def to_the_other_house(maker: Maker) -> Draft | None:
         ),
         answer="{planned} goes to {street} now; {reference} says so and is solved.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "planned": planned["reference"],
             "street": other["street"],
@@ -374,10 +373,9 @@ def it_has_left_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“I'm going to my daughter's, so please let it leave ten days later.” That's "
-            "“{subject}” in your list. Postpone the [shipment] if it's still here. If it's gone, "
-            "tell them in a public comment that it's on its way and give its reference. You can "
-            "solve the [ticket] either way.",
+            email="Somebody would like their [shipment] to leave ten days later, see “{subject}”, "
+            "which is yours. If it has already left, please say so in a public comment, with its "
+            "reference. After that the [ticket] is done.",
             colleague="“{subject}” in your list: they'd like the [shipment] ten days later. If "
             "it has already left, tell them publicly, with its reference. Solve it.",
             chat="“{subject}” in your list, they want it to leave 10 days later. if its already "
@@ -429,10 +427,9 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“It made a horrible noise and now it won't do anything at all. Surely that's "
-            "covered?” That's “{subject}” in your list. If the warranty is still running, enter "
-            "a claim with the title of the [ticket] as the fault. Then give them the number of "
-            "the warranty in a public comment and solve it.",
+            email="“{subject}” is a [ticket] of yours about something that broke. If the warranty "
+            "is still running, please enter a claim with the title of the [ticket] as the fault, "
+            "give them the number of the warranty in a public comment and solve it.",
             colleague="“{subject}” in your list: is the warranty still running? If so, enter a "
             "claim with the [ticket]'s title as the fault, give them the warranty's number "
             "publicly and solve it.",
@@ -489,21 +486,21 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“The birthday was over when it arrived. I'm not asking for everything back, "
-            "but something would be fair.” That's “{subject}” in your list, and it was our "
-            "fault. Please open a refund of that [payment] for being late, as much as we may "
-            "give for that, and tell them its reference in a public comment. Leave the [ticket] "
-            "open until it's approved.",
-            colleague="“{subject}” in your list: we were late and it was our fault. Open a "
-            "refund of that [payment], as much as that reason allows, and tell them the "
-            "[payment] reference publicly. The [ticket] stays open.",
-            chat="“{subject}” in your list, we were late. open a refund on that [payment], as "
-            "much as we can give for being late, and comment the [payment] reference publicly. "
-            "dont solve it yet",
-            note="We were late with “{subject}”, which is with you, and there's no excuse. "
-            "Please open a refund of their [payment] for that reason and give them as much as it "
-            "allows. Tell them in a public comment which [payment] it is, by its reference. I'll "
-            "solve the [ticket] when the money is out.",
+            email="The birthday was over when our delivery reached {name}, which was our fault. "
+            "{name.His} [ticket] “{subject}” is yours. Please open a [refund] of that [payment] "
+            "for being late, with the full share for it, and tell {name.him} the reference of the "
+            "[payment] in a public comment. Leave the [ticket] open until it's approved.",
+            colleague="“{subject}” from {name} is yours: we were late, and it was our fault. "
+            "Please open a [refund] of that [payment] for that reason, the full share, and give "
+            "{name.him} the reference of the [payment] in a public comment. The [ticket] stays "
+            "open.",
+            chat="“{subject}” ({name}) is assigned to you, we were late. can you open a [refund] "
+            "on that [payment], the full share for being late, and comment the [payment] "
+            "reference publicly? dont solve it yet",
+            note="We were late for {name}, see “{subject}”, which is with you, and there's no "
+            "excuse. Please open a [refund] of {name.his} [payment] for that reason, with the "
+            "full share. Tell {name.him} in a public comment which [payment] it is, by its "
+            "reference. I'll solve the [ticket] when the money is out.",
         ),
         calls=(
             call("get_my_profile"),
@@ -529,6 +526,7 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
         answer="A refund of {amount} is open for {payment}, which is all that the reason allows. "
         "{reference} says so and stays open.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "amount": maker.money(cents),
             "payment": payment["reference"],
@@ -556,18 +554,19 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“You keep sending me letters, and there's nothing wrong with my account! Take "
-            "it from one of my other [methods].” That's “{subject}” in your list. Please switch "
-            "the failed [payment] to one that still works, retry it, and confirm it in a public "
-            "comment with its reference. Then solve the [ticket].",
-            colleague="“{subject}” in your list: switch their failed [payment] to a [method] "
-            "that's still valid, retry it, confirm it publicly with its reference and solve.",
-            chat="“{subject}” in your list, can you move their failed [payment] to a [method] "
-            "that still works and retry it? comment publicly with its reference, then solve",
-            note="A [customer] is annoyed about our payment letters, see “{subject}” in your list. "
-            "They have another [method] with us that still works, so please switch the [payment] "
-            "that failed to that one and try again. Confirm it in a public comment with its "
-            "reference and solve the [ticket].",
+            email="{name} has opened a [ticket] about our payment letters, “{subject}”, which is "
+            "assigned to you. {name.He} has another [method] that still works. Please switch the "
+            "failed [payment] to that, retry it, confirm it in a public comment with its "
+            "reference, and solve the [ticket].",
+            colleague="“{subject}” from {name} is yours. Please switch {name.his} failed "
+            "[payment] to a [method] that still works, retry it, confirm it in a public comment "
+            "with its reference and solve the [ticket].",
+            chat="can you do “{subject}” ({name}, assigned to you)? put the failed [payment] on a "
+            "[method] that works and retry it, public comment with its reference, then solve",
+            note="{name} is annoyed about our payment letters, see “{subject}”, which you have. "
+            "We have another [method] of {name.hers} that works, so please switch the [payment] "
+            "that failed and try again. Confirm it in a public comment with its reference and "
+            "solve the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -588,6 +587,7 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
         answer="{payment} goes by the wallet ending in {digits} now and is pending. {reference} is "
         "solved.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "payment": failed["reference"],
             "digits": good["last_four"],

@@ -42,12 +42,12 @@ def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} sent me this: “I'm travelling until Friday and won't be online. "
-            "Whatever is waiting for my approval can go to somebody in my team with a high "
-            "enough limit.” Please hand {away.his} open [requests] on to that colleague.",
+            email="{away} is travelling until Friday and can't approve anything. Somebody in "
+            "{away.his} team must have a high enough limit. Could you hand {away.his} open "
+            "[requests] on to that colleague?",
             colleague="{away} is travelling, and people are waiting for {away.his} approval. "
-            "Hand {away.his} open [requests] on to the colleague in the same team whose limit "
-            "covers them.",
+            "Please hand {away.his} open [requests] on to the colleague in the same team whose "
+            "limit is high enough.",
             chat="{away} is travelling all week. can you hand {away.his} open [requests] on to "
             "whoever in the team has a high enough limit",
             note="{away} is on the road this week, and people keep asking me when their "
@@ -86,17 +86,16 @@ def one_fresh_and_one_stale(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} writes: “You've still got two [requests] of mine. Could you decide "
-            "on them before the end of the month?” I'm happy with both. One may be too old by "
-            "now, though; if so, reject it. The other can be approved if it's within your limit.",
+            email="{author} is waiting for two [requests] that are with you. I'm happy with both. "
+            "One may be too old by now; then you'll have to reject it, and {author.he} can ask "
+            "again. Please approve the other.",
             colleague="{author} is waiting for two [requests] that are with you. I'm fine with "
-            "both. Approve what you can; if one is out of date, reject it.",
-            chat="{author} has 2 [requests] with you, im fine with both. approve them, but if "
-            "ones out of date reject it",
+            "both. Please approve what you can and reject one if it's out of date.",
+            chat="{author} has 2 [requests] with you, im fine with both. can you approve them? if "
+            "ones out of date you have to reject it",
             note="{author} asked me in the corridor about two [requests] that are with you. I've "
-            "no objection to what they're for. If one is out of date by now, you'll have to "
-            "reject it, and {author.he} can ask again; please approve the other if it's within "
-            "your limit.",
+            "no objection to what they're for, so please approve what you can. If one is out of "
+            "date by now, reject it, and {author.he} can ask again.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -134,13 +133,13 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “Your ‘{title}’ says something different from what I was told in "
-            "‘{subject}’. Could somebody correct it?” You own that [document]. Please share it "
-            "with the colleague who handles the [case], so that they can edit it.",
-            colleague="{name} has found a mistake in “{title}”. Whoever handles {name.his} "
-            "[case] “{subject}” will correct it and has to be able to edit it.",
-            chat="can you let the handler of “{subject}” ({name}) edit “{title}”? theres a "
-            "mistake in it",
+            email="{name} has found a mistake in “{title}”, which you own. It's about {name.his} "
+            "[case] “{subject}”, and the colleague who handles that will correct it. Could you "
+            "let that colleague edit the [document]?",
+            colleague="There's a mistake in “{title}”, {name} says. Whoever handles {name.his} "
+            "[case] “{subject}” will correct it, so please let them edit it.",
+            chat="theres a mistake in “{title}”. can you let whoever handles {name}'s [case] "
+            "“{subject}” edit it",
             note="{name} noticed that “{title}” doesn't match what we told {name.him} in "
             "“{subject}”. The handler of that [case] is going to correct it this week and needs "
             "[a share]; reading isn't enough.",
@@ -179,16 +178,16 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{clerk} has asked me: “‘{subject}’ from {name} is getting too big for me. "
-            "Could someone in {team} take it over?” Good idea. Hand it to somebody in that "
-            "team who may handle a [case] of that priority and isn't away today.",
-            colleague="{team} should take over “{subject}” from {name}. Hand it to somebody "
-            "there who's in and may handle that priority.",
-            chat="can you hand “{subject}” from {name} to someone in {team}? mind the "
-            "priority, and check whos away today",
-            note="I'd like {team} to take over “{subject}” from {name}, it's become too "
-            "serious for us. Please hand it to somebody there who may handle a [case] of that "
-            "priority and isn't away.",
+            email="“{subject}” from {name} is getting too big for {clerk}, and {team} should take "
+            "it over. Could you hand it to somebody there who's in today and may handle a [case] "
+            "of that priority?",
+            colleague="{team} should take over “{subject}” from {name}. Please give it to "
+            "somebody there who's in today and may handle that priority.",
+            chat="can you hand “{subject}” ({name}) over to someone in {team}? it has to be "
+            "someone whos in today and allowed to do that priority",
+            note="I'd like {team} to take over “{subject}” from {name}, it's become too serious "
+            "for us. Please hand it to somebody there who may handle a [case] of that priority "
+            "and isn't away.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -232,16 +231,15 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“Everyone who still has an open [task] on ‘{project}’ needs ‘{title}’. Some "
-            "of them have never seen it.” You own that [document]. Please give each of them [a "
-            "share] to read, if they haven't got one.",
+            email="The people who still have open [tasks] on “{project}” need “{title}”, which is "
+            "yours. Could you share it with all of them, to read? One of them may have it already.",
             colleague="Everyone with an open [task] in “{project}” should be able to read "
-            "“{title}”, which is yours. Share it with those who can't yet.",
+            "“{title}”, which is yours. Please share it with those who can't yet.",
             chat="can you share “{title}” (read) with everyone who still has an open [task] in "
             "“{project}”? one or two have it already",
             note="The people still working on “{project}” need “{title}”, which you own. Please "
-            "give everyone with an open [task] there [a share] to read it. Somebody may be able "
-            "to edit it already; don't take that away.",
+            "let everyone with an open [task] there read it. Somebody may be able to edit it "
+            "already; don't take that away.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -281,17 +279,16 @@ def whose_refund_is_this(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name}'s e-mail says: “I had a message that you're refunding me some money. "
-            "What is that for, and how much of my [payment] are you keeping?” Nobody told me "
-            "about it either. Please find out the product, what we keep, and which colleague "
-            "opened it (name and e-mail).",
-            colleague="{name} is asking about an open refund. Which product is it for, how much "
-            "of the [payment] would we keep, and who opened it (with e-mail)?",
-            chat="theres an open refund for {name}. which product is it for, how much of the "
-            "[payment] do we keep and who opened it? email too pls",
-            note="There's an open refund for {name}, and I can't see why. Which product is it "
-            "for, how much of the [payment] would we keep, and who opened it? Give me the e-mail "
-            "as well, so that I can ask.",
+            email="{name} has heard that we're giving {name.him} some money back, and I know "
+            "nothing about it. What's the open [refund] for, how much of the [payment] do we "
+            "keep, and which colleague opened it? I need the e-mail too, so that I can ask.",
+            colleague="There's an open [refund] for {name}. What is it for, how much of the "
+            "[payment] do we keep, and who opened it (with e-mail)?",
+            chat="theres an open [refund] for {name}. whats it for, how much of the [payment] do "
+            "we keep and who opened it? email too pls",
+            note="There's an open [refund] for {name}, and I can't see why. What was the "
+            "[payment] for, how much of it do we keep, and who opened the [refund]? Give me the "
+            "e-mail as well, so that I can ask.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -337,11 +334,11 @@ def what_became_of_the_return(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="Got this from {name}: “You refused to take my return. Who decided that, and "
-            "how can I reach them?” Please get me that colleague's name and e-mail, how much the "
-            "return was worth and which [order] it was from (reference).",
-            colleague="{name} is complaining about a return that we refused. Who refused it "
-            "(with e-mail), what was it worth, and what's the reference of the [order]?",
+            email="{name} is angry because we refused {name.his} return. Who decided that (name "
+            "and e-mail), how much was it worth, and which [order] was it from? I'd like to have "
+            "the facts before I answer.",
+            colleague="{name} is complaining about a return that we refused. Who refused it (with "
+            "e-mail), what was it worth, and which [order] was it from?",
             chat="{name} is angry about a refused return. who refused it (email too), what was "
             "it worth and which [order] was it from?",
             note="{name} has complained about a return that we refused. Who refused it and "

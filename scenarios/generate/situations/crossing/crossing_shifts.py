@@ -30,16 +30,44 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has asked me: “I've got a hospital date for my knee on {on} and I'm on "
-            "the rota that day. Could somebody in my team cover?” Please put in [a swap] with "
-            "whoever isn't away or already working then, and approve it straight away.",
-            colleague="{ill} has a knee operation on {on}. Put in [a swap] with somebody from "
-            "{ill.his} team who's in that day and isn't working already, and approve it.",
-            chat="{ill} has a knee op on {on} and cant work. can you find someone in the same "
-            "team whos not away and not working, ask for the [swap] and approve it",
-            note="{ill} is having a knee operation on {on}. {ill.His} [shift] should go to a "
-            "colleague in the same team who isn't away and isn't working that day. Please "
-            "request the [swap] and approve it as well; I'm travelling until Thursday.",
+            email=(
+                (
+                    "{ill} has a hospital appointment for {ill.his} knee on {on} and is down to "
+                    "work that day. Please find somebody in {ill.his} team who isn't away or "
+                    "working already, put in the [swap] and approve it straight away."
+                ),
+                (
+                    "Could you find somebody to work for {ill} on {on}? {ill.He}'s having "
+                    "{ill.his} knee operated. It should be a colleague from the same team who's "
+                    "in that day and not on the rota yet. Please request the [swap] and approve "
+                    "it, too."
+                ),
+            ),
+            colleague=(
+                (
+                    "{ill} can't work on {on}, {ill.he}'s having a knee operation. Please put in "
+                    "a [swap] with somebody from {ill.his} team who's free that day and approve "
+                    "it."
+                ),
+                (
+                    "{ill} has a knee operation on {on}. Please give {ill.his} [shift] to a "
+                    "colleague from {ill.his} team who isn't away or working that day: request "
+                    "the [swap] and approve it."
+                ),
+            ),
+            chat=(
+                (
+                    "{ill} has {ill.his} knee op on {on} and cant work. can you find someone from "
+                    "{ill.his} team whos in and not working yet, put the [swap] in and approve it"
+                ),
+                (
+                    "need cover for {ill} on {on} (knee op). someone from {ill.his} team who isnt "
+                    "away or on the rota, can you request the [swap] and approve it"
+                ),
+            ),
+            note="{ill} is having a knee operation on {on}, so somebody else from {ill.his} team "
+            "has to take the [shift]. Please look who's neither away nor working then, request "
+            "the [swap] and approve it as well. I'm travelling until Thursday.",
         ),
         calls=(
             call("search_employees", query=ill["name"]),
@@ -80,18 +108,18 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{torn} wrote to me: “On {on} I'm down for the early [shift] and booked for "
-            "‘{topic}’ as well. I can't do both.” {torn.He} has to be in the [appointment]. "
-            "Please ask for [a swap] with somebody from {torn.his} team who has nothing on that "
-            "day, and leave the decision to me.",
-            colleague="{torn} is double booked on {on}: early [shift] and “{topic}”. Request [a "
-            "swap] with somebody from {torn.his} team who has no [appointment] and no [shift] "
-            "that day. I'll decide on it later.",
-            chat="{torn} is double booked on {on}, early [shift] and “{topic}”. can you ask for "
-            "[a swap] with someone in the team who has nothing on that day? ill decide tonight",
-            note="{torn} is on the early [shift] on {on} and has “{topic}” the same day. "
-            "Somebody in {torn.his} team who has no [appointment] and isn't working then should "
-            "take the [shift]. Just request the [swap]; I'll look at it in the morning.",
+            email="{torn} is down for the early [shift] on {on} and has “{topic}” that day as "
+            "well. {torn.He} can't miss the [appointment]. Could you ask for a [swap] with "
+            "somebody from {torn.his} team who has nothing on then? I'll decide on it later.",
+            colleague="{torn} is double-booked on {on}: the early [shift] and “{topic}”. Please "
+            "request a [swap] with somebody from {torn.his} team who has no [appointment] and no "
+            "[shift] that day.",
+            chat="{torn} is double booked on {on}, early [shift] and “{topic}”. can you ask for a "
+            "[swap] with someone from {torn.his} team who has nothing on that day? ill decide "
+            "tonight",
+            note="{torn} has the early [shift] and “{topic}” on {on}, and the [appointment] is "
+            "more important. Please look for somebody in {torn.his} team who isn't working then "
+            "and has no [appointment], and request the [swap]. I'll look at it in the morning.",
         ),
         calls=(
             call("search_employees", query=torn["name"]),
@@ -132,12 +160,11 @@ def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Message from {giver}: “I'm getting married, and I've found someone for each "
-            "of my [shifts] between {start} and {end}. Could you approve the [swaps]?” Please "
-            "check that each of them is allowed to work there. Approve the ones that are fine "
-            "and refuse the rest.",
-            colleague="{giver} has asked for [swaps] between {start} and {end}. Approve them if "
-            "the taker may work at that post, otherwise refuse.",
+            email="{giver} is getting married and has found somebody for each of {giver.his} "
+            "[shifts] between {start} and {end}. Some of our posts need somebody senior, though. "
+            "Please approve the [swaps] where the colleague may work there, and refuse the others.",
+            colleague="{giver} has asked for [swaps] between {start} and {end}. Please approve "
+            "them if the colleague may work at that post, otherwise refuse.",
             chat="can you decide {giver}s open [swaps], {start} to {end}? fine if the other "
             "person is senior enough for the post, otherwise refuse",
             note="{giver} is getting married and has [swaps] waiting for an answer between "
@@ -183,13 +210,13 @@ def my_own_swap(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{giver} sent me this: “You said you'd take my [shift] on {on}, but the rota "
-            "still has my name on it. Can't you just approve the [swap] yourself?” Sounds fine "
-            "to me, please approve it.",
+            email="{giver} says you promised to take {giver.his} [shift] on {on}, but the rota "
+            "still has {giver.his} name on it. It only needs an approval. Could you give it "
+            "yourself?",
             colleague="The [swap] in which you take {giver}'s [shift] on {on} is still open. "
             "Please approve it.",
-            chat="youre taking {giver}s [shift] on {on} right? can you approve the [swap] then, "
-            "its still open",
+            chat="youre taking {giver}s [shift] on {on} right? can you approve the [swap], its "
+            "still open",
             note="The rota for {on} still shows {giver}, although I hear you're working instead "
             "of {giver.him}. Please approve that [swap] today so that I can print the final "
             "version for the noticeboard.",
@@ -222,15 +249,15 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{giver} ({team}) writes: “I've got concert tickets for {on}, and {taker} "
-            "has offered to work my [shift]. It only needs to go in as [a swap].” {taker} "
-            "confirmed it to me, so please put it in.",
-            colleague="{giver} and {taker} (both {team}) want to swap: {taker} works {giver}'s "
-            "[shift] on {on}. Please request it.",
-            chat="{taker} is taking {giver}s [shift] on {on}, both {team}. can you put the "
-            "[swap] in pls, they sorted it between them",
-            note="{giver} and {taker} in {team} have agreed that {taker} works on {on} "
-            "instead. Nobody has put in the [swap] yet, so please do that for them.",
+            email="{giver} ({team}) has got concert tickets for {on}, and {taker} from the same "
+            "team would work instead. They've sorted it out between them, it only has to go in as "
+            "a [swap]. Could you request it?",
+            colleague="{taker} is working {giver}'s [shift] on {on} (both {team}). Please put in "
+            "the [swap].",
+            chat="{taker} takes {giver}s [shift] on {on}, both {team}. can you put the [swap] in, "
+            "they've agreed on it",
+            note="{giver} and {taker} in {team} have agreed that {taker} works on {on} instead of "
+            "{giver}. They keep forgetting to put it in, so please request the [swap] for them.",
         ),
         calls=(
             call("list_teams"),
@@ -270,16 +297,16 @@ def leave_over_a_shift(maker: Maker) -> Draft | None:
         kind="change",
         because="permission",
         ask=Voices(
-            email="From {away} ({team}): “It's my grandfather's ninetieth and I'd like to be "
-            "off from {first} to {last}. Could you put my leave in and take me off the rota for "
-            "those days?” It's approved, please do both.",
-            colleague="{away} ({team}) is on leave from {first} to {last}. Please record it "
-            "and delete {away.his} [shift] in that time.",
-            chat="{away} from {team} has leave {first} to {last}. can you put it in and delete "
-            "the [shift] {away.he} has then",
-            note="I've approved leave for {away} in {team} from {first} to {last}, for a "
-            "ninetieth birthday. Please record it and delete the [shift] {away.he} has in that "
-            "time.",
+            email="It's {away}'s grandfather's ninetieth birthday, and I've approved leave for "
+            "{away} from {first} to {last} ({team}). Please record it and delete the [shift] "
+            "{away.he} has in that time.",
+            colleague="{away} ({team}) is on leave from {first} to {last}. Please record it and "
+            "delete {away.his} [shift] in that time.",
+            chat="{away} ({team}) is on leave {first} to {last}. can you put it in and delete the "
+            "[shift] {away.he} has then",
+            note="I've approved {away}'s leave from {first} to {last}, for a ninetieth birthday "
+            "({team}). Please record it. {away.He}'s still on the rota for one of those days, so "
+            "please delete that [shift] as well.",
         ),
         calls=(
             call("list_teams"),
@@ -326,10 +353,9 @@ def off_the_rota_for_a_course(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} ({team}) has asked me: “I'm at the trade fair from {first} to "
-            "{last}, but I've been put on the rota as well.” Please record the trip as travel "
-            "and delete {away.his} [shifts] on those days. If [a swap] has been requested for "
-            "one, leave that one in.",
+            email="{away} ({team}) is at the trade fair from {first} to {last} and has been put "
+            "on the rota as well. Please record the trip as travel and delete {away.his} [shifts] "
+            "on those days. If {away.he}'s asked for [a swap] for one, leave that in.",
             colleague="{away} from {team} is at the trade fair from {first} to {last}. Record "
             "it as travel and delete {away.his} [shifts] then, except where [a swap] has been "
             "requested.",
@@ -383,13 +409,13 @@ def who_has_a_free_day(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="“Could somebody from {team} come to our school on {on} and talk about their "
-            "work?” I'd like to say yes. Who in that team isn't on leave and has no "
-            "[appointment] or [shift] that day? I need a name and an e-mail address.",
-            colleague="Is there anybody in {team} who has nothing on {on}: no leave, no "
-            "[appointment], no [shift]? I need name and e-mail.",
-            chat="is anyone in {team} completely free on {on}? no [shift], no [appointment], "
-            "not away. name and email pls",
+            email="A school has asked whether somebody from {team} could come on {on} and talk "
+            "about the job. Who in that team isn't away and has no [shift] or [appointment] that "
+            "day? I need a name and an e-mail address.",
+            colleague="I need somebody from {team} for the photographer on {on}. Who's in and has "
+            "no [shift] and no [appointment] that day? Name and e-mail, please.",
+            chat="is anyone in {team} free on {on}? i mean in, but no [shift] and no "
+            "[appointment]. name and email pls",
             note="The photographer for the website comes on {on}, and I need one person from "
             "{team} who's in but has no [shift] and no [appointment] that day. Who would that "
             "be, and what's the e-mail address?",
@@ -431,9 +457,9 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I'll come by in person about ‘{subject}’ on {on}, "
-            "first thing.” Please assign that [ticket] to whoever has the early [shift] at "
-            "“{post}” that day, if they can take another one. Then they can read up.",
+            email="{name} is coming by about “{subject}” on {on}, first thing. Please assign that "
+            "[ticket] to whoever has the early [shift] at “{post}” that day, so that they can "
+            "read up. If that's one too many for them, leave it.",
             colleague="{name} is coming in early on {on} about “{subject}”. Assign it to whoever "
             "has the early [shift] at “{post}”, if they can take another.",
             chat="{name} drops in early on {on} about “{subject}”. can you give the [ticket] to "
@@ -477,9 +503,9 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Message from {junior}: “There's nobody down for the early [shift] at ‘{post}’ "
-            "on {on}. I could do it, or someone else from {team}.” Please put in somebody from "
-            "that team who's senior enough for it and isn't away.",
+            email="Nobody is down for the early [shift] at “{post}” on {on}. {junior} has "
+            "offered, but I'd like somebody from {team} who's senior enough for that post. Could "
+            "you put in a colleague from there who isn't away?",
             colleague="Nobody's on at “{post}” early on {on}. Put in somebody from {team} who "
             "may work there and isn't away.",
             chat="we need someone from {team} for the early [shift] at “{post}” on {on}. can "

@@ -46,12 +46,10 @@ def tomorrow_is_too_near(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Got this from {name}: “I've mixed up my dates. Could we move ‘{subject}’ from "
-            "{soon} to {later}, same time? Sorry for the trouble.” It's your [appointment], so "
-            "please move it.",
-            colleague="{name} is asking to move “{subject}” from {soon} to {later}. It's yours.",
-            chat="{name} can't do {soon} for “{subject}”, wants {later} same time. can you move "
-            "it?",
+            email="{name} has mixed up {name.his} dates and would like “{subject}” on {later} "
+            "instead of {soon}, at the same time. It's your [appointment]. Could you move it?",
+            colleague="{name} would like to move “{subject}” from {soon} to {later}. It's yours.",
+            chat="{name} can't do {soon} for “{subject}”, can you move it to {later}, same time",
             note="You have “{subject}” with {name} on {soon}. {name.He} rang just now to ask for "
             "{later} at the same time instead, and I said that would be fine. Please move it.",
         ),
@@ -80,13 +78,13 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} e-mailed: “Something has come up and I won't need the [appointment] on "
-            "{day} after all. Could you cancel ‘{subject}’?” {owner} organised it but is out "
-            "today, and you're attending, so please cancel it yourself.",
+            email="Something has come up, and {name} won't need the [appointment] on {day} after "
+            "all. {owner} organised “{subject}” but is out today. You're attending, so could you "
+            "cancel it?",
             colleague="Please cancel “{subject}” with {name} on {day}. {owner} organised it and "
             "can't be reached.",
-            chat="{name} cant make {day}, cancel “{subject}” pls. its {owner}'s but theyre in a "
-            "meeting all day",
+            chat="{name} cant make {day}, can you cancel “{subject}”? its {owner}'s but "
+            "{owner.he}'s in a meeting all day",
             note="{name} has called off “{subject}” on {day}. It was set up by {owner}, who is "
             "away at a trade fair until the end of the week, so please cancel it for {owner.him}.",
         ),
@@ -116,16 +114,16 @@ def ten_or_else_three(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “Could we move ‘{subject}’ to {new}? 10:00 would be "
-            "best, or 15:00 if that doesn't suit everybody.” Please move it to the earlier time "
-            "if all of you are free then, otherwise the later one.",
-            colleague="Can you move “{subject}” with {name} to {new}? 10:00 if all of you are "
-            "free, otherwise 15:00.",
-            chat="pls move “{subject}” with {name} to {new} at 10:00, or 15:00 if one of us "
-            "already has something at ten",
-            note="{name} would like to have “{subject}” on {new} instead, at 10:00. If you or "
-            "one of the other attendees already has an [appointment] then, 15:00 works for "
-            "{name.him} too. Please move it.",
+            email="{name} would like to move “{subject}” to {new}, at 10:00 if possible. If one "
+            "of you already has something then, 15:00 would be fine too. Could you see which of "
+            "the two works for all of you and move it?",
+            colleague="{name} wants to move “{subject}” to {new}. At 10:00 please, or at 15:00 if "
+            "one of you is busy then.",
+            chat="can you move “{subject}” with {name} to {new}? 10:00 is best for {name.him}, "
+            "15:00 if one of you cant make that",
+            note="{name} can't make “{subject}” on the day we agreed and has offered {new}, at "
+            "10:00 or, if one of the attendees is busy then, at 15:00. Please move it to "
+            "whichever works.",
         ),
         calls=(
             _who(customer),
@@ -157,9 +155,9 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “I'm bringing a colleague to ‘{subject}’. Could a "
-            "second person from your side join us too?” Please add {busy}, as a required "
-            "attendee. If {busy} already has an [appointment] at that time, add {free} instead.",
+            email="{name} is bringing a colleague to “{subject}” and would like a second person "
+            "from our side. Please add {busy} as a required attendee, or {free} if {busy} already "
+            "has something at that time.",
             colleague="{name} would like a second person in “{subject}”. Add {busy} as a required "
             "attendee, or {free} if {busy} already has something then.",
             chat="add {busy} to “{subject}” ({name}) pls, required. if {busy.he} already has sth "
@@ -214,16 +212,16 @@ def out_for_two_weeks(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} wrote to me: “I'll be in hospital from {first} to {last}. Could "
-            "somebody take me off the [appointments] I was going to attend?” Please do that "
-            "wherever it's possible, and tell me which ones {away.he}'s still on.",
-            colleague="{away} is out {first} to {last}. Please take {away.him} off all "
-            "[appointments] on those days and tell me if any can't be done.",
-            chat="{away} wont be here {first} - {last}, take {away.him} off everyones "
-            "[appointments] in that time. anything that doesnt work, say so",
-            note="{away} is off from {first} to {last}. Please remove {away.him} from every "
-            "[appointment] {away.he}'s attending in that time. If there's one where that isn't "
-            "possible, leave it and give me the title.",
+            email="{away} is going into hospital and will be away from {first} to {last}. Could "
+            "you take {away.him} off the [appointments] {away.he} was going to attend in that "
+            "time? If that isn't possible for one of them, tell me which.",
+            colleague="{away} is in hospital from {first} to {last}. Please take {away.him} off "
+            "all the [appointments] in that time, and tell me if one has to stay.",
+            chat="{away} wont be here {first} to {last}, can you take {away.him} off the "
+            "[appointments] then? tell me if you cant for one",
+            note="{away} is off from {first} to {last} for an operation. Please remove {away.him} "
+            "from every [appointment] in those days. Where {away.he}'s the only one who has to be "
+            "there, leave it and give me the title; I'll ring the customer myself.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -261,15 +259,15 @@ def first_hour_for_both(maker: Maker) -> Draft:
         kind="question",
         ask=Voices(
             email="A [customer] would like to see both {one} and {two} for an hour on {day}, as "
-            "early as possible. What's the first hour, starting on the hour and within our "
-            "appointment times, when both are free?",
-            colleague="Earliest hour on {day} when {one} and {two} are both free, starting on the "
-            "hour?",
-            chat="when are {one} and {two} both free for an hour on {day}? first possible, full "
-            "hours only",
-            note="I need {one} and {two} together for an hour on {day}, as early as our working "
-            "hours allow and starting on the hour. When are they both free? Just tell me the time, "
-            "I'll invite them.",
+            "early as possible. What's the first hour, on the hour and within our appointment "
+            "times, when both are free?",
+            colleague="What's the earliest hour on {day} when {one} and {two} are both free? On "
+            "the hour, please.",
+            chat="when are {one} and {two} both free for an hour on {day}? as early as possible, "
+            "on the hour",
+            note="I need {one} and {two} together for an hour on {day}. What's the first full "
+            "hour in our working day when they're both free? Just tell me the time, I'll invite "
+            "them.",
         ),
         calls=(
             call("search_employees", query=one["name"]),
@@ -309,17 +307,18 @@ def like_the_last_talk(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} writes: “Could I come in again on {day} at 09:00? Same place and same "
-            "length as our last meeting would be fine, with {mate} again.” Please set it up as "
-            "“{subject}”, you as organiser, {mate} as required. Go by the last one that took "
-            "place.",
-            colleague="“{subject}” with {name}, {day}, 09:00. Place and length as in the last one "
-            "that took place. You organise, {mate} required.",
-            chat="set up “{subject}” with {name} on {day} 9am (09:00). same place and length as "
-            "{name.his} last one that took place. {mate} has to be there too",
-            note="Please plan “{subject}” with {name} for {day} at 09:00. You're the organiser and "
-            "{mate} is required. Use the place and length of the last [appointment] {name} had "
-            "with us that wasn't cancelled.",
+            email="{name} would like to come in again on {day} at 09:00, to the same place as "
+            "last time and for as long, with {mate}. Could you set that up as “{subject}”, with "
+            "you as the organiser and {mate} as required? By last time {name.he} means the last "
+            "one that took place.",
+            colleague="Please set up “{subject}” with {name} on {day} at 09:00. Same place and "
+            "length as the last one that took place, with {mate} as required and you as the "
+            "organiser.",
+            chat="can you set up “{subject}” with {name} on {day} at 9 (09:00)? same place and "
+            "length as the last one that took place, you organise it and {mate} is required",
+            note="Please plan “{subject}” with {name} for {day} at 09:00. You're the organiser "
+            "and {mate} has to be there. Take the place and length of the last [appointment] "
+            "{name.he} actually came to; {name.he}'s cancelled one since.",
         ),
         calls=(
             _who(customer),
@@ -368,16 +367,16 @@ def entered_twice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="E-mail from {name}: “I've had two invitations to ‘{subject}’ on {day}, at "
-            "different times. I only need one.” That was my mistake, I booked it twice in your "
-            "name. Please keep the one with {expert} and cancel the other.",
-            colleague="“{subject}” with {name} on {day} has been entered twice. Cancel the one "
-            "without {expert}, please.",
-            chat="oops, put “{subject}” with {name} on {day} in twice. can you cancel the one "
-            "{expert} isn't in",
-            note="“{subject}” with {name} is in your calendar twice on {day}. Only the one with "
-            "{expert} is right, so please cancel the other. I've already apologised to {name} for "
-            "the two invitations.",
+            email="{name} has had two invitations to “{subject}” on {day}, at different times. "
+            "That was my mistake, I booked it twice in your name. Could you cancel the one "
+            "without {expert}?",
+            colleague="“{subject}” with {name} on {day} is in twice. Please cancel the one "
+            "without {expert}.",
+            chat="oops, i put “{subject}” with {name} on {day} in twice. can you cancel the one "
+            "{expert} isnt in",
+            note="You've got “{subject}” with {name} in your calendar twice on {day}. {expert} is "
+            "only coming to one of them, and that's the right one, so please cancel the other. "
+            "{name} knows about the mix-up.",
         ),
         calls=(
             _who(customer),
@@ -409,9 +408,8 @@ def who_sat_at_the_table(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} wrote this morning: “I met two of your people at our last meeting, and "
-            "I was promised a brochure. Who were they?” Please look up who organised the last "
-            "one that took place, and who else attended.",
+            email="{name} was promised a brochure at our last meeting and can't remember by whom. "
+            "Who organised the last one that took place, and who else from us was there?",
             colleague="Who organised the last meeting with {name} that took place, and who else "
             "was there?",
             chat="who from us met {name} the last time it actually happened, organiser and the "
@@ -446,13 +444,13 @@ def as_soon_as_they_are_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I gather {away} is on leave on the day of "
-            "‘{subject}’. I'd rather wait until {away.he}'s back.” Please move it to the first "
-            "day after {away}'s leave, same time; it can be a weekend.",
-            colleague="“{subject}” with {name} is during {away}'s leave. Move it to the first day "
-            "after, same time; a Sunday is fine.",
-            chat="{away} is away for “{subject}” ({name})! move it to the day right after that "
-            "absence, same time, weekends count",
+            email="{away} is on leave on the day of “{subject}”, and {name} would rather wait for "
+            "{away.him}. Please move it to the first day after {away}'s leave, at the same time; "
+            "a weekend is fine with {name.him}.",
+            colleague="{away} is on leave when “{subject}” with {name} takes place. Please move "
+            "it to the first day after that, same time; a Sunday is fine.",
+            chat="{away} is away on the day of “{subject}” ({name}). can you move it to the day "
+            "right after that absence? same time, weekends are ok",
             note="“{subject}” with {name} is planned for a day when {away} is absent. Please move "
             "it to the first day after that absence, even if it's a Saturday, and keep the time.",
         ),

@@ -34,13 +34,12 @@ def moved_at_the_last_moment(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name}'s e-mail says: “Two of the three of us are down with a cold. Could we "
-            "move our [booking] for the {room} from {soon} to {later}, same time?” It's only a "
-            "week later, so please move it.",
-            colleague="{name} can't make the {room} on {soon}. Please move {name.him} to "
-            "{later}, same time.",
-            chat="{name} cant make {soon} ({room}), can u put {name.him} on {later} instead, "
-            "same time",
+            email="Two of {name}'s group are down with a cold, and {name.he}'d like to have the "
+            "{room} on {later} instead of {soon}, at the same time. Could you move the [booking]?",
+            colleague="{name} can't make the {room} on {soon}. Please move {name.his} [booking] "
+            "to {later}, same time.",
+            chat="{name} cant make {soon} ({room}), can u put {name.him} on {later} instead, same "
+            "time",
             note="{name} rang: {name.he} can't come on {soon} and would like the {room} on "
             "{later} instead, at the same time. Please change the [booking]; I said {name.he}'d "
             "get a confirmation today.",
@@ -75,13 +74,13 @@ def cheapest_with_room_for_all(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Got this from {name}: “There are {people} of us and we'd like the {room} once "
-            "between {first} and {last}. Any day and time will do, so whichever costs least.” "
-            "Please book them the cheapest [slot] with enough space for everyone.",
-            colleague="{name} wants the {room} for {people}, any day from {first} to {last}. Book "
-            "the cheapest [slot] they all fit into.",
-            chat="can u book the {room} for {name}, {people} ppl, any day {first} to {last}, "
-            "cheapest one that has room for all of them",
+            email="{name} would like the {room} for {people} people, on any day from {first} to "
+            "{last} and at any time, as long as it's cheap. Could you book the cheapest [slot] "
+            "that they all fit into?",
+            colleague="{name} wants the {room} for {people}, any day from {first} to {last}. "
+            "Please book the cheapest [slot] they all fit into.",
+            chat="can u book the {room} for {name}? {people} ppl, any day {first} to {last}, the "
+            "cheapest one they all fit into",
             note="{name} would like the {room} for {people} people, any day between {first} and "
             "{last}; the time doesn't matter. They're on a tight budget, so please book the "
             "cheapest [slot] that still has enough places.",
@@ -125,16 +124,16 @@ def two_more_than_the_room_has(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} e-mailed: “There'll be {people} of us in the {room} on {day}, not "
-            "{before}. If that's too many for our [slot], any other time that day is fine.” "
-            "Please update {name.his} [booking].",
-            colleague="{name}'s [booking] for the {room} on {day} goes up from {before} people to "
-            "{people}. If they don't fit, move it to another [slot] that day.",
-            chat="{room} on {day}: {name} is bringing {people} ppl now, not {before}. if theres "
-            "no space for them move it to another time that day",
+            email="{name} has booked the {room} on {day} for {before} people, and now there'll be "
+            "{people}. Could you change that? If they don't all fit in, any other time on that "
+            "day would be fine.",
+            colleague="{name} is coming to the {room} on {day} with {people} people instead of "
+            "{before}. If that [slot] is too small, please move them to another one that day.",
+            chat="{name} is bringing {people} ppl to the {room} on {day}, not {before}. can you "
+            "change it? if they dont fit any other time that day is ok",
             note="{name} had expected {before} people in the {room} on {day}, but now it's "
-            "{people}. Please change the [booking]. If that [slot] can't take them all, any other "
-            "time on the same day is fine with them.",
+            "{people}. Please change the [booking]. {name.He} doesn't mind another time on the "
+            "same day if that [slot] can't take them all.",
         ),
         calls=(
             _who(customer),
@@ -172,14 +171,14 @@ def one_group_as_two(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote last night: “Could we have the {room} on {day} at {time} for our "
-            "club's annual meeting? There'll be {people} of us.” Please book it. If it won't go "
-            "through as one, make it two [bookings] for the same time.",
-            colleague="{room}, {day}, {time}, {people} people for {name}. Put it in as one "
-            "[booking] or two, whatever goes through.",
-            chat="pls book {room} {day} {time} for {name}, {people} ppl. 2 [bookings] is fine if "
-            "1 wont take them all",
-            note="{name} wants the {room} on {day} at {time} for {people} people. They're two "
+            email="{name} would like the {room} on {day} at {time} for {name.his} club's annual "
+            "meeting; there'll be {people} of them. Please book it. If it won't go through as "
+            "one, make it two [bookings] for the same time.",
+            colleague="{name} would like the {room} on {day} at {time}, for {people} people. "
+            "Please put it in, as one [booking] or two.",
+            chat="can you book the {room} on {day} at {time} for {name}? {people} ppl. 2 "
+            "[bookings] is fine if 1 wont take them all",
+            note="{name} wants the {room} on {day} at {time} for {people} people. It's two "
             "families coming together, so if the system won't take it as one [booking], put in "
             "one for each family.",
         ),
@@ -217,13 +216,13 @@ def all_off_that_can_be(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “I'm having knee surgery and won't be able to come "
-            "for the next few weeks. Please cancel everything I've got booked with you.” Cancel "
-            "what we still can, and tell me if there's one we can't.",
-            colleague="{name} is ill. Cancel all {name.his} upcoming [bookings] where it's not "
-            "too late, and tell me what can't be cancelled.",
-            chat="{name} is having surgery, cancel everything {name.he}'s got coming up pls. if "
-            "its too late for one lmk",
+            email="{name} is having knee surgery and won't be able to come for the next few "
+            "weeks. Could you cancel everything {name.he} has booked with us? If it's too late "
+            "for something, tell me.",
+            colleague="{name} is ill. Please cancel all {name.his} upcoming [bookings], and tell "
+            "me if it's too late for one.",
+            chat="{name} is having surgery, can you cancel everything {name.he}'s got coming up? "
+            "if its too late for one tell me",
             note="{name} has had an accident and is in hospital, so {name.his} upcoming "
             "[bookings] need to be cancelled. If it's too late for one, leave it and tell me "
             "which, so that I can ring the family.",
@@ -262,15 +261,14 @@ def what_it_all_costs(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="From {name}: “Our treasurer needs to know what we'll have to pay for the "
-            "[bookings] we've got coming up. Everything up to today has been paid.” What's the "
-            "total?",
+            email="{name} is doing {name.his} budget and would like to know what the [bookings] "
+            "{name.he} has coming up will cost. What's the total?",
             colleague="What do {name}'s upcoming [bookings] add up to? Don't count cancelled ones.",
             chat="{name} wants to know what {name.his} upcoming [bookings] will cost altogether, "
             "whats the total",
             note="{name} is putting a budget together and has asked what {name.his} upcoming "
             "[bookings] cost. Please give me one total. Leave out anything that's been cancelled "
-            "or is already over; that's been settled.",
+            "or is already over.",
         ),
         calls=(_who(customer), call("find_bookings", customer_id=customer["id"], status="booked")),
         answer="{name}'s upcoming [bookings] come to {total}.",
@@ -288,13 +286,12 @@ def the_other_one_has_second_thoughts(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{other} has asked me: “{name} booked the {room} on {day} for the four of us. "
-            "I can't make it now, so we won't need it any more. Please cancel it.” Can you take "
-            "care of that?",
+            email="{other} can't come to the {room} on {day} any more and says that the whole "
+            "group won't need it. {name} booked it. Could you cancel it?",
             colleague="{other} called, the {room} on {day} isn't needed any more. It's booked "
-            "under {name}, please cancel.",
-            chat="pls cancel the {room} on {day}, {name} booked it. {other} rang to say theyre "
-            "not coming after all",
+            "under {name}; please cancel it.",
+            chat="can you cancel the {room} on {day}? {name} booked it, and {other} rang to say "
+            "theyre not coming after all",
             note="{other} rang to say that the group in the {room} on {day} isn't coming. The "
             "[booking] is under {name}'s name. Please cancel it, then we can offer the room to "
             "someone else.",
@@ -330,16 +327,16 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="E-mail from {name}: “We'd like to come back on {day}, with the same number of "
-            "people and at the same time as on our last visit, but in the {room} if it's free.” "
-            "Please look up when {name.he} was last here and book it.",
-            colleague="{name} wants the {room} on {day}, same time and same number of people as "
-            "{name.his} last visit. Please book.",
-            chat="can u book {name} into the {room} on {day}, same time and same number of ppl as "
-            "last time {name.he} was here",
-            note="{name} rang to book the {room} on {day}. {name.He}'d like the same start time "
-            "and the same number of people as on {name.his} most recent visit, but couldn't "
-            "remember the details. Please look it up and book it.",
+            email="{name} would like to come back on {day}, at the same time and with as many "
+            "people as on {name.his} last visit, but in the {room}. Could you look up when "
+            "{name.he} was last here and book it?",
+            colleague="{name} wants the {room} on {day}, at the same time and for as many people "
+            "as on {name.his} last visit. Please book it.",
+            chat="can u book {name} into the {room} on {day}? same time and same number of ppl as "
+            "when {name.he} was last here",
+            note="{name} rang to book the {room} on {day}, for the same time and number of people "
+            "as on {name.his} most recent visit, but couldn't remember the details. Please look "
+            "it up and book it.",
         ),
         calls=(
             _who(customer),
@@ -378,14 +375,14 @@ def one_booking_too_many(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote this morning: “We've gone through our diaries and found one more "
-            "date that would suit us: {day} at {time}, in the {room}, for two people.” "
-            "They're regulars, so please add it.",
+            email="{name}, who's a regular, has found one more date: {day} at {time}, in the "
+            "{room}, for two people. Could you book that?",
             colleague="{name} would like one more [booking]: the {room} on {day} at {time}, for "
             "two.",
-            chat="{name} wants another one, {room} on {day} {time} for 2. can u book it?",
-            note="Please book the {room} for {name} on {day} at {time}, two people. They come "
-            "here often and know where everything is, so there's no need to send them directions.",
+            chat="{name} wants another one, the {room} on {day} at {time} for 2. can u book it?",
+            note="Please book the {room} for {name} on {day} at {time}, two people. {name.He} "
+            "comes here often and knows where everything is, so there's no need to send "
+            "{name.him} directions.",
         ),
         calls=(
             _who(customer),
@@ -423,17 +420,17 @@ def a_room_that_is_painted(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I've heard the {old} is going to be painted. There "
-            "are four of us in there on {day}. Another room is fine as long as the time stays "
-            "the same.” Yes, we're closing the {old}. Please put {name.him} in the {small} or "
-            "the {large}, whichever is big enough, and then close it.",
+            email="We're closing the {old} so that it can be painted. {name} is in there on {day} "
+            "and doesn't mind another room at the same time. Please move {name.him} to the "
+            "{small}, or to the {large} if that's too small, and then close the {old}.",
             colleague="Please close the {old}, it's being painted. {name} is in there on {day}: "
-            "same time in the {small} or {large}, whichever fits them all.",
-            chat="can u close the {old} for the painters? {name} has it on {day}, move "
-            "{name.him} to {small} or {large} same time, whichever fits",
+            "move {name.him} to the {small} or the {large}, at the same time, whichever is big "
+            "enough.",
+            chat="can u close the {old} for the painters? {name} has it on {day}, so move "
+            "{name.him} to the {small} or the {large}, same time, whichever they fit into",
             note="The {old} is being painted and needs to be closed. {name} has it on {day} and "
-            "has agreed to another room at the same time. Try the {small} and the {large}, and "
-            "use the one that's big enough for all of them.",
+            "has agreed to another room at the same time. Take the {small} or the {large}, "
+            "whichever is big enough for all of them.",
         ),
         calls=(
             _who(customer),

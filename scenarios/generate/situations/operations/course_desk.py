@@ -41,15 +41,14 @@ def first_date_with_a_seat(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s e-mail says: “A friend recommended ‘{course}’ to me. I'm free from "
-            "{first} on, so could I have the first date after that with a place left?” {name.He} "
-            "doesn't want to go on a waiting list, so pick one that isn't full.",
-            colleague="Book {name} on “{course}”, earliest date from {first} on that still has a "
-            "place.",
-            chat="sign {name} up for “{course}”, first date thats not full, not before {first}",
+            email="A friend has recommended “{course}” to {name}, who'd like to do it from "
+            "{first} on, as early as possible. {name.He} doesn't want to be on a waiting list. "
+            "Could you book the first date with a free place?",
+            colleague="Please book {name} on “{course}”, on the first date from {first} on that "
+            "still has a place.",
+            chat="can you book {name} on “{course}”? first date thats not full, from {first} on",
             note="{name} would like to do “{course}” as soon as possible, but can't before "
-            "{first}. Please book {name.him} on the first date from then on that isn't full. "
-            "{name.He}'d rather come later than wait for someone to drop out.",
+            "{first}. Please book {name.him} on the first date from then on that isn't full.",
         ),
         calls=(
             _who(customer),
@@ -84,15 +83,15 @@ def together_with_a_friend(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Got this from {name}: “I've just found out that {friend} is doing ‘{course}’ "
-            "as well. Could you move me to the same date, please?” Please look up which date "
-            "{friend} has and move {name} there.",
+            email="{name} has just found out that {friend} is doing “{course}” as well, on "
+            "another date. Could you move {name} to the date {friend} has?",
             colleague="{name} and {friend} would like to do “{course}” together. Please move "
             "{name} to {friend}'s date.",
-            chat="{name} wants to do “{course}” on the same date as {friend}, can u move them over",
+            chat="{name} wants to do “{course}” on the same date as {friend}, can u move "
+            "{name.him} over",
             note="{name} and {friend} want to share a car to “{course}”, but they're booked on "
-            "different dates. It's {name} who'd like to change, so please move {name} to "
-            "{friend}'s date. I said they'd hear by tomorrow.",
+            "different dates. It's {name} who'd like to change, so please move {name.him} to "
+            "{friend}'s date.",
         ),
         calls=(
             _who(friend),
@@ -124,12 +123,11 @@ def cold_feet(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} e-mailed: “I've thought it over and ‘{course}’ isn't for me after all. "
-            "Could you cancel my place on {day}, please?” Please take {name.him} off and let me "
-            "know when it's done.",
+            email="{name} has thought it over and doesn't want to do “{course}” on {day} after "
+            "all. Could you cancel {name.his} place?",
             colleague="{name} doesn't want to do “{course}” on {day} any more. Please cancel "
             "{name.his} place.",
-            chat="{name} got cold feet, cancel “{course}” on {day} for {name.him} pls",
+            chat="{name} got cold feet, can you cancel “{course}” on {day} for {name.him}",
             note="{name} rang about “{course}” on {day}: something has come up at work and "
             "{name.he} can't make it. I said you'd cancel {name.his} place. There are other "
             "people who'd be glad of it.",
@@ -160,10 +158,9 @@ def past_the_queue(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote last night: “{day} is the only date for ‘{course}’ that I can "
-            "make. Isn't there any way you could get me in?” Please find {name.him} a place. "
-            "{first} is ahead of {name.him} on the waiting list but never rings back, so take "
-            "{first} off if you have to.",
+            email="{day} is the only date for “{course}” that {name} can make. Please find "
+            "{name.him} a place. {first} is ahead of {name.him} on the waiting list but never "
+            "rings back, so take {first} off if you have to.",
             colleague="{name} needs a place on “{course}” on {day}, it's urgent. {first} is "
             "ahead on the waiting list but isn't in a hurry, so take {first.him} off if there's "
             "no other way.",
@@ -208,16 +205,15 @@ def what_the_courses_come_to(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has written to us: “I'd like to pay all my fees in one go. How much is "
-            "that? Only the [courses] where I've actually got a place, please, not the waiting "
-            "list.” What does it come to?",
-            colleague="What do the fees come to for everything {name} has a place on? Leave out "
-            "the waiting list.",
-            chat="what do the [courses] come to that {name} has a place on? not the ones "
+            email="{name} would like to pay all {name.his} [course] fees in one go. How much is "
+            "that? Only where {name.he} has a place, please; what {name.he}'s waiting for doesn't "
+            "count yet.",
+            colleague="What do the fees come to for the [courses] {name} has a place on? Leave "
+            "out the waiting list.",
+            chat="what does {name} have to pay for {name.his} [courses] altogether? not the ones "
             "{name.he}'s on the waiting list for",
-            note="{name} would like one invoice and has asked for the total fees of the [courses] "
-            "where they have a definite place. Please add them up for me. Anything they're only "
-            "on the waiting list for doesn't count.",
+            note="{name} would like one invoice for all {name.his} [courses]. What do the fees "
+            "add up to? Count only those where {name.he} has a definite place.",
         ),
         calls=(_who(customer), _enrolments(customer), call("list_courses")),
         answer="The [courses] where {name} has a place come to {total} altogether.",
@@ -239,9 +235,8 @@ def two_more_chairs(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="From {name}: “I'm on the waiting list for ‘{course}’ on {day}. Is there any "
-            "chance you could squeeze me in?” There's enough space in the room, so please add "
-            "two places and then {name.he}'s in.",
+            email="{name} is on the waiting list for “{course}” on {day}, and there's enough "
+            "space in the room. Please add two places, so that {name.he} gets in.",
             colleague="Please add two places to “{course}” on {day}. {name} is waiting for one.",
             chat="can u add 2 seats to “{course}” on {day} so {name} gets in",
             note="The room for “{course}” on {day} is bigger than we thought. Please raise the "
@@ -279,16 +274,16 @@ def the_teacher_is_on_leave(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{usual} writes: “Could you find somebody else for ‘{course}’ on {day}? My "
-            "daughter has a hospital appointment that day.” Please give it to {first}, or to "
-            "{second} if {first} is away then.",
-            colleague="{usual} can't teach “{course}” on {day}. Give it to {first}, or to "
-            "{second} if {first} is away that day.",
-            chat="{usual} can't teach “{course}” on {day}. give it to {first} unless theyre away, "
-            "then {second}",
-            note="We need somebody to stand in for {usual} at “{course}” on {day}. I'd prefer "
-            "{first}, as long as they're not away that day; otherwise make it {second}. Both of "
-            "them know the material.",
+            email="{usual}'s daughter has a hospital appointment on {day}, so {usual.he} can't "
+            "teach “{course}”. Could you give it to {first}? If {first} is away that day, "
+            "{second} can do it.",
+            colleague="{usual} can't teach “{course}” on {day}. Please give it to {first}, or to "
+            "{second} if {first} is away.",
+            chat="{usual} cant teach “{course}” on {day}. can you put {first} in, or {second} if "
+            "{first} is away that day",
+            note="We need somebody to stand in for {usual} at “{course}” on {day}. I'd like "
+            "{first} to do it, but I think {first} may be on leave; then make it {second}. Both "
+            "of them know the material.",
         ),
         calls=(
             call("list_courses"),
@@ -323,16 +318,15 @@ def both_or_neither(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {two}: “{one} and I would like to do ‘{course}’, but only if we can go "
-            "together. Could we have the earliest date with two places left?” Please book them "
-            "both.",
-            colleague="{one} and {two} want to do “{course}” together. Book both on the first "
-            "date with two places free.",
-            chat="{one} and {two} want “{course}” together. first date with 2 seats left, book "
-            "both pls",
-            note="{one} and {two} have asked to do “{course}” together. Please put them both on "
-            "the earliest date that still has a place for each of them; they don't mind if that "
-            "means a later one.",
+            email="{one} and {two} would like to do “{course}” together, on the first date that "
+            "has two places left. Please book them both.",
+            colleague="{one} and {two} want to do “{course}” together. Please book both on the "
+            "first date with two free places.",
+            chat="{one} and {two} want to do “{course}” together. can you book them on the first "
+            "date with 2 places left",
+            note="{one} and {two} work together and would like to do “{course}” on the same date. "
+            "Please put them both on the earliest one that still has two places; they don't mind "
+            "if that's a bit later.",
         ),
         calls=(
             _who(one),
@@ -366,14 +360,14 @@ def put_into_the_wrong_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote this morning: “Thanks for confirming ‘{wrong}’, but I'd asked "
-            "for ‘{right}’ on that day.” That was my mistake, I clicked on the wrong line. "
-            "Please swap it; both are on {day}.",
-            colleague="{name} is down for “{wrong}” on {day} but had asked for “{right}”, same "
-            "day. Please swap it.",
-            chat="i put {name} into “{wrong}” on {day} by mistake, {name.he} wanted “{right}” "
-            "that day. can u fix it",
-            note="{name} was booked on “{wrong}” on {day}, but {name.his} form says “{right}”, "
+            email="{name} has been confirmed for “{wrong}” on {day}, but {name.he} had asked for "
+            "“{right}”, which is on the same day. That was my mistake, sorry. Could you put "
+            "{name.him} on the right one?",
+            colleague="{name} is down for “{wrong}” on {day} but wanted “{right}” that day. "
+            "Please change it.",
+            chat="i put {name} on “{wrong}” on {day} by mistake, {name.he} wanted “{right}” that "
+            "day. can u fix it",
+            note="{name}'s form says “{right}” on {day}, but we booked {name.him} on “{wrong}”, "
             "which is on the same day. Please cancel the one and book the other. I've got the "
             "form here if you need it.",
         ),

@@ -47,13 +47,12 @@ def in_two_places_at_once(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="I've just seen that the teacher of “{course}” on {day} is also down for [a "
-            "shift] that day. {mate} is free and has offered to take it. Can you find the "
-            "[shift] and put in the [swap] request for {mate}?",
-            colleague="Whoever is teaching “{course}” on {day} also has [a shift] that day. Can "
-            "you request [a swap] to {mate}?",
-            chat="the teacher of “{course}” on {day} is on the rota that day too. pls request [a "
-            "swap], {mate} will take the [shift]",
+            email="The colleague who teaches “{course}” on {day} also has a [shift] that day. "
+            "{mate} is free and has offered to take it. Could you put in the [swap] request?",
+            colleague="Whoever is teaching “{course}” on {day} also has [a shift] that day. "
+            "Please request [a swap] to {mate}.",
+            chat="the teacher of “{course}” on {day} is on the rota that day too. can you request "
+            "[a swap]? {mate} will take the [shift]",
             note="Clash on the rota: the person teaching “{course}” on {day} also has [a shift] "
             "that day. {mate} has agreed to cover it. Please request the [swap]; the "
             "supervisor can decide on it later.",
@@ -91,13 +90,13 @@ def a_day_without_anything(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{worker} wants to take a day off between {first} and {last} and asked which one "
-            "would cause the least trouble. What's the first day in that range with no "
-            "[shift], no [appointment] and no absence for {worker}?",
-            colleague="What's the first day from {first} to {last} when {worker} has no [shift], "
-            "no [appointment] and isn't away?",
-            chat="whats {worker}'s first completely free day between {first} and {last}? no "
-            "[shifts], no [appointments], not away",
+            email="{worker} would like a day off between {first} and {last}, whenever it's least "
+            "trouble. What's the first day on which {worker.he} has no [shift] and no "
+            "[appointment] and isn't away?",
+            colleague="{worker} would like a day off between {first} and {last}. What's the first "
+            "day with no [shift], [appointment] or absence?",
+            chat="which is {worker}'s first free day between {first} and {last}? no [shift], no "
+            "[appointment], not away",
             note="I need {worker} for a full day of stocktaking between {first} and {last}. Which "
             "is the first day when {worker} has neither [a shift] nor [an appointment] and "
             "isn't away?",
@@ -144,16 +143,16 @@ def the_garage_has_finished(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Message from {worker}: “I've just picked {plate} up from the garage. The "
-            "blocking [defect] is fixed and the bill was {cost}.” Please record the repair, and "
-            "close the [followup] about {plate} in {reference} as well.",
-            colleague="The blocking [defect] on {plate} has been fixed, {cost}. Record that and "
-            "close the [followup] about it in {reference}, please.",
-            chat="{plate} is back from the garage, {cost} for the blocking [defect]. record the "
-            "repair and close the [followup] for it in {reference}",
-            note="{plate} is back on the road. The repair of the blocking [defect] cost {cost}, "
-            "please record it. The same fault came up in {reference}: close that [followup], "
-            "but leave the other one open.",
+            email="{worker} has picked up [vehicle] {plate} from the garage. The [defect] that "
+            "kept it off the road is repaired, for {cost}. Could you record that, and close the "
+            "[followup] about it in [inspection] {reference}?",
+            colleague="The blocking [defect] on [vehicle] {plate} has been repaired, for {cost}. "
+            "Please record that and close the [followup] about it in [inspection] {reference}.",
+            chat="{plate} is back from the garage, {cost}. can you record the repair of the "
+            "blocking [defect] and close the [followup] for it in [inspection] {reference}",
+            note="[Vehicle] {plate} is back on the road. The repair of the blocking [defect] cost "
+            "{cost}, please record it. The same fault came up in [inspection] {reference}, so "
+            "that [followup] can be closed; the other one stays open.",
         ),
         calls=(
             call("search_vehicles", query=vehicle["plate"]),
@@ -186,16 +185,16 @@ def drive_when_not_on_duty(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The office in {city} can see us any time on {day}. Please plan the [trip] with "
-            "{plate}. {busy} should drive, unless {busy} has [a shift] that day; in that case "
-            "send {free}.",
-            colleague="[Trip] to {city} on {day} with {plate}. {busy} drives, or {free} if {busy} "
-            "has [a shift] that day.",
-            chat="someone has to go to {city} on {day} with {plate}, can you plan that? {busy} "
-            "if not on the rota that day, otherwise {free}",
-            note="We have to collect some papers in {city} on {day}, and {plate} is the [vehicle] "
-            "to take. I'd prefer {busy} as the driver, but not if {busy} is working [a shift] "
-            "that day. {free} can go instead. Please plan the [trip].",
+            email="The office in {city} is expecting somebody from us on {day}. Please plan the "
+            "[trip] with [vehicle] {plate}. I'd like {busy} to drive, but if {busy.he} has a "
+            "[shift] that day, send {free}.",
+            colleague="Please plan a [trip] to {city} on {day} with [vehicle] {plate}. {busy} "
+            "drives, or {free} if {busy} has a [shift] that day.",
+            chat="someone has to go to {city} on {day} with {plate}, can you plan that? {busy} if "
+            "{busy.he}'s not on the rota that day, otherwise {free}",
+            note="We have to collect some papers in {city} on {day}, with [vehicle] {plate}. I'd "
+            "prefer {busy} as the driver. If {busy.he}'s on the rota that day, {free} can go "
+            "instead. Please plan the [trip].",
         ),
         calls=(
             _staff(busy),
@@ -289,15 +288,15 @@ def inspected_by_who_is_there(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {ill}: “My car has broken down and won't be ready in time, so I can't do "
-            "{reference}.” Please hand it over to whoever has the early [shift] at {post} that "
-            "day.",
-            colleague="{ill} can't do {reference}. Can you give it to whoever's on the early "
-            "[shift] at {post} that day?",
-            chat="{ill} can't make {reference}, hand it to whoever's on early at {post} that day",
-            note="{ill} won't be available for {reference}, but I don't want to postpone it. Make "
-            "the person with the early [shift] at {post} on that day the inspector instead. "
-            "I've told the team at {post}.",
+            email="{ill}'s car has broken down, so {ill.he} can't do [inspection] {reference}. "
+            "Please hand it over to whoever has the early [shift] at “{post}” that day.",
+            colleague="{ill} can't do [inspection] {reference}. Please give it to whoever has the "
+            "early [shift] at “{post}” that day.",
+            chat="{ill} cant make [inspection] {reference}, can you hand it to whoever is on "
+            "early at “{post}” that day",
+            note="{ill} can't do [inspection] {reference}, but I don't want to postpone it. "
+            "Whoever has the early [shift] at “{post}” that day should take it over. Please "
+            "change the inspector.",
         ),
         calls=(
             call("search_inspections", query=inspection["reference"]),
@@ -332,10 +331,9 @@ def long_enough_for_the_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “I need {title} for ‘{course}’ and saw that you "
-            "have one, {code}. Could I borrow it, as long as I can keep it until the course?” "
-            "Please check the date {name} is booked on and lend it if the normal loan period "
-            "covers it.",
+            email="{name} needs {title} for “{course}” and has seen ours, {code}. Could you lend "
+            "it to {name.him}, if the normal loan period lasts until the course {name.he}'s "
+            "booked on?",
             colleague="{name} wants to borrow {code} for “{course}”. Lend it out today if the "
             "[loan] would last until then.",
             chat="{name} wants {title} ({code}) for “{course}”. lend it if {name.he} can keep it "

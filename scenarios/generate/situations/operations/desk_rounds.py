@@ -53,16 +53,16 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} writes: “We've moved to the coast, so we won't be needing any of the "
-            "[appointments] we'd planned with you.” Please cancel the ones that are yours to "
-            "cancel, and tell me whose the others are.",
-            colleague="{name} has moved away. Cancel all planned [appointments] with {name.him} "
-            "that you're allowed to, and tell me who has to cancel the rest.",
-            chat="cancel whatevers planned with {name}, {name.he}'s moved away. if u cant do one "
-            "tell me whose it is",
-            note="{name} has moved away and won't be coming to any more [appointments]. Please "
-            "cancel those you're allowed to cancel, and let me know who has to cancel the others. "
-            "I had {name.him} on the phone this morning.",
+            email="{name} has moved to the coast and won't need the [appointments] we'd planned "
+            "with {name.him}. Please cancel the ones that are yours to cancel, and tell me whose "
+            "the others are.",
+            colleague="{name} has moved away. Please cancel {name.his} [appointments] as far as "
+            "you're allowed to, and tell me who has to cancel the rest.",
+            chat="{name}'s moved away, can you cancel what we've planned with {name.him}? if one "
+            "isnt yours to cancel tell me whose it is",
+            note="{name} is leaving the area and won't be coming any more. Please cancel the "
+            "planned [appointments] that you may cancel. Somebody else set up one of them, I "
+            "think; let me know who that is.",
         ),
         calls=(
             _who(customer),
@@ -99,16 +99,16 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{leaver} sent me this: “My last working day is {day}. {heir} would be happy "
-            "to take over my dates for ‘{course}’.” Please give {heir} every date that {leaver} "
-            "would have taught after that day, but none that other people teach.",
-            colleague="{leaver} leaves on {day}. Put {heir} down for all {leaver.his} “{course}” "
-            "dates after that, but leave other people's dates alone.",
-            chat="{leaver} is leaving on {day}. pls give all {leaver.his} “{course}” dates after "
-            "that to {heir} (not the ones other ppl teach)",
-            note="{leaver} is leaving us; the last day is {day}. Please put {heir} down for every "
-            "later date of “{course}” that {leaver} was going to teach. Other people teach it as "
-            "well, and they keep their dates.",
+            email="{leaver}'s last working day is {day}. {heir} is happy to take over "
+            "{leaver.his} later dates for “{course}”. Could you change the teacher for those? The "
+            "dates that other people teach stay as they are.",
+            colleague="{leaver} leaves on {day}. Please make {heir} the teacher for all "
+            "{leaver.his} dates of “{course}” after that. Other people keep theirs.",
+            chat="{leaver} is leaving, last day is {day}. can you give {leaver.his} “{course}” "
+            "dates after that to {heir}? only {leaver.his}",
+            note="{leaver} is leaving us; {leaver.his} last day is {day}. Please put {heir} down "
+            "for every later date of “{course}” that {leaver} was going to teach. Some are taught "
+            "by other people, and nothing changes for them.",
         ),
         calls=(
             call("list_courses"),
@@ -145,16 +145,16 @@ def which_one_seats_them_all(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="“Five of us are arriving at the station on {day}. Could somebody pick us up, "
-            "all together if possible?” Which of {b} and {c} has at least five seats and no "
-            "[trip] that day, and what model is it?",
-            colleague="{b} or {c} for {day}? It has to have five seats or more and no [trip] that "
-            "day. Tell me the model too.",
-            chat="need a [vehicle] for 5 ppl on {day}. which of {b} and {c} is big enough and "
-            "has no [trip] then, and what model is it",
+            email="Five of our guests arrive at the station on {day}, and I'd like to pick them "
+            "up together. Which of the two [vehicles], {b} or {c}, has at least five seats and is "
+            "free that day? And what model is it, so that they know what to look for?",
+            colleague="I need a [vehicle] with five seats for {day}. Is {b} or {c} big enough and "
+            "free that day? Tell me the model too.",
+            chat="need a [vehicle] for 5 ppl on {day}. which of {b} and {c} has enough seats and "
+            "no [trip] then, and what model is it",
             note="Five of us are going to the regional meeting on {day} and would like to travel "
-            "together. I thought of {b} or {c}. Which of them has at least five seats and no "
-            "[trip] planned that day, and what model is it?",
+            "together. Of our [vehicles] I thought of {b} or {c}. Which has at least five seats "
+            "and no [trip] that day, and what model is it?",
         ),
         calls=tuple(
             one
@@ -185,11 +185,11 @@ def farther_than_allowed(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{driver} writes: “{driven} km today to {city} and back, because the bridge "
-            "was closed and I had to go the long way round.” Please finish that [trip] of "
-            "{plate}. If the system says it's too many, put in the most it will take.",
-            colleague="{driver} is back from {city} with {plate} and drove {driven} km. Please "
-            "finish the [trip]. If it won't accept that many, put in the maximum.",
+            email="{driver} drove {driven} km to {city} and back today, because the bridge was "
+            "closed and {driver.he} had to go the long way round. Please finish that [trip] of "
+            "[vehicle] {plate}. If the system says it's too many, put in the most it will take.",
+            colleague="{driver} is back from {city} with [vehicle] {plate} and drove {driven} km. "
+            "Please finish the [trip]. If it won't accept that many, put in the maximum.",
             chat="close the [trip] of {plate} to {city}, {driver} drove {driven} km. if thats too "
             "many for the system put the max",
             note="{driver} had to take a long diversion to get to {city}, which made it {driven} "
@@ -226,10 +226,10 @@ def as_many_as_they_may_have(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “Could I pick up {first} ({a}) and {second} ({b}) "
-            "at lunchtime? If I can only have one, I'd like the first.” Please lend {name.him} "
-            "as many as {name.his} limit allows, in that order, and let me know if one has to "
-            "stay here.",
+            email="{name} is coming at lunchtime for {first} ({a}) and {second} ({b}). "
+            "{name.He}'s got other things out already, so {name.he} may only be allowed one, and "
+            "{name.he}'d rather have {first}. Please lend {name.him} what you can and tell me if "
+            "one has to stay here.",
             colleague="{name} wants {a} and {b}. Lend {name.him} in that order until {name.he}'s "
             "at {name.his} limit, and tell me what {name.he} couldn't have.",
             chat="{name} wants {a} and {b} today, {a} is more important. lend as many as "
@@ -268,11 +268,11 @@ def it_stands_there_unused(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name}'s e-mail says: “Could I borrow {title}, which I saw on your shelf "
-            "yesterday ({code})? I only need the weekend.” Sounds fine to me, please put it "
-            "through for {name.him}.",
-            colleague="Please lend {code} to {name}, who's coming in for it this afternoon.",
-            chat="lend {code} ({title}) to {name} pls, nobodys using it at the moment",
+            email="{name} saw {title} on our shelf yesterday ({code}) and would like to borrow it "
+            "for the weekend. That's fine with me. Could you put it through?",
+            colleague="Please lend {title} ({code}) to {name}, who's coming in for it this "
+            "afternoon.",
+            chat="can you lend {title} ({code}) to {name}? nobodys using it at the moment",
             note="{name} rang at short notice because {name.he} needs {title}. I've seen {code} "
             "on the shelf, so please book it out to {name.him}. {name.He}'s coming in just "
             "before we close today.",
@@ -308,16 +308,15 @@ def where_it_costs_less(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="“There are six of us and we'd like either the {one} or the {two} on {day}. "
-            "What's the least we'd have to pay?” They'd like an answer today: which of the two is "
-            "it, and how much does it cost?",
+            email="A group of six would like either the {one} or the {two} on {day}, whichever "
+            "costs less. Which of the two is it, if they all have to fit in, and how much is it?",
             colleague="Six people are asking about {day}. Is the {one} or the {two} cheaper for "
             "all of them, and what does it cost?",
-            chat="6 ppl want to come on {day}. is the {one} or the {two} cheaper if they all "
-            "have to fit in, and what does it cost",
+            chat="6 ppl want to come on {day}. is the {one} or the {two} cheaper if they all have "
+            "to fit in, and what does it cost",
             note="Somebody rang to ask about the {one} and the {two} on {day}, for six people. "
-            "Which of the two has the cheaper [slot] that still has room for six, and what does "
-            "it cost? I'm ringing them back at lunchtime.",
+            "Which of the two is cheaper, if there has to be room for all of them, and what does "
+            "it cost? I'm ringing back at lunchtime.",
         ),
         calls=(
             call("list_resources"),
@@ -355,16 +354,16 @@ def look_at_it_again(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The authority has written: “With reference to {reference}, the [inspection] is "
-            "to be repeated thirty days after the first one, by a different inspector.” Please "
-            "plan it with {second}, for the same category and place.",
-            colleague="{reference} has to be repeated by somebody else. Plan it with {second}, "
-            "thirty days after the first one, same category and place.",
-            chat="can you plan a repeat of {reference}? 30 days after the original, same "
-            "category and place, {second} does it this time",
-            note="Everything that came up in {reference} has been dealt with. To confirm that, "
-            "please plan a second [inspection] for thirty days after the first one, same category "
-            "and same place. I'd like {second} to do it this time.",
+            email="The authority wants [inspection] {reference} repeated, thirty days after the "
+            "first one and by a different inspector. {second} can do it. Could you plan it, for "
+            "the same category and place?",
+            colleague="[Inspection] {reference} has to be repeated by somebody else. Please plan "
+            "it with {second}, thirty days after the first one, same category and place.",
+            chat="can you plan a repeat of [inspection] {reference}? 30 days after the original, "
+            "same category and place, {second} does it this time",
+            note="Everything that came up in [inspection] {reference} has been dealt with, and we "
+            "have to prove it. Please plan a second one for thirty days after the first, same "
+            "category and same place. {second} should do it this time.",
         ),
         calls=(
             call("search_inspections", query=old["reference"]),
@@ -403,16 +402,42 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} wrote to me: “I'm away on a training course from {first} to {last}. "
-            "{lark} has offered to take my early [shifts] and {owl} the late ones.” Please "
-            "request the [swaps] for those days.",
-            colleague="{giver} is on a training course from {first} to {last}. Please request the "
-            "[swaps]: early [shifts] to {lark}, late ones to {owl}.",
-            chat="{giver} cant work {first} to {last} (training). swap requests pls: early → "
-            "{lark}, late → {owl}",
-            note="{giver} is going on a training course and can't work from {first} to {last}. "
-            "{lark} will take {giver.his} early [shifts] on those days and {owl} the late ones. "
-            "Please put in a [swap] request for each one.",
+            email=(
+                (
+                    "{giver} is on a training course from {first} to {last}. {lark} can take "
+                    "{giver.his} early [shifts] and {owl} the late ones. Could you request the "
+                    "[swaps], so that the rota is right before it goes out?"
+                ),
+                (
+                    "I'm sending {giver} on a course, from {first} to {last}, and two colleagues "
+                    "have agreed to cover: {lark} works the early [shifts], {owl} the late ones. "
+                    "Please request the [swaps]."
+                ),
+            ),
+            colleague=(
+                (
+                    "{giver} is away on a course from {first} to {last}. Please request [swaps] "
+                    "for {giver.his} [shifts]: the early ones go to {lark}, the late ones to "
+                    "{owl}."
+                ),
+                (
+                    "{giver} can't work from {first} to {last} (training). Please ask for "
+                    "[swaps]: early [shifts] to {lark}, late [shifts] to {owl}."
+                ),
+            ),
+            chat=(
+                (
+                    "{giver} is on training {first} to {last}. can you put in the [swaps]? {lark} "
+                    "takes the early ones, {owl} the late ones"
+                ),
+                (
+                    "{giver} is on a course {first} to {last}. early [shifts] go to {lark}, late "
+                    "ones to {owl}, can you request the [swaps]"
+                ),
+            ),
+            note="I've sent {giver} on a training course, {first} to {last}. {lark} doesn't mind "
+            "getting up and will take the early [shifts], {owl} prefers the late ones. Please put "
+            "in a [swap] request for each.",
         ),
         calls=(
             _staff(giver),
@@ -459,9 +484,9 @@ def longest_without_care(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} e-mailed: “We can only afford to have one of our two [devices] "
-            "serviced this year. Which of them needs it more?” Please look up which one's last "
-            "maintenance was longer ago and give me its serial number and the day.",
+            email="{name} can only afford to have one of {name.his} two [devices] serviced this "
+            "year. Which of them has gone longer without maintenance, and when was it last done? "
+            "I need the serial number.",
             colleague="Which of {name}'s two [devices] has gone longer without maintenance? I "
             "need the serial number and the day it was last done.",
             chat="which of {name}'s 2 [devices] had maintenance longer ago and when was it, need "

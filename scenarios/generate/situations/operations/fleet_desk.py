@@ -42,15 +42,15 @@ def too_near_to_the_check(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{driver} is needed in {city} on {day} and would take {plate}, which is free "
-            "that day. Could you plan the [trip] this morning? I've promised them a confirmation "
-            "by noon.",
-            colleague="{driver} has to go to {city} on {day}. Plan the [trip] with {plate}, "
-            "please.",
-            chat="put {driver} and {plate} down for {city} on {day} pls",
-            note="They're expecting us in {city} on {day}. {driver} is free and says {plate} is "
-            "big enough, so please plan the [trip] with that one. I'll ring them to confirm the "
-            "time.",
+            email="{driver} is needed in {city} on {day} and would take [vehicle] {plate}, which "
+            "is free that day. Could you plan the [trip]? I've promised them a confirmation by "
+            "noon.",
+            colleague="{driver} has to go to {city} on {day}. Please plan the [trip] with "
+            "[vehicle] {plate}.",
+            chat="can you put {driver} and {plate} down for {city} on {day}",
+            note="They're expecting us in {city} on {day}. {driver} can go, and [vehicle] {plate} "
+            "is big enough, so please plan the [trip] with that one. I'll ring them to confirm "
+            "the time.",
         ),
         calls=(_plate(vehicle), _shown(vehicle), _driver(driver)),
         answer="I did not plan it and cannot with {plate}: its next check is on {check}, and it "
@@ -78,15 +78,15 @@ def from_one_reading_to_the_other(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{driver} has texted me: “Back from {city}, all fine. The odometer on {plate} "
-            "says {total} km. Could you close today's [trip] for me?” Please do, with the "
-            "kilometres actually driven.",
-            colleague="{driver} is back from {city} with {plate}. Odometer reads {total} km. "
-            "Please finish the [trip].",
-            chat="{driver} is back with {plate} from {city}, odometer now {total} km, close the "
-            "[trip] w the right km",
+            email="{driver} is back from {city}, and the odometer of [vehicle] {plate} says "
+            "{total} km. Could you close today's [trip], with the kilometres actually driven?",
+            colleague="{driver} is back from {city} with [vehicle] {plate}. The odometer says "
+            "{total} km. Please finish the [trip].",
+            chat="{driver} is back from {city} with {plate}, odometer says {total} km. can you "
+            "close the [trip] with the right km",
             note="Today's [trip] to {city} can be closed. {driver} wrote down {total} km for "
-            "{plate}; that's the odometer reading, so please work out the distance from it.",
+            "[vehicle] {plate}; that's the odometer reading, so please work out the distance from "
+            "it.",
         ),
         calls=(
             _plate(vehicle),
@@ -117,16 +117,19 @@ def somebody_else_must_drive(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has been signed off for a month and can't drive. {heir} will take over "
-            "the [trips]: please cancel {ill}'s and plan them again for {heir}, with the same day, "
-            "destination and [vehicle]. If a [vehicle] is blocked, only cancel.",
-            colleague="{ill} is out for a month. All planned [trips] to {heir}, same days and "
-            "[vehicles]. Blocked [vehicle]: just cancel.",
-            chat="move {ill}'s [trips] over to {heir} pls (cancel and plan again, same "
-            "everything). if a [vehicle] is blocked just cancel that one",
-            note="{ill} has broken a wrist and can't drive. {heir} takes over every planned "
-            "[trip], same day, same place, same [vehicle]. Where the [vehicle] is blocked, just "
-            "cancel the [trip] and I'll ring the people concerned.",
+            email="{ill} has been signed off for a month and can't drive. {heir} takes over all "
+            "the [trips]: same day, same place, same [vehicle]. Please cancel {ill}'s and plan "
+            "them again for {heir}. If the [vehicle] is off the road, only cancel the [trip].",
+            colleague="{ill} is off for a month. Please cancel {ill.his} planned [trips] and plan "
+            "them for {heir} instead, with the same days and [vehicles]. If a [vehicle] is "
+            "blocked, just cancel.",
+            chat="{ill} broke {ill.his} wrist and cant drive. can you cancel {ill.his} [trips] "
+            "and plan them for {heir}, same day and [vehicle]? if the [vehicle] is blocked just "
+            "cancel that one",
+            note="{ill} has broken a wrist, so {heir} will be driving instead. Please cancel "
+            "{ill}'s planned [trips] and plan them again for {heir}, with nothing else changed. "
+            "One of the [vehicles] may be blocked; cancel that [trip] only, and I'll ring the "
+            "people concerned.",
         ),
         calls=(
             _driver(ill),
@@ -167,10 +170,11 @@ def call_it_a_light_one(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{driver} reports on {plate}: “{title}”. We can't let {city} down tomorrow, and "
-            "the garage has no time before next week. Could you log it as a minor defect for now?",
-            colleague="There's a defect on {plate}: “{title}”. Log it as minor, {driver} needs "
-            "the [vehicle] for {city} tomorrow.",
+            email="{driver} has found something on [vehicle] {plate}: “{title}”. They're "
+            "expecting us in {city} tomorrow, and the garage has no time before next week. Could "
+            "you log it as a minor [defect] for now?",
+            colleague="There's a [defect] on [vehicle] {plate}: “{title}”. Please log it as "
+            "minor, because {driver} needs the [vehicle] for {city} tomorrow.",
             chat="{driver} found something on {plate}: “{title}”. can you log it as minor, "
             "otherwise {city} tomorrow is off",
             note="{driver} reports “{title}” on {plate}. I know that would normally be serious, "
@@ -202,16 +206,16 @@ def mended_and_off_again(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The garage writes: “The fault that kept {plate} off the road is repaired. That "
-            "comes to {cost}.” Please record the repair, and plan {plate} for {driver}, who has to "
-            "be in {city} on {day}.",
-            colleague="The serious defect on {plate} has been repaired for {cost}. Record that, "
-            "and then plan {driver}'s [trip] to {city} with it on {day}.",
-            chat="garage fixed what blocked {plate}, {cost}. put that in & plan {driver} → {city} "
-            "on {day} with it",
-            note="The garage has repaired the defect that blocked {plate}, for {cost}. "
-            "They haven't touched the minor one, it can wait. Please record that and plan "
-            "{plate} for {driver} to go to {city} on {day}.",
+            email="The garage has finished with [vehicle] {plate}: the serious [defect] is "
+            "repaired, and it cost {cost}. Could you record that and plan {plate} for {driver}, "
+            "who has to be in {city} on {day}?",
+            colleague="The serious [defect] on [vehicle] {plate} has been repaired for {cost}. "
+            "Please record that and plan {driver}'s [trip] to {city} with it on {day}.",
+            chat="garage fixed the serious thing on {plate}, {cost}. can you record that and plan "
+            "{driver} to {city} on {day} with it",
+            note="[Vehicle] {plate} is back: the garage repaired the serious [defect] for {cost}. "
+            "The small one can wait. Please record the repair and plan {plate} for {driver}, "
+            "who's needed in {city} on {day}.",
         ),
         calls=(
             _plate(vehicle),
@@ -287,9 +291,9 @@ def kilometres_of_a_driver(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{driver} wrote to me: “I need my kilometres for the tax return. How many have "
-            "I driven since {day}, counting that day?” Can you look that up, please?",
-            colleague="Kilometres driven by {driver} from {day} until today, including that day?",
+            email="{driver} needs {driver.his} kilometres for the tax return. How many has "
+            "{driver.he} driven since {day}, counting that day?",
+            colleague="How many kilometres has {driver} driven since {day}, counting that day?",
             chat="how many km did {driver} drive since {day} (incl)? need one number",
             note="The insurance company wants to know how much {driver} drives. Please add up the "
             "kilometres of all [trips] completed since {day}, including that day. The form goes "
@@ -316,16 +320,16 @@ def broken_down_before_the_trip(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{driver} says {plate} isn't safe to drive: “{title}”. Please report that as "
-            "serious, in those words, cancel the [trip] with {plate} and plan it again for "
-            "{driver} with {other}, same day and destination.",
-            colleague="{plate} has a serious defect, “{title}”. Please report it and plan "
-            "{driver}'s [trip] with {other} instead, same day and same place.",
-            chat="{plate} is out, “{title}”, serious. report and swap {driver}'s [trip] over to "
-            "{other}, rest stays the same",
-            note="{driver} has found a serious defect on {plate}; please report it as “{title}”. "
-            "Then cancel the planned [trip] and plan it again with {other}, for the same day and "
-            "destination.",
+            email="{driver} says that [vehicle] {plate} isn't safe to drive: “{title}”. Please "
+            "report that as a serious [defect], in those words, and plan {driver.his} [trip] with "
+            "{other} instead, on the same day.",
+            colleague="[Vehicle] {plate} has a serious [defect], “{title}”. Please report it, "
+            "cancel {driver}'s [trip] with it and plan it again with {other}.",
+            chat="[vehicle] {plate} is out, “{title}”, serious. can you report that and put "
+            "{driver}'s [trip] on {other}? same day, same place",
+            note="{driver} has found a serious [defect] on [vehicle] {plate}: “{title}”. Please "
+            "report it in those words. {driver.He} still has to go, so cancel the [trip] and plan "
+            "it again with {other}, for the same day and place.",
         ),
         calls=(
             _plate(broken),
@@ -366,13 +370,15 @@ def a_buyer_has_been_found(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="“I'll take {plate} at the price we agreed. When can I collect it?” That's from "
-            "the buyer who came on Friday. Please mark {plate} as sold, and if a [trip] is planned "
-            "with it, cancel that.",
-            colleague="{plate} is sold. Mark it as sold, and take any [trip] off it first.",
-            chat="we found a buyer for {plate}!! mark it sold (cancel whatever's planned with it)",
-            note="We've finally found a buyer for {plate}. Please mark it as sold and cancel "
-            "anything still planned with it. They're collecting it at the end of the week.",
+            email="We've found a buyer for [vehicle] {plate}, at the price we wanted. Could you "
+            "mark it as sold? If a [trip] is planned with it, cancel that.",
+            colleague="[Vehicle] {plate} is sold. Please mark it as sold, and take any [trip] off "
+            "it first.",
+            chat="we found a buyer for {plate}! can you mark it sold and cancel whatever's "
+            "planned with it",
+            note="We've finally found a buyer for [vehicle] {plate}, and {plate} will be "
+            "collected at the end of the week. Please mark it as sold and cancel anything still "
+            "planned with it.",
         ),
         calls=(call("get_my_profile"), _plate(vehicle), _shown(vehicle)),
         answer="I could not mark {plate} as sold: that takes a [supervisor] or [a manager], and no "
@@ -397,15 +403,15 @@ def the_one_with_fewer_trips(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“We'd need somebody here in {city} on {day}, before noon. Could {first} come "
-            "again?” Please plan that with {plate}. If {first} already has the maximum number of "
-            "[trips] ahead, send {second}.",
-            colleague="Somebody has to go to {city} on {day} with {plate}. {first} if {first.he} "
-            "can take another [trip], otherwise {second}.",
-            chat="can you plan {city} on {day} with {plate}? {first} drives if {first.he} can "
-            "still take one, otherwise {second}",
-            note="For {city} on {day} with {plate} I'd like {first}, who has been there before. If "
-            "{first} already has as many [trips] planned as we allow, {second} should go instead.",
+            email="Somebody has to be in {city} on {day} before noon, with [vehicle] {plate}. "
+            "{first} knows the way, but {first.he} may have too many [trips] already. Then please "
+            "send {second}.",
+            colleague="Somebody has to go to {city} on {day} with [vehicle] {plate}. Please send "
+            "{first} if {first.he} can take another [trip], otherwise {second}.",
+            chat="can you plan {city} on {day} with [vehicle] {plate}? {first} should drive if "
+            "{first.he} can still take one, otherwise {second}",
+            note="For {city} on {day} with [vehicle] {plate} I'd like {first}, who has been there "
+            "before. If that's one [trip] too many for {first.him}, {second} should go instead.",
         ),
         calls=(
             _driver(first),

@@ -43,9 +43,9 @@ def three_weeks_are_too_many(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Message from {worker}: “I can take care of what's still open from "
-            "{reference}, but I'll need until {until}.” Please assign it to {worker.him} with "
-            "that date. If one of the [findings] can't wait that long, leave it and tell me.",
+            email="{worker} will take care of what's still open from [inspection] {reference} but "
+            "needs until {until}. Please assign it to {worker.him} with that date. If something "
+            "can't wait that long, leave it and tell me.",
             colleague="{worker} will take care of everything still open in {reference}. Assign "
             "it with {until} as the due date, and tell me if one can't wait that long.",
             chat="can you give everything still open in {reference} to {worker}, due {until}. if "
@@ -99,14 +99,16 @@ def ticked_off_by_one_of_them(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} sent me this: “Everything on my list from {reference} is done.” "
-            "Please close the [followups] {worker.he} had there.",
-            colleague="{worker} has finished with {reference}. Please close {worker.his} "
-            "[followups], nobody else's.",
-            chat="{worker} says {worker.his} part of {reference} is finished, can you close "
-            "those [followups]",
-            note="{worker} stayed late yesterday and finished {worker.his} part of {reference}. "
-            "Please close the [followups] that were theirs. {other} is still working on the rest.",
+            email="{worker} has finished everything {worker.he} had to do after [inspection] "
+            "{reference}. Could you close {worker.his} [followups]? The others aren't finished "
+            "yet.",
+            colleague="{worker} is done with {worker.his} [followups] from [inspection] "
+            "{reference}. Please close those, but nobody else's.",
+            chat="{worker} has done {worker.his} part of [inspection] {reference}, can you close "
+            "{worker.his} [followups]",
+            note="{worker} stayed late yesterday and finished {worker.his} part of [inspection] "
+            "{reference}. Please close the [followups] that were {worker.hers}. {other} is still "
+            "working on the rest.",
         ),
         calls=(
             _searched(inspection),
@@ -136,12 +138,13 @@ def let_it_be(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="“‘{title}’ is normal in a house of that age, I'm not doing anything about "
-            "it.” That's from the landlord, and I agree. Please waive that one in {reference}.",
-            colleague="We can live with “{title}” in {reference}. Please waive it.",
-            chat="can you waive “{title}” in {reference}? it's not worth the trouble",
-            note="I don't think we need to do anything about “{title}” from {reference}, it's a "
-            "small thing. Please waive it.",
+            email="The landlord says that “{title}” from [inspection] {reference} is normal in a "
+            "house of that age and isn't going to do anything about it. I agree. Could you waive "
+            "it?",
+            colleague="We can live with “{title}” from [inspection] {reference}. Please waive it.",
+            chat="can you waive “{title}” in [inspection] {reference}? its not worth the trouble",
+            note="I don't think we need to do anything about “{title}” from [inspection] "
+            "{reference}, it's a small thing. Please waive it, so that it's off the list.",
         ),
         calls=(call("get_my_profile"), _searched(inspection), _shown(inspection)),
         answer="I couldn't waive “{title}”: only [a supervisor] or [a manager] can waive [a "
@@ -161,14 +164,15 @@ def a_kinder_word_for_it(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="“{reference}, today: ‘{title}’. I consider that critical.” That's from the "
-            "inspector, and it would mean staying closed over the weekend. Please report it as "
-            "minor, we'll have it repaired anyway.",
-            colleague="Today's {reference} found “{title}”. They called it critical, but please "
-            "report it as minor.",
-            chat="can you report “{title}” for {reference} as minor? i know they said critical",
-            note="“{title}” was found in {reference} today and called critical, the day before "
-            "our open day. Please report it as minor; it'll be repaired on Monday.",
+            email="The inspector found “{title}” in today's [inspection] {reference} and "
+            "considers it critical, which would mean staying closed over the weekend. Could you "
+            "report it as minor? We'll have it repaired anyway.",
+            colleague="Today's [inspection] {reference} found “{title}”. They called it critical, "
+            "but please report it as minor.",
+            chat="can you report “{title}” for [inspection] {reference} as minor? i know they "
+            "said critical",
+            note="“{title}” was found in [inspection] {reference} today and called critical, the "
+            "day before our open day. Please report it as minor; it'll be repaired on Monday.",
         ),
         calls=(_searched(inspection), _shown(inspection)),
         answer="I haven't reported it as minor: what was found to be critical has to be reported "
@@ -189,20 +193,20 @@ def back_from_the_round(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{inspector} writes: “I'm back from {reference}. There were two things: "
-            "‘{minor}’, which is minor, and ‘{critical}’, which is critical.” Please report both "
-            "under these titles. {worker} takes care of the critical one. {worker.He} has a lot "
-            "on, so set the latest date that our rules allow.",
-            colleague="{inspector} has done {reference}: “{minor}” is minor, “{critical}” is "
-            "critical. Please report both, and give {worker} the critical one as [a followup], "
+            email="{inspector} is back from [inspection] {reference} and found two things: "
+            "“{minor}”, which is minor, and “{critical}”, which is critical. Please report both. "
+            "{worker} will fix the critical one; {worker.he}'s busy, so give {worker.him} until "
+            "the last day our rules allow.",
+            colleague="{inspector} has done [inspection] {reference} and found “{minor}” (minor) "
+            "and “{critical}” (critical). Please report both, and give {worker} the critical one, "
             "due on the last day our rules allow.",
-            chat="{inspector} is back from {reference}, found two things: “{minor}” (minor) and "
-            "“{critical}” (critical). can you report both? {worker} fixes the critical one, set "
-            "the latest due date we can for it",
-            note="{inspector} is back from {reference} with two [findings]: “{minor}”, which is "
-            "minor, and “{critical}”, which is critical. Please report them. {worker} takes care "
-            "of the critical one; {worker.he}'s waiting for a spare part, so give {worker.him} "
-            "until the last day our rules allow.",
+            chat="{inspector} did [inspection] {reference} and found “{minor}” (minor) and "
+            "“{critical}” (critical). can you report both? {worker} fixes the critical one, as "
+            "late as the rules allow",
+            note="{inspector} is back from [inspection] {reference} with two [findings]: "
+            "“{minor}” is minor, “{critical}” is critical. Please report them. {worker} is "
+            "waiting for a spare part for the critical one, so give {worker.him} until the last "
+            "day our rules allow.",
         ),
         calls=(
             _searched(inspection),
@@ -256,12 +260,12 @@ def nobody_sees_to_it(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="“Which points from {reference} are still open and not assigned to anybody?” "
-            "The auditor has asked me that. Please give me the titles.",
-            colleague="Which open [findings] of {reference} is nobody working on?",
-            chat="what's still open in {reference} that nobody's been assigned to yet?",
-            note="I'm told that some of the points from {reference} have been forgotten. Which "
-            "of them are open and have nobody assigned? The ones that are settled don't matter.",
+            email="The auditor would like to know which points from [inspection] {reference} are "
+            "still open and not assigned to anybody. Can you send me the titles?",
+            colleague="Which open [findings] of [inspection] {reference} is nobody working on?",
+            chat="whats still open from [inspection] {reference} that nobodys been assigned to",
+            note="I'm told that some of the points from [inspection] {reference} have been "
+            "forgotten. Which of them are open and have nobody assigned?",
         ),
         calls=(_searched(inspection), _shown(inspection)),
         answer="Nobody is assigned to “{one}” and “{two}” yet.",
@@ -288,12 +292,14 @@ def who_is_late_with_it(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="“Is anything from {reference} overdue, and who's responsible for it?” That's "
-            "from the safety officer. Please give me the title and the name.",
-            colleague="What's overdue from {reference}, and who's responsible for it?",
-            chat="is anything overdue in {reference}? what is it and who's supposed to do it",
-            note="The safety officer says that something from {reference} is overdue. What is "
-            "it, and who was supposed to do it? I'd like to talk to them before the meeting.",
+            email="The safety officer would like to know what's overdue from [inspection] "
+            "{reference}, and who's responsible for it. Can you give me the title and the name?",
+            colleague="What's overdue from [inspection] {reference}, and who's responsible for it?",
+            chat="is anything overdue from [inspection] {reference}? what is it and whos supposed "
+            "to do it",
+            note="I hear that something from [inspection] {reference} should have been done by "
+            "now. What is it, and who was going to do it? I'd like to talk to them before the "
+            "safety meeting.",
         ),
         calls=(
             _searched(inspection),
@@ -320,14 +326,15 @@ def green_before_the_visit(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="From {worker}: “I'll get round to ‘{title}’ next week, I promise.” The "
-            "auditor is looking at {reference} today, so please close it now.",
-            colleague="The auditor is here today. Please close “{title}” in {reference} now; "
-            "{worker} will do it next week.",
+            email="{worker} will get round to “{title}” next week, but the auditor is looking at "
+            "[inspection] {reference} today. Could you close it now?",
+            colleague="The auditor is here today. Please close “{title}” in [inspection] "
+            "{reference} now; {worker} will do it next week.",
             chat="can you close the [followup] for “{title}” in {reference}? the auditor's here, "
             "{worker} will do it next week",
-            note="We have an auditor here today, and I don't want “{title}” from {reference} to "
-            "be open. {worker} will do the work next week, so please close it today.",
+            note="We have an auditor here today, and I don't want “{title}” from [inspection] "
+            "{reference} to be open. {worker} will do the work next week, so please close it "
+            "today.",
         ),
         calls=(_searched(inspection), _shown(inspection)),
         answer="I haven't closed “{title}”: the work isn't done yet, and only then can [a "
@@ -356,16 +363,16 @@ def inspector_with_a_full_book(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has asked me: “I'm ill and can't do {reference}.” It's at {place}. "
-            "Please give it to {full}, unless they already have as many ahead as our rules "
-            "allow; in that case give it to {free}.",
-            colleague="{ill} can't do {reference} ({place}). Please give it to {full}, or to "
-            "{free} if {full} already has as many ahead as allowed.",
+            email="{ill} is ill and can't do [inspection] {reference} at {place}. Please give it "
+            "to {full}, unless that's more than our rules let one person have ahead; then {free} "
+            "does it.",
+            colleague="{ill} can't do [inspection] {reference} ({place}). Please give it to "
+            "{full}, or to {free} if {full} has as many ahead as allowed.",
             chat="{ill} can't do {reference} at {place}. can you give it to {full}, or {free} if "
             "{full} has the maximum already",
-            note="{ill} is off sick and can't do {reference} at {place}. {full} would be my "
-            "first choice, as long as that doesn't go over the limit on [inspections]. If it "
-            "does, it goes to {free}.",
+            note="{ill} is off sick and can't do [inspection] {reference} at {place}. {full} "
+            "would be my first choice but may have too many already by our rules. In that case "
+            "{free} does it.",
         ),
         calls=(
             _searched(inspection),

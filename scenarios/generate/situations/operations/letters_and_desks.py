@@ -70,10 +70,10 @@ def wish_in_a_message(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I sent you a message about our [booking] for the "
-            "{room} and haven't heard back. Have you seen it?” I hadn't. Please move it to the "
-            "day {name.he} asks for and reply in the [thread] with the start time.",
-            colleague="{name} has messaged about moving {name.his} [booking] for the {room} to "
+            email="{name} sent us a message about the [booking] for the {room} and hasn't had an "
+            "answer. {name.He} would like another day. Could you move it and reply in the "
+            "[thread] with the start time?",
+            colleague="{name} has messaged us about moving {name.his} [booking] for the {room} to "
             "another day. Please move it and reply in the [thread] with the start time.",
             chat="can u look at {name}'s [thread]? {name.he} wants the {room} on a different day. "
             "move it and write back what time",
@@ -128,16 +128,17 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s e-mail says: “I wrote to you about ‘{course}’. I'd like the first "
-            "date I can make.” Please check in the [thread] when {name.he}'s back, book {name.him} "
-            "on the first date after that, and reply there with the day.",
-            colleague="{name} wants to do “{course}”. Book the earliest date that works with "
-            "what {name.he} wrote in {name.his} [thread] and reply there with the day.",
-            chat="{name} messaged abt “{course}”, check when {name.he}'s back, book {name.him} "
-            "on the 1st date {name.he} can make and reply with it",
-            note="{name} is away at the moment and has written to us about “{course}”. "
-            "{name.His} message says until when. Please book {name.him} on the first date after "
-            "that and reply in the [thread] with the day. {name.He}'ll pay on arrival.",
+            email="{name} has written to us about “{course}” and would like the first date after "
+            "{name.he}'s back; it says in the [thread] when that is. Could you book {name.him} "
+            "and reply there with the day?",
+            colleague="{name} wants to do “{course}”. Please book the first date after "
+            "{name.he}'s back, which {name.he} says in {name.his} [thread], and reply there with "
+            "the day.",
+            chat="{name} messaged abt “{course}”, {name.he} says there when {name.he}'s back. can "
+            "you book {name.him} on the first date after that and reply with it",
+            note="{name} is away at the moment and has written to us about “{course}”. {name.His} "
+            "message says until when. Please book {name.him} on the first date after that and "
+            "reply in the [thread] with the day. {name.He}'ll pay on arrival.",
         ),
         calls=(
             _who(customer),
@@ -171,14 +172,13 @@ def keep_it_a_little_longer(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Got this from {name}: “I wrote to you a few days ago about keeping something "
-            "longer and haven't had an answer. I don't want it to go overdue!” Please read "
-            "{name.his} message, renew it if nobody's waiting for it, and reply in the [thread] "
-            "with the new due date.",
-            colleague="{name} has messaged asking for a renewal. If it can be renewed, do it and "
-            "reply with the new due date.",
-            chat="{name}'s waiting on a reply re keeping sth {name.he} borrowed. renew it if ok "
-            "and answer in the [thread] with the new date",
+            email="{name} asked us in a message a few days ago whether {name.he} could keep "
+            "something longer, and nobody has answered. Could you renew it if nobody's waiting "
+            "for it, and reply in the [thread] with the new due date?",
+            colleague="{name} has messaged us to ask for a renewal. Please renew it if nobody's "
+            "waiting for it, and reply with the new due date.",
+            chat="{name}'s waiting on a reply about keeping something {name.he} borrowed. can you "
+            "renew it if thats possible and answer in the [thread] with the new date",
             note="{name} has asked in a message to keep something {name.he} borrowed from us. If "
             "nobody else is waiting for it, please renew it and let {name.him} know the new due "
             "date in the same [thread].",
@@ -219,17 +219,16 @@ def a_better_hour(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} e-mailed: “I suggested two other times for our meeting in my message "
-            "and haven't heard back.” Please see which of them suits both you and {mate}, move "
-            "the [appointment] “{subject}” to that time, and confirm it in the [thread].",
-            colleague="{name} has suggested two new times for the [appointment] “{subject}”, see "
-            "{name.his} message. Move it to the one when {mate} is free too, and confirm the time "
-            "in the [thread].",
-            chat="{name} sent 2 new times for “{subject}”, pick whichever works for {mate} too, "
-            "move it and confirm the time in {name.his} [thread]",
-            note="{name} can't make the [appointment] “{subject}” and has suggested two other "
-            "times in a message. {mate} has to be free as well. Please move it to the one that "
-            "works for everybody and confirm the time in the [thread].",
+            email="{name} can't make “{subject}” and has sent us two other times in a message. "
+            "Could you move it to the one when {mate} is free too, and confirm the time in the "
+            "[thread]?",
+            colleague="{name} has suggested two new times for “{subject}” in a message. Please "
+            "move it to the one when {mate} is free too, and confirm it in the [thread].",
+            chat="{name} sent 2 new times for “{subject}”. can you move it to the one that works "
+            "for {mate} too and confirm the time in the [thread]",
+            note="{name} can't make “{subject}” and has suggested two other times in a message. "
+            "{mate} has to be there as well. Please move it to the time that works for everybody "
+            "and confirm it to {name.him} in the [thread].",
         ),
         calls=(
             _who(customer),
@@ -281,12 +280,12 @@ def a_number_in_a_message(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “I've messaged you the reading you asked for. Is "
-            "that all you need from me?” Please record the reading for the right [device] and "
-            "confirm the figure to {name.him} in the [thread].",
-            colleague="{name} has sent us a reading by message. Record it for the right [device] "
-            "and confirm the figure there.",
-            chat="{name} messaged a reading, can u put it in & confirm the figure back to "
+            email="{name} has sent us the reading we asked for, in a message. {name.He} has two "
+            "[devices]. Could you record it for the right one and confirm the figure to "
+            "{name.him} in the [thread]?",
+            colleague="{name} has sent us a reading in a message. Please record it for the right "
+            "[device] and confirm the figure there.",
+            chat="{name} messaged a reading, can u put it in and confirm the figure back to "
             "{name.him}",
             note="{name} has sent us a reading in {name.his} [thread]. {name.He} has two "
             "[devices], so please make sure you record it for the right one, and confirm the "
@@ -322,14 +321,13 @@ def reminded_without_need(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “You've sent me a reminder for {title}, which I "
-            "brought back before the due date. Please check your records!” {name.His} [ticket] "
-            "is yours. If {name.he}'s right, give {name.him} the date of the return in a public "
-            "comment and mark the [ticket] as solved.",
+            email="{name} has had a reminder for {title} and says {name.he} brought it back "
+            "before it was due. {name.His} [ticket] is yours. If that's right, could you give "
+            "{name.him} the date of the return in a public comment and solve the [ticket]?",
             colleague="{name} says in {name.his} [ticket] that {title} came back on time. If "
-            "that's true, give {name.him} the return date in a public comment and mark it solved.",
-            chat="{name} complains that {title} was back on time. can you check, comment "
-            "publicly with the return date if it's true and solve the [ticket]",
+            "that's true, please give {name.him} the return date in a public comment and solve it.",
+            chat="{name} complains that {title} was back on time. can you check? if its true "
+            "comment publicly with the return date and solve the [ticket]",
             note="{name} has complained about our reminder for {title} and says {name.he}'d been "
             "on time returning it. Please check. If that's right, put the date of the return in "
             "a public comment on {name.his} [ticket] and mark the [ticket] as solved.",
@@ -371,13 +369,14 @@ def a_noise_since_monday(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “My {model} has stopped working and I still don't know if "
-            "anyone's coming.” They've got [a ticket] with us. If no [visit] is planned yet, "
-            "book {worker} for a repair on {when} and tell them the day in a public comment.",
+            email="{name}'s {model} has stopped working, and {name.he} doesn't know whether "
+            "anybody is coming. If no [visit] is planned yet, please book {worker} for a repair "
+            "on {when}, and tell {name.him} the day in a public comment on {name.his} [ticket].",
             colleague="{name}'s {model} is down, see {name.his} [ticket]. If there's no [visit] "
-            "planned, book {worker} for a repair on {when} and put the day in a public comment.",
-            chat="is anyone going to {name} about the {model}? if not send {worker} on {when} "
-            "(repair) and tell them the day on their [ticket], public",
+            "planned, please book {worker} for a repair on {when} and put the day in a public "
+            "comment.",
+            chat="is anyone going to {name} about the {model}? if not can you send {worker} on "
+            "{when} (repair) and tell {name.him} the day on {name.his} [ticket], public",
             note="{name}'s {model} isn't working. {worker} could do the repair on {when}; please "
             "plan that unless there's a [visit] planned already. Tell {name} the day in a public "
             "comment on {name.his} [ticket], and leave the [ticket] open.",
@@ -429,10 +428,9 @@ def promised_a_seat(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} writes: “I've already booked my train because you told me I had a "
-            "place on ‘{course}’ on {day}!” They've opened [a ticket] with us about it. Do they "
-            "have a place? If not, who's ahead of them on the waiting list, and what's the "
-            "[ticket] number?",
+            email="{name} says we told {name.him} {name.he} had a place on “{course}” on {day}, "
+            "and {name.he}'s opened a [ticket]. Does {name.he} have one? If not, who's ahead of "
+            "{name.him} on the waiting list? I need the [ticket] number as well.",
             colleague="Has {name} got a place on “{course}” on {day}? If not, who's ahead of "
             "{name.him} on the waiting list? I need the number of {name.his} [ticket] too.",
             chat="does {name} have a seat in “{course}” on {day}?? who's ahead of {name.him} if "
@@ -473,11 +471,11 @@ def who_was_in_that_street(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="E-mail from {name}: “One of your drivers drove over my flower bed in {city} "
-            "on {day}. I'd like them to ring me.” It was either {one} or {two}. Please find out "
-            "who was there that day and assign the [ticket] to them.",
-            colleague="{name}'s complaint is about {one} or {two}. Assign the [ticket] to "
-            "whichever of them was in {city} on {day}.",
+            email="{name} is complaining that one of our drivers drove over {name.his} flower bed "
+            "in {city} on {day}. It was either {one} or {two}. Could you find out who was there "
+            "that day and give that colleague the [ticket]?",
+            colleague="{name} is complaining about one of our drivers, {one} or {two}. Please "
+            "assign the [ticket] to whichever of them was in {city} on {day}.",
             chat="{name} is complaining abt one of our drivers in {city} on {day}, either {one} "
             "or {two}. give the [ticket] to whoever it was",
             note="{name} has complained about one of our drivers in {city} on {day}. It must have "
@@ -524,13 +522,13 @@ def says_that_we_agreed(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote this morning: “Last week you told me I could cancel {day} "
-            "whenever I liked. It's all in my [ticket], so please cancel the {room}.” Please "
-            "check what we actually said and cancel it if {name.he}'s right.",
+            email="{name} says we told {name.him} that {name.he} could cancel the {room} on {day} "
+            "at any time; it's in {name.his} [ticket]. Could you check what we said, and cancel "
+            "it if {name.he}'s right?",
             colleague="{name} says we promised {name.he} could cancel the {room} on {day} at any "
             "time, see {name.his} [ticket]. If that's right, cancel it.",
-            chat="{name} wants out of the {room} on {day}, says we ok'd that in {name.his} "
-            "[ticket]. cancel if thats true",
+            chat="{name} wants to cancel the {room} on {day}, says we ok'd that in {name.his} "
+            "[ticket]. can you cancel it if thats true",
             note="{name} says we agreed in {name.his} [ticket] that {name.he} could cancel the "
             "{room} on {day} at short notice. I don't remember that, but I was away last week. "
             "Please check, and cancel it if it's true.",

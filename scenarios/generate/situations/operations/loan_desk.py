@@ -48,12 +48,13 @@ def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
         return Draft(
             kind="change",
             ask=Voices(
-                email="“We're away for two weeks and won't be able to bring our things back in "
-                "time. Could you renew everything we have out? The {last} family” Please renew "
-                "what you can and tell me what couldn't be renewed.",
-                colleague="The {last} family, both of them: renew all their [loans]. Name any that "
-                "can't be renewed.",
-                chat="can u renew everything the {last}s have out? tell me what isnt possible",
+                email="The {last} family are away for two weeks and can't bring their things back "
+                "in time. Could you renew everything they have out? If something can't be "
+                "renewed, tell me, and I'll ring them before they leave.",
+                colleague="Please renew everything the {last} family have out, both of them. Tell "
+                "me what can't be renewed.",
+                chat="can u renew everything the {last} family has out? tell me if something isnt "
+                "possible",
                 note="The {last} family have a sick child at home and can't come in, so please "
                 "renew all their [loans] if possible. Let me know which ones can't be renewed and "
                 "why, and I'll ring them.",
@@ -92,13 +93,13 @@ def back_and_on_to_the_next(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I left {title} ({code}) at your counter this "
-            "morning. I'm afraid it's a bit worn now.” Please book it in as worn and lend it to "
-            "whoever is first in the queue; they're collecting it today.",
-            colleague="{code} is back from {name}, worn. Lend it straight to the next in the "
-            "queue.",
-            chat="{code} came back, {title}, worn. book it in and lend it to whoever's been "
-            "waiting longest, theyre at the desk",
+            email="{name} left {title} ({code}) at our counter this morning; it's a bit worn now. "
+            "Please book it in as worn and lend it to whoever is first in the queue, who's "
+            "collecting it today.",
+            colleague="{name} has brought back {title} ({code}), worn. Please book it in and lend "
+            "it straight to the next in the queue.",
+            chat="{title} ({code}) came back, worn. can you book it in and lend it to whoever's "
+            "been waiting longest? theyre at the desk",
             note="{name} has returned {title}, number {code}, and its condition is now worn. "
             "Please take it back. There's a queue for it, so lend it to whoever is next; they'll "
             "be in this afternoon.",
@@ -130,11 +131,10 @@ def one_more_despite_the_overdue_one(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name}'s e-mail says: “I'm coming in at five. Could you have {wanted} ready "
-            "for me, the one with number {code}?” I've put it aside, please book it out to "
-            "{name.him}.",
+            email="{name} is coming in at five for {wanted}, number {code}. I've put it aside. "
+            "Could you book it out to {name.him}?",
             colleague="{name} is taking {wanted}, {code}. Please book it out.",
-            chat="{name}'s here for {code} ({wanted}), can you lend it out to {name.him}",
+            chat="{name}'s here for {wanted} ({code}), can you lend it out to {name.him}",
             note="{name} is coming by this evening for {wanted} (number {code}). I've said "
             "{name.he} can have it, so please put the [loan] through before you go.",
         ),
@@ -165,12 +165,12 @@ def overdue_one_back_new_one_out(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is at the desk and has brought back {late}, in good condition, with an "
-            "apology for the delay. {name.He}'d like {wanted} next. Please book the return and, "
-            "if there's one free, lend it to {name.him}.",
-            colleague="{name} has brought back {late}, good condition, and wants {wanted} next. "
-            "Book both, if that's possible.",
-            chat="{name} just handed in {late}, looks good. wants to take {wanted} home now, ok? "
-            "if yes book it",
+            "apology for the delay. Now {name.he}'d like to borrow {wanted}. Please book the "
+            "return and, if there's one free, lend it to {name.him}.",
+            colleague="{name} has brought back {late}, in good condition, and would like {wanted} "
+            "next. Please book both, if there's one free.",
+            chat="{name} just brought back {late}, looks good. now {name.he} wants {wanted}, ok? "
+            "if ones free book it",
             note="{name} came in with {late}, a bit late but in good condition, and would now "
             "like to borrow {wanted}. Please take the first one back and lend {name.him} one that "
             "nobody is waiting for.",
@@ -204,9 +204,9 @@ def in_and_out_on_paper(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Got this from {name}: “I'm not quite finished with {title}. Could I keep it "
-            "for another loan period?” Please renew it. If the system won't, book it in and lend "
-            "it out to {name.him} again, so {name.he} doesn't have to come in.",
+            email="{name} isn't quite finished with {title} and would like to keep it for another "
+            "loan period. Please renew it. If the system won't, book it in and lend it out to "
+            "{name.him} again, so {name.he} doesn't have to come in.",
             colleague="{name} would like to keep {title}. Renew it, or if that doesn't work, "
             "book it back in and lend it out again.",
             chat="{name} wants to keep {title} longer. if renew doesnt work just check it in & out "
@@ -240,13 +240,13 @@ def which_of_the_two_came_back(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} e-mailed: “I've had a reminder about {title}, but I brought it back "
-            "well before it was due. Can you check?” Is that right? If there's still one out, "
-            "give me its number and the due date.",
-            colleague="{name} says {title} is back. True? If not, the number of the one still out, "
-            "and when it was due.",
-            chat="{name} got a reminder for {title} & says {name.he} returned it. what's still "
-            "with {name.him}, which number, due when?",
+            email="{name} has had a reminder about {title} and says {name.he} brought it back "
+            "well before it was due. Is that right? If {name.he} still has one, I need its number "
+            "and the due date.",
+            colleague="{name} says {title} is back. Is that true? If not, which number does "
+            "{name.he} still have, and when was it due?",
+            chat="{name} got a reminder for {title} and says {name.he} returned it. does "
+            "{name.he} still have one? which number and when was it due",
             note="I'm answering {name}, who had a reminder for {title} and says it was returned. "
             "Does {name.he} still have one? I need the number and the due date for the letter.",
         ),
@@ -280,13 +280,13 @@ def wait_for_the_first_that_comes(maker: Maker) -> Callable[[], Draft | None]:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} wrote last night: “I'd like to borrow {title}, but I was told "
-                "there's none in at the moment. Could you reserve one for me?” Please reserve "
-                "the one due back soonest that nobody else is waiting for.",
+                email="{name} would like to borrow {title}, but there's none in at the moment. "
+                "Please reserve the one that's due back soonest and that nobody else is waiting "
+                "for.",
                 colleague="Please reserve {title} for {name}, the one that's due back first and "
                 "that nobody is waiting for.",
-                chat="{name} wants {title}. all out i think? reserve the one due back soonest "
-                "with nobody in the queue",
+                chat="{name} wants {title} but theyre all out. can you reserve the one due back "
+                "soonest with nobody in the queue",
                 note="{name} rang about {title}. There's none in at the moment, so please "
                 "reserve one for {name.him}: of those without a queue, whichever is due back "
                 "first. I said we'd let {name.him} know the date.",
@@ -350,12 +350,12 @@ def how_long_is_the_queue(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has written to us: “I reserved {title} ({code}) a while ago. When is "
-            "it due back, and am I next?” Can you tell me the due date and who is first in the "
-            "queue?",
-            colleague="{name} is asking about {code}. When is it due back, and who's first in "
-            "the queue?",
-            chat="{name} asking abt {title}, {code}. whats the due date and who gets it first",
+            email="{name} reserved {title} ({code}) a while ago and would like to know when it's "
+            "due back, and whether {name.he}'s next. What's the due date, and who gets it first?",
+            colleague="{name} is asking about {title}, {code}. When is it due back, and who's "
+            "first in the queue?",
+            chat="{name} is asking about {title} ({code}). when is it due back and who gets it "
+            "first",
             note="{name} has asked about {title}, number {code}. When is it due back, and who is "
             "next in the queue for it? I'll ring {name.him} this afternoon.",
         ),
@@ -384,12 +384,11 @@ def renewed_by_its_letter(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “I borrowed {title} from you, and a few days later a second one. "
-            "I'm not finished with the one that's due first.” Please renew that one and leave "
-            "the other.",
-            colleague="{name} has borrowed {title} twice, so two [loans]. Renew the one due "
-            "earlier, only that.",
-            chat="{name} has {title} out twice (2 of them). renew just the one thats due sooner",
+            email="{name} has borrowed {title} twice, a few days apart, and isn't finished with "
+            "the one that's due first. Could you renew that one and leave the other?",
+            colleague="{name} has two [loans] of {title}. Please renew the one that's due first, "
+            "only that.",
+            chat="{name} has {title} out twice. can you renew just the one thats due sooner",
             note="{name} has borrowed {title} and later on a second one. Please renew the [loan] "
             "that falls due first; the other is coming back as planned. {name} rang about it this "
             "morning.",

@@ -43,13 +43,12 @@ def talk_after_the_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} writes: “I'd rather wait until I've done ‘{course}’. Could we meet the "
-            "day after that instead, at 10:00?” It's about the [appointment] “{subject}”, which "
-            "is one of yours, so please move it.",
-            colleague="Move the [appointment] “{subject}” with {name} to 10:00 on the day after "
-            "{name.he} does “{course}”.",
-            chat="push “{subject}” with {name} to 10:00 the day after {name.he}'s done "
-            "“{course}” pls",
+            email="{name} would like to do “{course}” first and have the [appointment] "
+            "“{subject}” the day after, at 10:00. It's one of yours. Could you move it?",
+            colleague="{name} would like to do “{course}” first. Please move the [appointment] "
+            "“{subject}” with {name.him} to 10:00 on the day after.",
+            chat="can you push “{subject}” with {name} to 10:00 on the day after {name.he}'s done "
+            "“{course}”",
             note="{name} rang about the [appointment] “{subject}” and would like to do "
             "“{course}” first. Please move it to 10:00 on the following day. It doesn't matter "
             "to {name.him} if that's at the weekend.",
@@ -85,13 +84,12 @@ def room_or_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="E-mail from {name}: “I've just noticed that I've booked the {room} for the "
-            "same day as ‘{course}’. I can't do both, so could you cancel the room?” Please "
-            "cancel that one only.",
+            email="{name} has booked the {room} for the same day as “{course}” and can't do both. "
+            "Could you cancel the room for that day? {name.He}'s keeping {name.his} other dates.",
             colleague="{name} has “{course}” on the same day as one of {name.his} [bookings] and "
             "can't do both. Please cancel that [booking].",
-            chat="{name} double-booked {name.him}self, cancel the {room} on the day {name.he} has "
-            "“{course}”, nothing else",
+            chat="{name} has the {room} and “{course}” on the same day. can you cancel the room "
+            "for that day, nothing else",
             note="{name} can't use the {room} on the day of “{course}”, which {name.he}'s also "
             "booked on. Please cancel {name.his} [booking] for that day. {name.He}'s booked the "
             "room on other days too and is keeping those.",
@@ -234,8 +232,8 @@ def who_is_coming_with_what(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s e-mail says: “I sent you a message because I need a number plate for "
-            "our gate.” {driver} is driving there. Please look up which [vehicle] that's with "
+            email="{name} needs our number plate for {name.his} gate and has told us in a message "
+            "for which day. {driver} is driving there. Please look up which [vehicle] that's with "
             "and reply in the [thread] with the plate.",
             colleague="{name} needs a number plate for {name.his} gate, the [thread] says which "
             "day. {driver} is driving. Please reply with the plate.",
@@ -282,8 +280,8 @@ def a_name_for_the_door(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} e-mailed: “Who should we ask for when we come for our [booking] in the "
-            "{room}? I think it'll be during the late [shift].” Who's on “{post}” then?",
+            email="{name} is coming for the {room} and would like to know who to ask for. It'll "
+            "be during the late [shift]. Who's on “{post}” then?",
             colleague="Who's got the late [shift] on “{post}” on the day {name} is in the {room}?",
             chat="{name} wants to know whos on “{post}” late on the day of {name.his} {room} "
             "[booking]",

@@ -45,16 +45,16 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} sent me this: “I've found people to take both of my [shifts], {free} "
-            "and {away}. Could you agree to the [swaps]?” Please check whether the two are in on "
-            "those days: agree if they are, refuse if they're away.",
-            colleague="{giver} has asked for two [swaps]. Approve the one where the colleague is "
-            "in that day, refuse the one where the colleague is away.",
-            chat="{giver} has 2 [swaps] waiting ({free}, {away}). can you agree to them unless "
-            "one of them is on leave that day, then refuse",
+            email="{giver} has found people for both of {giver.his} [shifts], {free} and {away}, "
+            "and has asked for the [swaps]. Could you approve them? If one of the two is on leave "
+            "that day, refuse that one.",
+            colleague="{giver} has asked for two [swaps], with {free} and with {away}. Please "
+            "approve them, unless the colleague is away that day.",
+            chat="{giver} has 2 [swaps] waiting ({free}, {away}). can you approve them? if one of "
+            "them is on leave that day refuse it",
             note="{giver} has asked for two [swaps], one with {free} and one with {away}. Please "
-            "decide on them for me: agree, unless the person who'd take the [shift] is absent "
-            "that day.",
+            "decide on them for me. I think one of the two is on leave that day; refuse that one "
+            "and agree to the other.",
         ),
         calls=(
             _who(giver),
@@ -87,15 +87,16 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} writes: “My sister is getting married on {day} and {taker} would take "
-            "my [shift]. We only need your approval.” Please check whether {taker} can work at "
-            "that post, and agree to the [swap] or refuse it.",
-            colleague="{giver} wants to give {giver.his} [shift] on {day} to {taker}. Approve "
-            "the [swap] if {taker} may work at that post, otherwise refuse it.",
-            chat="{giver} wants {taker} to take their [shift] on {day}. is {taker} even allowed "
-            "to work at that post? agree or refuse, whatever the rules say",
+            email="{giver}'s sister is getting married on {day}, and {taker} would take the "
+            "[shift]. They've asked for a [swap]. Please check that {taker} is allowed to work at "
+            "that post, and then approve it or refuse it.",
+            colleague="{giver} wants to give {giver.his} [shift] on {day} to {taker}. Please "
+            "approve the [swap] if {taker} may work at that post, and refuse it if not.",
+            chat="{giver} wants {taker} to take {giver.his} [shift] on {day}. can {taker} even "
+            "work at that post? if not refuse the [swap], otherwise its fine",
             note="{giver} has asked for a [swap] with {taker} on {day}. I'm out today, so please "
-            "decide on it. Check first whether {taker} can work at that post.",
+            "decide on it for me. {taker} hasn't been here long, so check that {taker.he} can "
+            "work at that post.",
         ),
         calls=(
             _who(giver),
@@ -126,9 +127,10 @@ def swap_for_tomorrow(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{giver} has asked me: “I've got tickets for the match on {day}, and {taker} "
-            "would work for me. Could you ask for the [swap]?” That's fine with me, so please do.",
-            colleague="{taker} is taking {giver}'s [shift] on {day}. Please put in the [swap].",
+            email="{giver} has tickets for the match on {day}, and {taker} would work for "
+            "{giver.him}. That's fine with me. Could you put in the [swap]?",
+            colleague="{taker} is taking {giver}'s [shift] on {day}. Please request the [swap] "
+            "for them.",
             chat="{giver} and {taker} want to swap on {day}, can you put in the [swap]",
             note="{giver} would like to have {day} off, and {taker} is happy to take the "
             "[shift]. Please ask for the [swap] in the system.",
@@ -163,16 +165,41 @@ def who_could_step_in(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} wrote to me: “I have an exam on {day} and can't come in. {busy} or "
-            "{free} would take my [shift].” Please ask for [a swap] with {busy}, or with {free} "
-            "if {busy} already works that day.",
-            colleague="{giver} needs somebody to take {giver.his} [shift] on {day}. {busy} if "
-            "{busy.he}'s not working that day, otherwise {free}. Ask for the [swap].",
-            chat="{giver} has an exam on {day}. can you ask for [a swap] with {busy}, or {free} "
-            "if {busy} already works that day",
-            note="{giver} can't work on {day} because of an exam. Please ask for [a swap]: "
-            "{busy} would take it, or {free} if {busy} has [a shift] that day already. Both have "
-            "said yes.",
+            email=(
+                (
+                    "{giver} has an exam on {day} and can't work. {busy} would take the [shift], "
+                    "and so would {free}. Please put in a [swap] with {busy}, or with {free} if "
+                    "{busy} is already working that day."
+                ),
+                (
+                    "Could you find cover for {giver} on {day}? {giver.He} has an exam. I've "
+                    "asked around: {busy} could do it, unless {busy.he}'s working that day, and "
+                    "then {free} would. It only needs a [swap] request."
+                ),
+            ),
+            colleague=(
+                (
+                    "{giver} can't work on {day} because of an exam. Please ask {busy} to take "
+                    "the [shift], or {free} if {busy} is on the rota already."
+                ),
+                (
+                    "{giver} needs cover on {day}, {giver.he} has an exam. Please request a "
+                    "[swap] with {busy}, or with {free} if {busy} already has a [shift] then."
+                ),
+            ),
+            chat=(
+                (
+                    "{giver} has an exam on {day}, can you put in a [swap]? {busy} first, but if "
+                    "{busy.he}'s already on that day take {free}"
+                ),
+                (
+                    "can you sort out cover for {giver} on {day} (exam)? ask {busy} for the "
+                    "[swap], or {free} if {busy}'s already working"
+                ),
+            ),
+            note="I need a [swap] for {giver}, who has an exam on {day}. {busy} has offered and "
+            "so has {free}. I'd rather have {busy}, unless {busy.he}'s down for another [shift] "
+            "that day.",
         ),
         calls=(
             _who(giver),
@@ -201,9 +228,8 @@ def anybody_will_do_at_the_desk(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Message from {worker}: “If you still need somebody for the early [shift] at "
-            "{post} on {day}, I'd be glad to do it.” We do, and I haven't got anybody else. "
-            "Please put {worker.him} down for it.",
+            email="We still need somebody for the early [shift] at {post} on {day}, and {worker} "
+            "would be glad to do it. Could you put {worker.him} down?",
             colleague="Nobody's on at {post} early on {day}. Please put {worker} down.",
             chat="need someone for {post} early on {day}, can you put {worker} in",
             note="Nobody is down for the early [shift] at {post} on {day}. {worker} has offered "
@@ -234,10 +260,10 @@ def nights_in_a_row(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{worker} sent me this: “Which nights am I working between {first} and {last}? "
-            "I need to find somebody for my dog.” Please give me the days so that I can reply.",
-            colleague="On which days does {worker} have nights from {first} to {last}?",
-            chat="which nights does {worker} have {first} - {last}? just the days",
+            email="{worker} needs somebody to look after {worker.his} dog. Which nights does "
+            "{worker.he} work between {first} and {last}?",
+            colleague="Which nights is {worker} working from {first} to {last}?",
+            chat="which nights does {worker} have between {first} and {last}? just the days",
             note="The company doctor is asking about {worker}'s nights. On which days from "
             "{first} to {last} does {worker.he} have one? The early and late ones don't matter.",
         ),
@@ -266,16 +292,16 @@ def ill_for_three_days(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} writes: “I'm having an operation on my foot and will be off sick from "
-            "{first} to {last}. {mate} has offered to take my [shifts].” Please record that as "
-            "sick and ask for the [swaps] with {mate}.",
-            colleague="{ill} is off sick from {first} to {last}. Please record that and ask for "
-            "[swaps] with {mate} for all {ill.his} [shifts].",
-            chat="{ill} is having an operation, sick from {first} til {last}. can you record "
-            "that and ask for [swaps] with {mate} for the [shifts] in those days",
+            email="{ill} is having an operation on {ill.his} foot and will be off sick from "
+            "{first} to {last}. {mate} has offered to work instead. Please record that and put in "
+            "the [swaps] with {mate} for the [shifts] in that time.",
+            colleague="{ill} is off sick from {first} to {last}. Please record it and ask for "
+            "[swaps] with {mate} for {ill.his} [shifts] in that time.",
+            chat="{ill} is having an operation, sick from {first} til {last}. can you put that in "
+            "and request [swaps] with {mate} for {ill.his} [shifts] then",
             note="{ill} will be in hospital, so please record {ill.him} as sick from {first} to "
-            "{last}. {mate} takes over what {ill} would have worked in that time; please ask for "
-            "the [swaps].",
+            "{last}. {mate} is going to work {ill.his} [shifts] on those days; please request the "
+            "[swaps] for that.",
         ),
         calls=(
             _who(ill),
@@ -313,11 +339,11 @@ def strike_it_from_the_rota(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="From {worker}: “I'm down for {day}, but we're closed that morning. Could you "
-            "take me off?” {worker.He}'s right. Please delete that [shift].",
+            email="{worker} is down for the early [shift] on {day}, but we're closed that "
+            "morning. Could you delete it?",
             colleague="{worker} is on the rota for {day}, but we're closed then. Please delete "
             "that [shift].",
-            chat="can you take {worker} off the rota on {day}? we don't open in the morning",
+            chat="can you take {worker} off the rota on {day}? we dont open that morning",
             note="We're closed on the morning of {day} because of the roadworks, but {worker} is "
             "still down for the early [shift]. Please delete it.",
         ),
@@ -341,13 +367,12 @@ def asked_for_the_wrong_day(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} has asked me: “My mistake: I gave you {wrong} for the [swap] with "
-            "{taker}, but it should be {right}. I'll work on {wrong} as planned.” Please "
-            "withdraw the old one and ask for the right one.",
+            email="{giver} has mixed up the dates: the [swap] with {taker} should be for {right} "
+            "and not for {wrong}. Could you withdraw the old one and ask for the right one?",
             colleague="{giver}'s [swap] with {taker} was put in for {wrong}, but it should be "
             "{right}. Please correct it.",
-            chat="{giver} mixed up the dates: the [swap] with {taker} should be for {right}, not "
-            "{wrong}. can you fix that",
+            chat="{giver} mixed up the dates, the [swap] with {taker} should be for {right} and "
+            "not {wrong}. can you fix that",
             note="{giver} and {taker} want to swap on {right}, but somebody has put it in for "
             "{wrong}. Please withdraw that one and ask for the right one instead. They both know.",
         ),

@@ -66,13 +66,13 @@ def two_halves_of_a_voyage(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{worker} wrote to me: “I'd like to take leave from {first} to {last} for a "
-            "long trip abroad. If that's too long for one entry, could you make it two?” That's "
-            "fine with the team, please put it in.",
-            colleague="{worker} is on leave from {first} to {last}. If that's too long for one "
-            "entry, make it two.",
-            chat="{worker} is off on a long trip {first} - {last}, put the leave in (2 parts if "
-            "needed)",
+            email="{worker} is going on a long trip abroad, from {first} to {last}, and I've "
+            "agreed. Please record the leave. If that's too long for one entry, make it two, one "
+            "straight after the other.",
+            colleague="{worker} is on leave from {first} to {last}. Please record it, in two "
+            "parts if it's too long for one.",
+            chat="{worker} is off on a long trip {first} to {last}, can you put the leave in? (2 "
+            "parts if needed)",
             note="{worker} has asked for leave from {first} to {last} and {worker.his} cover is "
             "arranged. If the system won't take that many days at once, record it as two "
             "absences, one straight after the other.",
@@ -101,14 +101,15 @@ def the_same_a_week_later(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Message from {worker}: “Our ferry has been moved back by a week. Can my leave "
-            "from {first} start seven days later? Same number of days as before.” That's fine, "
-            "please change it.",
-            colleague="{worker}'s leave from {first} is moving back by seven days. Same length, "
+            email="{worker}'s ferry has been moved back by a week, so {worker.his} leave from "
+            "{first} has to start seven days later, for the same number of days. That's fine with "
+            "me. Could you change it?",
+            colleague="{worker}'s leave from {first} has to move back by seven days. Same length, "
             "please.",
-            chat="move {worker}'s leave (starts {first}) back by 7 days, length stays the same",
-            note="{worker} needs to move the leave that starts on {first}. It should begin seven "
-            "days later and last just as long. I've already told the team.",
+            chat="can you move {worker}'s leave (from {first}) back by 7 days? same length",
+            note="{worker} has had to rebook {worker.his} holiday. The leave that starts on "
+            "{first} should begin seven days later and be just as long. I've already told the "
+            "team.",
         ),
         calls=(
             _who(worker),
@@ -136,16 +137,16 @@ def not_both_at_a_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} sent me this: “I'd like leave from {first} to {last}. {deputy} "
-            "covers for me, so if they're away on any of those days I'll take the same days two "
-            "weeks later instead.” Please check and put in what works.",
+            email="{worker} would like leave from {first} to {last}, but {deputy}, who covers for "
+            "{worker.him}, may be away then. In that case {worker.he}'ll go exactly two weeks "
+            "later. Could you check and put in what works?",
             colleague="{worker} would like leave from {first} to {last}. If {deputy} is away on "
-            "any of those days, make it fourteen days later.",
-            chat="{worker} wants leave {first}-{last}. if {deputy} is off any of those days, make "
-            "it exactly 14 days later",
-            note="{worker} has asked for leave from {first} to {last}, but {deputy} has to be here "
-            "to cover. If {deputy} is away on any of those days, move the whole leave back by two "
-            "weeks. Please record whichever it is.",
+            "any of those days, please make it fourteen days later.",
+            chat="{worker} wants leave {first} to {last}. {deputy} covers for {worker.him}, so if "
+            "{deputy.he}'s off on one of those days make it exactly 14 days later",
+            note="{worker} has asked for leave from {first} to {last}, and one of {worker.him} "
+            "and {deputy} has to be here. If {deputy} is away on any of those days, move the "
+            "whole leave back by two weeks. Please record whichever it is.",
         ),
         calls=(
             _who(worker),
@@ -175,11 +176,10 @@ def a_change_of_scenery(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{worker} writes: “I've talked to {team} and they'd be glad to have me. Could "
-            "you move me over?” Both sides have agreed, so please move {worker} to {team} in the "
-            "system.",
+            email="{worker} has talked to {team}, who'd be glad to have {worker.him}. Both sides "
+            "have agreed, so could you move {worker.him} over?",
             colleague="{worker} is joining {team}. Please move {worker.him} over.",
-            chat="can u switch {worker} to {team}, {worker.he} agreed already",
+            chat="can u switch {worker} to {team}? they've agreed already",
             note="{team} is short of people, and {worker} has agreed to help out there "
             "permanently. Please move {worker} to {team} from today; I've let {worker.his} old "
             "[team] know.",
@@ -204,16 +204,16 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {leaver}: “I'm leaving at the end of the month, and {heir} has agreed to "
-            "take over all my [customers].” Please make {heir} the owner of everyone {leaver} "
-            "looks after, and tell me if any can't be moved.",
-            colleague="{leaver} is leaving. All {leaver.his} [customers] to {heir}; tell me if "
-            "any can't be moved.",
-            chat="hand {leaver}'s [customers] over to {heir}. if one can't be changed, leave it "
-            "and say who",
-            note="{leaver} leaves us at the end of the month and {heir} is taking over the "
-            "[customers]. Please move them all across. If there are any you can't reassign, leave "
-            "those as they are and give me the names.",
+            email="{leaver} is leaving at the end of the month, and {heir} has agreed to take "
+            "over {leaver.his} [customers]. Could you make {heir} the owner of all of them? Tell "
+            "me if there's one you can't change.",
+            colleague="{leaver} is leaving. Please move all {leaver.his} [customers] to {heir} "
+            "and tell me if one can't be moved.",
+            chat="{leaver} leaves at the end of the month, can you give {leaver.his} [customers] "
+            "to {heir}? tell me if one doesnt work",
+            note="{heir} is taking over {leaver}'s [customers] at the end of the month. Please "
+            "change the owner for all of them. There was a problem with one last time; if you "
+            "can't change it, give me the name.",
         ),
         calls=(
             _who(leaver),
@@ -250,9 +250,8 @@ def days_of_leave_so_far(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{worker} has asked me: “How many days of leave do I have down altogether? "
-            "Please count every day from first to last, weekends included.” Can you work that "
-            "out for {worker}?",
+            email="{worker} would like to know how many days of leave {worker.he} has put in "
+            "altogether, counting the first day, the last and the weekends. Can you work that out?",
             colleague="How many days of leave does {worker} have entered in total? First and last "
             "day count, weekends too.",
             chat="how many leave days has {worker} got in the system (only leave, weekends "
@@ -277,15 +276,14 @@ def it_was_a_business_trip(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} wrote to me: “My days from {first} are down as leave, but I'm "
-            "travelling for work then. The leave before that is right.” Please correct the type; "
-            "the dates are right.",
-            colleague="{worker} was travelling for us from {first}, but it's down as leave. "
+            email="{worker}'s absence from {first} is down as leave, but {worker.he}'s travelling "
+            "for us on those days. Could you change it to travel? The dates are right.",
+            colleague="{worker} is travelling for work from {first}, but it's down as leave. "
             "Please change it to travel, same days.",
-            chat="{worker}'s absence starting {first} should be travel, somebody put leave. fix "
-            "it, dates are ok",
-            note="The absence {worker} has from {first} was recorded as leave by mistake. I'm "
-            "sending {worker.him} to a trade fair, so it should be travel. Keep the same dates.",
+            chat="{worker}'s absence from {first} should be travel and not leave. can you fix it, "
+            "the dates are ok",
+            note="I'm sending {worker} to a trade fair from {first}, and somebody has put it down "
+            "as leave. It should be travel, for the same dates. {worker.His} other leave is right.",
         ),
         calls=(
             _who(worker),
@@ -320,8 +318,8 @@ def to_the_smaller_team(maker: Maker) -> Callable[[], Draft] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="Message from {worker}: “I've been filling in everywhere and would like a "
-                "permanent team. {one} or {two}, I don't mind which.” Please move {worker} to "
+                email="{worker} has been filling in everywhere and would like a permanent team. "
+                "{one} or {two}, {worker.he} doesn't mind which. Please move {worker.him} to "
                 "whichever of the two has fewer active people at the moment.",
                 colleague="Please move {worker} to {one} or {two}, whichever has fewer active "
                 "people.",

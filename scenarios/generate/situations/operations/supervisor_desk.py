@@ -45,13 +45,12 @@ def a_seat_for_all_who_wait(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“I'm on the waiting list for ‘{course}’ on {day}, and so are others. The room "
-            "is big enough for all of us, isn't it? Could you add some seats?” It is. Please add "
-            "exactly as many as there are people waiting.",
-            colleague="Please add as many seats to “{course}” on {day} as there are people on "
-            "the waiting list.",
-            chat="can you add enough seats to “{course}” on {day} that nobody has to wait, but "
-            "no spare ones",
+            email="There's a waiting list for “{course}” on {day}, and the room is big enough for "
+            "everybody. Could you add as many seats as there are people waiting?",
+            colleague="Please add as many seats to “{course}” on {day} as there are people on the "
+            "waiting list.",
+            chat="can you add enough seats to “{course}” on {day} that nobody has to wait? no "
+            "spare ones",
             note="There's a waiting list for “{course}” on {day}, and we can get the larger "
             "room. Please raise the number of seats so that everybody who's waiting gets in, "
             "with none left over.",
@@ -87,8 +86,8 @@ def small_things_can_go(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“I'm not going to do anything about the rest of {reference}.” That's from the "
-            "owner of the building. Please waive the open [findings] that nobody is working on "
+            email="The owner of the building isn't going to do anything about the rest of "
+            "[inspection] {reference}. Please waive the open [findings] that nobody is working on "
             "yet. If there's one we can't waive, let me know which.",
             colleague="Please waive everything that's open in {reference} without [a followup]. "
             "Tell me if there's one we can't waive.",
@@ -129,8 +128,8 @@ def the_one_without_plans(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“I'd take {one} or {two}, either is fine. I'll transfer the money today.” "
-            "That's from the dealer. Please mark the one that has no [trip] planned as sold.",
+            email="A dealer would take one of two [vehicles], {one} or {two}, and doesn't mind "
+            "which. Please mark the one that has no [trip] planned as sold.",
             colleague="We're selling {one} or {two}. Please mark whichever has no [trips] "
             "planned as sold.",
             chat="the dealer is taking one of {one} / {two}. can you mark the one as sold that "
@@ -166,11 +165,12 @@ def clear_the_shelf(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“The copy of {title} that I was given is falling apart.” We've got two, and "
-            "one of them is worn. Please withdraw that one and keep the other.",
-            colleague="One of our copies of {title} is worn. Please withdraw that one.",
-            chat="we have 2x {title}, can you take the worn one out of lending",
-            note="I checked the shelves this morning. We have two of {title}, one good and one "
+            email="Somebody has complained that {phrase} is falling apart. We've got two of "
+            "those, and one is worn. Please withdraw the worn one and keep the other.",
+            colleague="We have {phrase} twice, and one of the two is worn. Please withdraw that "
+            "one.",
+            chat="we have {phrase} twice, can you take the worn one out of lending",
+            note="I checked the shelves this morning. We have {phrase} twice, one good and one "
             "worn. Please withdraw the worn one; a new one is on order.",
         ),
         calls=(
@@ -197,11 +197,11 @@ def what_stands_still_goes(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “One of our two has broken down, and a repair would "
-            "cost more than a new one, so nobody needs to come out.” Please retire the one that "
-            "has stopped, which cancels the repair as well.",
+            email="{name} doesn't want the broken one of {name.his} two [devices] repaired, "
+            "because a new one would be cheaper. Could you retire the one that has stopped? That "
+            "cancels the repair as well.",
             colleague="One of {name}'s [devices] has stopped for good. Please retire it.",
-            chat="{name} doesn't want the one thats stopped repaired any more, can you retire it",
+            chat="{name} doesnt want the one thats stopped repaired any more, can you retire it",
             note="{name} has decided not to have the broken one repaired. Please retire it, the "
             "one that has stopped, I mean; the other is still in use.",
         ),
@@ -237,16 +237,16 @@ def closed_on_that_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“On {day} there will be no power in your building.” That's from the "
-            "electricians, so nobody can work at {post} then. Please delete the [shifts] there "
-            "on that day. If one can't be deleted, let me know.",
-            colleague="{post} is closed on {day}. Please delete all [shifts] there and tell me "
-            "if one can't be deleted.",
-            chat="no power on {day} so nobody at {post}. can you delete those [shifts]? tell me "
-            "if one won't go",
-            note="There'll be no power on {day}, so {post} stays closed. Please delete its "
-            "[shifts] on that day. If the system won't let you delete one of them, leave it and "
-            "tell me; I'll talk to the person.",
+            email="The electricians are turning off the power at “{post}” on {day}, so nobody can "
+            "work there. Could you delete the [shifts]? If there's one that somebody has asked to "
+            "swap, leave it and tell me.",
+            colleague="“{post}” is closed on {day}. Please delete the [shifts] there, and tell me "
+            "if one has to stay because of a [swap].",
+            chat="no power on {day} so nobody works at “{post}”. can you delete those [shifts]? "
+            "tell me if one won't go",
+            note="There'll be no power on {day}, so “{post}” stays closed. Please delete its "
+            "[shifts] on that day. If one can't be deleted yet, tell me whose it is, and I'll "
+            "talk to them.",
         ),
         calls=(
             call("list_posts"),
@@ -288,16 +288,16 @@ def the_whole_choir(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “There will be {people} of us on {day}, more than "
-            "we'd planned. Any room that's big enough is fine, same time.” Please change "
-            "{name.his} booking for the {small}. If that's too small, move it to the {large}.",
-            colleague="{name} is coming with {people} people on {day}. Keep the {small} if it's "
-            "big enough, otherwise the {large} at the same time.",
-            chat="{name} are {people} ppl on {day} now. if the {small} is too small for that "
-            "move them to the {large}, same time",
-            note="{name} is bringing {people} people on {day} instead of the few they'd booked "
-            "for. They can stay in the {small} if it's big enough; otherwise please move them to "
-            "the {large} at the same time.",
+            email="{name} is coming with {people} people on {day}, more than {name.he}'d planned. "
+            "Could you change the [booking] for the {small}? If that's too small, move them to "
+            "the {large}, at the same time.",
+            colleague="{name} is coming with {people} people on {day}. Please change the "
+            "[booking]; if the {small} is too small, move them to the {large} at the same time.",
+            chat="{name} is bringing {people} ppl on {day} now. if the {small} is too small for "
+            "that can you move them to the {large}, same time",
+            note="{name} is bringing {people} people on {day} instead of the few {name.he}'d "
+            "booked for. Please change the number. If they're too many for the {small}, the "
+            "{large} is free at the same time.",
         ),
         calls=(
             _who(customer),
@@ -335,9 +335,9 @@ def in_somebody_elses_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “I hear {ill} is off sick. Please cancel our meeting, it can "
-            "wait.” Please cancel the one that {ill} organises. What {mate} has set up with "
-            "{name} goes ahead.",
+            email="{ill} is off sick, and {name} doesn't mind waiting. Please cancel the "
+            "[appointment] that {ill} organises with {name.him}. What {mate} has set up goes "
+            "ahead.",
             colleague="{ill} is off sick. Please cancel the [appointment] {ill.he} organises "
             "with {name}; {mate} will keep the other one.",
             chat="{ill} is ill, can you cancel {ill.his} own [appointment] with {name}? not the "
@@ -377,8 +377,8 @@ def closed_over_their_heads(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="“We could start on your {room} tomorrow.” That's from the floor layers, so "
-            "please close it. There's only {name} on {day}; cancel that, {name.he}'ll understand.",
+            email="The floor layers could start on the {room} tomorrow, so please close it. "
+            "There's only {name} on {day}; cancel that, {name.he}'ll understand.",
             colleague="Please close the {room}. {name}'s [booking] on {day} is in the way, so "
             "cancel it.",
             chat="can you close the {room}, cancel {name} on {day} so it lets you",

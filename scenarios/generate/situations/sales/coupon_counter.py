@@ -31,16 +31,15 @@ def the_one_that_still_counts(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“Hi, I think I have a few [coupons] left on my account, though some may have "
-            "run out. Could you use the one that saves me the most on {product}? Thanks, {name}” "
-            "Please redeem it for {name.him}.",
-            colleague="{name} would like {product}. Redeem whichever valid [coupon] of theirs "
-            "takes the most off.",
-            chat="{name} is getting {product}, can you redeem the best [coupon] {name.he} has "
+            email="{name} would like to use a [coupon] for the {product}. {name.He} has several, "
+            "and some may have expired. Could you redeem the one that saves {name.him} the most?",
+            colleague="{name} is buying the {product}. Please redeem {name.his} best [coupon] "
+            "that's still valid.",
+            chat="{name} is getting the {product}, can you redeem the best [coupon] {name.he} has "
             "that hasnt expired",
-            note="{name} wants to use [a coupon] on {product}. {name.He} has several on "
-            "{name.his} account, so pick the one with the biggest discount that's still valid "
-            "and redeem it. {name.He}'ll pay the rest by card.",
+            note="{name} wants to use [a coupon] for the {product}. There are several on "
+            "{name.his} account, and I don't know which are still good. Please redeem the valid "
+            "one with the biggest discount. {name.He}'ll pay the rest by card.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -68,12 +67,11 @@ def found_in_an_old_coat(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} was on the phone about {name.his} “{campaign}” [coupon]. {name.He} only "
-            "noticed now that it ran out a few days ago, and {name.he}'d like to come in next "
-            "week. Could you extend it to {day}?",
-            colleague="Could you extend {name}'s “{campaign}” [coupon] to {day}? {name.He} forgot "
-            "about it.",
-            chat="{name}'s “{campaign}” [coupon] just ran out, can you make it {day}",
+            email="{name} has just noticed that {name.his} “{campaign}” [coupon] ran out a few "
+            "days ago and would like to come in next week. Could you extend it to {day}?",
+            colleague="{name} forgot about {name.his} “{campaign}” [coupon]. Could you extend it "
+            "to {day}?",
+            chat="{name}'s “{campaign}” [coupon] just ran out, can you make it valid til {day}",
             note="Spoke to {name} at the desk. {name.He} missed the last day of {name.his} "
             "[coupon] from “{campaign}”, and I told {name.him} {day} would be fine. Please change "
             "the expiry date to that.",
@@ -109,9 +107,9 @@ def laid_up_for_a_while(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} writes: “I'm in hospital with a broken leg and won't be able to come "
-            "in before {day}. Can you extend my two [coupons], ‘{one}’ and ‘{two}’, until then?” "
-            "Extend them if you still can and tell me about any you can't.",
+            email="{name} is in hospital with a broken leg and can't come in before {day}. Could "
+            "you extend {name.his} [coupons] “{one}” and “{two}” until then? If one can't be "
+            "extended, tell me why.",
             colleague="{name} is off sick until {day}. Please extend {name.his} [coupons] "
             "“{one}” and “{two}” to that date; if one won't go, tell me why.",
             chat="{name} is in hospital. extend “{one}” and “{two}” to {day} where possible, lmk "
@@ -149,12 +147,11 @@ def with_a_friends_voucher(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="E-mail from {name}: “A friend passed on [a coupon] they weren't going to use, "
-            "the code is {code}. Could you take it off the price of {product} for me?” Please "
-            "redeem it on {name.his} purchase.",
-            colleague="{name} is paying for {product} and has code {code}. Can you redeem it?",
-            chat="redeem {code} for {name} pls, its for {product}",
-            note="{name} is at the desk and wants {product} with the discount code {code}. "
+            email="A friend gave {name} a [coupon] that {name.he} would like to use for the "
+            "{product}. The code is {code}. Could you redeem it for {name.him}?",
+            colleague="{name} is paying for the {product} and has code {code}. Please redeem it.",
+            chat="can you redeem {code} for {name}? its for the {product}",
+            note="{name} is at the desk and would like to use the code {code} for the {product}. "
             "There's a queue behind {name.him}, so please redeem it and let me know when it's "
             "done.",
         ),
@@ -189,14 +186,13 @@ def again_from_the_same_campaign(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="I've had a message from {name}, who says that all {name.his} friends got a "
-            "“{campaign}” [coupon] and {name.he} didn't. I don't want {name.him} to feel left "
-            "out, so please issue one to {name.his} account.",
+            email="{name} says {name.his} friends all got a “{campaign}” [coupon] and {name.he} "
+            "didn't. I don't want {name.him} to feel left out. Could you issue one to {name.him}?",
             colleague="{name} says {name.he} never got a “{campaign}” [coupon]. Please issue one.",
             chat="can you give {name} a “{campaign}” [coupon]? {name.he} says {name.he} missed out",
-            note="{name} called about “{campaign}”. {name.He} thinks {name.he} should have been "
-            "included and I couldn't see why not. Issue [a coupon] from it to {name.his} "
-            "account, then {name.he}'ll get the usual message.",
+            note="{name} called about “{campaign}”. {name.He} thinks {name.he} should have had a "
+            "[coupon] too, and I couldn't see why not. Please issue one to {name.his} account, "
+            "then {name.he}'ll get the usual message.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -227,9 +223,9 @@ def room_for_a_new_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We offered {name} [a coupon] from “{campaign}” after the delay, but it was "
-            "never issued. Please do that today. If {name.he} already has the maximum, void any "
-            "that have expired to make room and leave the valid ones alone.",
+            email="We promised {name} a [coupon] from “{campaign}” after the delay, and {name.he} "
+            "never got it. Please issue it today. If {name.he} has too many already, void the "
+            "ones that have expired.",
             colleague="Please issue {name} the “{campaign}” [coupon] we offered. If {name.he} "
             "has too many, void the expired ones first.",
             chat="issue {name} a “{campaign}” [coupon]. if it says {name.he}'s at the limit void "
@@ -270,16 +266,16 @@ def the_budget_is_used_up(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} wrote this morning: “I was told today that my [coupon] doesn't work "
-            "for {product}, but it's good for another two weeks. Can you sort this out?” If the "
-            "[campaign] has run out of budget, raise it and redeem the [coupon].",
-            colleague="Please redeem {name}'s [coupon] for {product}. If the budget's gone, raise "
-            "it by what's missing.",
-            chat="{name}'s [coupon] got rejected for {product}, probably no budget left. top it "
-            "up and redeem",
-            note="The [coupon] {name} wanted to use for {product} was turned down. I think the "
+            email="{name} was told today that {name.his} [coupon] doesn't work for the {product}, "
+            "although it's valid for another two weeks. If the [campaign] has run out of money, "
+            "please raise its budget and redeem the [coupon].",
+            colleague="Please redeem {name}'s [coupon] for the {product}. If the budget of the "
+            "[campaign] is gone, raise it by what's missing.",
+            chat="{name}'s [coupon] got rejected for the {product}, probably no budget left. can "
+            "you top it up and redeem it",
+            note="{name}'s [coupon] for the {product} was turned down at the desk. I think the "
             "[campaign] is out of money. Increase its budget by as much as this one needs, then "
-            "redeem it so {name.he} gets {name.his} discount.",
+            "redeem it, so that {name.he} gets {name.his} discount.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -310,8 +306,8 @@ def end_it_tonight(maker: Maker) -> Draft | None:
             email="The discounts from “{campaign}” are costing us more than they bring in, and "
             "two partners have complained about the prices. Please stop it today so that nobody "
             "redeems any more from tomorrow.",
-            colleague="Can you stop “{campaign}”? It's costing us too much.",
-            chat="stop the “{campaign}” [campaign] pls, effective right away",
+            colleague="“{campaign}” is costing us more than it brings in. Please stop it today.",
+            chat="can you stop the “{campaign}” [campaign]? its costing us too much",
             note="I went through this month's figures and “{campaign}” is losing us money. It "
             "shouldn't run until its planned end date. Stop it in the system before you leave "
             "today.",
@@ -345,15 +341,15 @@ def price_after_the_best_discount(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="“Before I decide, what would I pay for one {product} if you took off my best "
-            "[coupon]? Kind regards, {name}” It's only a price enquiry, so don't redeem anything "
-            "yet.",
+            email="{name} is thinking about buying one {product}. What would {name.he} pay with "
+            "the best of {name.his} valid [coupons]? Please don't redeem it yet, {name.he}'s only "
+            "asking.",
             colleague="What would {name} pay for one {product} with {name.his} best valid "
-            "[coupon]? Don't redeem it.",
-            chat="price of 1 {product} for {name} after {name.his} best [coupon]? dont redeem",
-            note="{name} wants a price for one {product} before deciding. Work it out with the "
-            "best [coupon] that {name.he} can still use and give me the amount {name.he}'d pay. "
-            "Nothing needs redeeming today.",
+            "[coupon]? Don't redeem it yet.",
+            chat="whats the price of one {product} for {name} with {name.his} best [coupon]? dont "
+            "redeem it yet",
+            note="{name} would like a price for one {product} before {name.he} decides. Please "
+            "work it out with the best [coupon] that's still valid. Nothing needs redeeming today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -391,13 +387,13 @@ def something_better_that_runs(maker: Maker) -> Callable[[], Draft | None] | Non
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name}'s e-mail says: “Thanks for the ‘{campaign}’ [coupon], but after "
-                "all the trouble five per cent isn't much. Is there anything better?” Void it "
-                "and issue one from the running [campaign] with the highest discount.",
-                colleague="{name} gets a better [coupon]. Void the one from “{campaign}” and "
-                "issue one from the running [campaign] with the most off.",
-                chat="{name} not happy with “{campaign}”. void that [coupon] and give {name.him} "
-                "the best one we're running",
+                email="{name} had a lot of trouble with us and isn't happy with {name.his} "
+                "“{campaign}” [coupon]. Please void it and issue one from whichever [campaign] of "
+                "those running takes the most off.",
+                colleague="{name} gets a better [coupon]. Please void the one from “{campaign}” "
+                "and issue one from the running [campaign] that takes the most off.",
+                chat="{name} isnt happy with {name.his} “{campaign}” [coupon]. can you void it "
+                "and give {name.him} the best one we're running",
                 note="Complaint settled with {name}: {name.he} gets a better [coupon]. Void the "
                 "one from “{campaign}”, find the [campaign] with the highest percentage of those "
                 "now running, and issue one from that.",

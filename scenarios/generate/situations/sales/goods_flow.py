@@ -40,13 +40,13 @@ def not_out_of_the_door_yet(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Got this from {name}: “I've managed to get the {product} locally, so I won't "
-            "need yours after all. Is it too late to stop it?” If it hasn't gone out yet, please "
-            "cancel the [order] and the [shipment]. If it has, register a return as unwanted.",
-            colleague="{name} no longer wants the {product}. If it hasn't left, cancel the [order] "
-            "and the [shipment]; if it has, register a return, unwanted.",
-            chat="{name} doesn't want the {product} anymore. not sent yet -> cancel [order] and "
-            "[shipment], already sent -> return (unwanted)",
+            email="{name} has managed to get the {product} locally and doesn't need ours any "
+            "more. If it hasn't gone out yet, please cancel the [order] and the [shipment]. If it "
+            "has, register a return as unwanted.",
+            colleague="{name} no longer wants the {product}. If it hasn't left, please cancel the "
+            "[order] and the [shipment]; if it has, register a return (unwanted).",
+            chat="{name} doesn't want the {product} any more. if its not sent yet can you cancel "
+            "the [order] and the [shipment]? otherwise make it a return (unwanted)",
             note="{name} has just rung to say {name.he} doesn't want the {product} any more. I "
             "couldn't see from here whether it's been sent. If not, cancel both the [order] and "
             "the [shipment]. If it's already gone, set up a return as unwanted.",
@@ -84,10 +84,9 @@ def it_is_at_their_door_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} e-mailed: “Please don't send the {product}, I've ordered far too many. "
-            "I don't need any of the four. I hope I've caught you in time!” If the [shipment] is "
-            "still planned, cancel it and the [order]; if it's been delivered, register a return "
-            "of those four as unwanted.",
+            email="{name} ordered four of the {product} and doesn't need any of them. I hope "
+            "we're in time: if the [shipment] is still planned, please cancel it and the [order]. "
+            "If it's been delivered, register a return of all four as unwanted.",
             colleague="{name} doesn't want the 4 × {product}. Cancel the [shipment] and the "
             "[order] if it's still planned; otherwise register a return of those four, unwanted.",
             chat="can you stop {name}s 4 x {product}? cancel the [shipment] and the [order]. if "
@@ -138,10 +137,10 @@ def packed_before_it_grew(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “I increased the quantity of the {product} at the "
-            "last minute. Will I get all of them?” Please compare the planned [shipment] with "
-            "their confirmed [order] and add whatever is missing as one more [parcel]. Each one "
-            "weighs {grams} g.",
+            email="{name} raised the quantity of the {product} at the last minute and wonders "
+            "whether {name.he}'ll get all of it. Please compare the planned [shipment] with "
+            "{name.his} confirmed [order] and add what's missing as one more [parcel], at {grams} "
+            "g each.",
             colleague="{name}'s planned [shipment] doesn't have all the {product} from the "
             "confirmed [order]. Please add what's missing as one [parcel], {grams} g each.",
             chat="planned [shipment] for {name} is short on the {product}, the [order] was "
@@ -187,17 +186,19 @@ def accept_it_and_pay_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “You've had the {product} back for a while now. It "
-            "wasn't the one I'd ordered, and I'm still waiting for my money.” If the return is "
-            "in order, please accept it and open [a refund] on the [payment] for it: not as "
-            "described, full share.",
-            colleague="{name}'s {product} is back; it was the wrong one. If the return is in "
-            "order, accept it and open [a refund] on that [payment] as not as described, in full.",
-            chat="{name}'s {product} came back. can you check and accept the return and open the "
-            "[refund] for it? not as described, the full amount for that",
+            email="{name} sent back the {product} a while ago, because it wasn't the one "
+            "{name.he}'d ordered, and is waiting for {name.his} money. It has been inspected. "
+            "Could you accept the return and open a [refund] on the [payment], as not as "
+            "described, for the full share?",
+            colleague="{name}'s {product} is back; it was the wrong one, and it's been inspected. "
+            "Please accept the return and open a [refund] on that [payment] as not as described, "
+            "for the full share.",
+            chat="{name} sent back the {product}, it was the wrong one. its been inspected, so "
+            "can you accept the return and open the [refund] for it? not as described, the full "
+            "share",
             note="{name} is waiting for {name.his} money for the {product}, which was the wrong "
-            "one. Please accept the return if it's been inspected, and then open [a refund] on "
-            "what {name.he} paid for it, as not as described, for the full amount.",
+            "one. Please accept the return, which has been inspected, and then open [a refund] on "
+            "what {name.he} paid for it, as not as described, for the full share.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -238,9 +239,9 @@ def as_many_as_we_have(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “Could you raise the {product} on my open [order] to {wish}? If "
-            "you don't have that many, I'll take all you've got.” Please check what's in stock "
-            "across all [warehouses] and change the quantity.",
+            email="{name} would like {wish} of the {product} on {name.his} open [order], or all "
+            "we've got if that's fewer. Please see what's in stock across all our [warehouses] "
+            "and change the quantity.",
             colleague="{name} would like {wish} {product} on {name.his} open [order]. If all our "
             "[warehouses] together don't have that many, put in what they have.",
             chat="{name} wants {wish} x {product} on {name.his} open [order] - if we dont have "
@@ -286,13 +287,11 @@ def from_one_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} writes: “I'd like to pick up my whole [order] in one trip. Which site "
-            "has all of it in stock?” That's {name.his} confirmed one. Could you give me the "
-            "name of the [warehouse]?",
-            colleague="Which [warehouse] has enough stock for the whole of {name}'s confirmed "
-            "[order], both [lines]?",
-            chat="{name} is picking up {name.his} confirmed [order], which [warehouse] has all "
-            "of it?",
+            email="{name} would like to pick up {name.his} confirmed [order] in one trip. Which "
+            "[warehouse] has all of it in stock?",
+            colleague="Which [warehouse] has enough stock for all of {name}'s confirmed [order]?",
+            chat="{name} is picking up {name.his} confirmed [order], which [warehouse] has all of "
+            "it?",
             note="{name} is coming with a van to collect {name.his} confirmed [order] and only "
             "wants to make one stop. Which [warehouse] has enough of everything in it? I'll let "
             "{name.him} know where to go.",
@@ -325,9 +324,9 @@ def no_further_one_allowed(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would also like {count} × {product}, as a separate [order] if "
-            "possible. {name.He}'s got several open already, though. If {name.he}'s at the "
-            "maximum, add it to the most recent open one instead.",
+            email="{name} would also like {count} × {product}. Please put that in as a new "
+            "[order], unless {name.he} already has as many open as we allow; then add it to the "
+            "most recent one.",
             colleague="{name} wants {count} × {product} as a new [order]. If {name.he} already "
             "has the maximum number open, add it to {name.his} latest open one.",
             chat="{count} x {product} for {name}, as a new [order] if {name.he} can have one "
@@ -368,12 +367,12 @@ def blocked_and_in_a_hurry(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote this morning: “I need {count} × {product} by the weekend. Please "
-            "put it on my account as usual.” It came from {name.his} usual e-mail address. Could "
-            "you place the [order] this morning?",
+            email="{name} needs {count} × {product} by the weekend and has asked us to put it on "
+            "{name.his} account as usual. Could you place the [order] this morning?",
             colleague="Please place [an order] for {name}: {count} × {product}. {name.He}'s rung "
             "twice already.",
-            chat="new [order] {name} {count} x {product}, urgent {name.he} says",
+            chat="can you put in a new [order] for {name}? {count} × {product}, urgent {name.he} "
+            "says",
             note="{name} was at the counter just now and needs {count} × {product} before the "
             "weekend. Please place the [order] for {name.him}; I told {name.him} {name.he}'d "
             "have a confirmation today.",
@@ -406,15 +405,15 @@ def where_is_the_rest(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="This came in from {name}: “There were two different things in {reference} and "
-            "you've only sent one so far. What's still missing and when will you send it?” Please "
-            "let me have the item and the date, and I'll reply to {name.him}.",
-            colleague="What hasn't gone out yet from {name}'s [order] {reference}, and what day "
-            "is it leaving?",
-            chat="whats left to send of {reference} ({name}) and what day does it go out",
+            email="{name} has only had part of {name.his} [order] {reference} and is asking about "
+            "the rest. What's still missing, and when will it leave?",
+            colleague="What hasn't gone out yet from {name}'s [order] {reference}, and when does "
+            "it leave?",
+            chat="{name} only got part of [order] {reference}. whats left to send and what day "
+            "does it go out",
             note="{name} only got part of {name.his} [order] {reference} this week and is asking "
-            "about the rest. Which item is still here, and on what date is it due to leave? I'm "
-            "calling {name.him} back this afternoon.",
+            "about the rest. What's still here, and on what date is it due to leave? I'm calling "
+            "{name.him} back this afternoon.",
         ),
         calls=(
             call("find_order_by_reference", reference=order["reference"]),

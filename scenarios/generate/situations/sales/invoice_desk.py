@@ -24,15 +24,15 @@ def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“Before you send my [invoice]: you haven't charged me for {product} yet, it "
-            "was {count} in all. Best wishes, {name}” That's right. Please add it to the draft "
-            "and send it.",
+            email="{name} has pointed out that we haven't charged {name.him} for {count} × "
+            "{product} yet. That's honest of {name.him}. Could you add it to the draft [invoice] "
+            "and send it?",
             colleague="{name}'s draft [invoice] is missing {count} × {product}. Please add that "
             "and send it.",
-            chat="add {count} x {product} to {name}'s draft [invoice], then it can go out",
-            note="For the draft [invoice] to {name}: {name.he} told me at the desk that "
-            "{product} hasn't been charged yet. There were {count} to bill. Add it, then send "
-            "the [invoice] today.",
+            chat="we forgot {count} × {product} on {name}'s draft [invoice]. can you add that and "
+            "send it",
+            note="{name} told me at the desk that we've left {count} × {product} off {name.his} "
+            "[invoice]. It's still a draft, so please add that, then send it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -69,16 +69,15 @@ def which_one_does_it_pay(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The bank shows a payment of {total} from {name}, received on {day}, with "
-            "nothing in the reference field. Please work out which of {name.his} [invoices] it "
-            "covers and mark that one as paid on the day the money came in.",
-            colleague="{name} paid {total} on {day} but didn't give an [invoice] number. Mark the "
+            email="The bank shows {total} from {name}, received on {day}, without a reference. "
+            "Could you find the [invoice] it's for and mark it as paid on that day?",
+            colleague="{name} paid {total} on {day} without an [invoice] number. Please mark the "
             "right one as paid that day.",
-            chat="{total} came in from {name} on {day}, no reference. find the [invoice] with "
-            "that amount and mark it paid, same date",
-            note="Unmatched payment on the bank statement: {name}, {total}, {day}. It should be "
-            "one of the [invoices] we've sent {name.him}. Find it and mark it paid with the bank "
-            "date, not today's.",
+            chat="{total} came in from {name} on {day}, no reference. can you find the [invoice] "
+            "with that amount and mark it paid, same date",
+            note="There's a payment on the bank statement that nobody can match: {name}, {total}, "
+            "{day}. It must be for one of the [invoices] we've sent {name.him}. Please find it "
+            "and mark it as paid on that day, not today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -112,16 +111,16 @@ def a_little_more_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s e-mail says: “Money is a bit tight this month. Could I have {days} "
-            "more days to pay the [invoice] for {product}?” That's fine by me, so please move "
-            "the due date.",
-            colleague="{name} would like {days} more days on the [invoice] for {product}. Please "
-            "defer it.",
-            chat="can you push {name}'s {product} [invoice] back by {days} days? {name.he} asked "
-            "nicely",
-            note="{name} called to ask for more time on the [invoice] for {product}; {name.his} "
-            "salary comes late this month. Please give {name.him} {days} days beyond its current "
-            "due date.",
+            email="Money is tight for {name} this month, and {name.he}'s asked for {days} more "
+            "days to pay the [invoice] for the {product}. That's fine by me. Could you move the "
+            "due date?",
+            colleague="{name} would like {days} more days for the [invoice] for the {product}. "
+            "Please move the due date.",
+            chat="{name} needs {days} more days for the [invoice] for the {product}, thats ok. "
+            "can you move the due date",
+            note="{name} called about the [invoice] for the {product}: {name.he}'s had a large "
+            "bill to pay this month. Please give {name.him} {days} days beyond the current due "
+            "date.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -148,10 +147,10 @@ def one_more_delay(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="I've just spoken to {name}, who can't pay the open [invoice] on the due date "
-            "and has asked for {days} more days. {name.He}'s always been reliable, so please "
-            "move it back by that.",
-            colleague="Please defer {name}'s open [invoice] by another {days} days.",
+            email="I've just spoken to {name}, who can't pay the open [invoice] in time and has "
+            "asked for another {days} days. {name.He}'s always been reliable. Could you give "
+            "{name.him} that?",
+            colleague="Please give {name} another {days} days for {name.his} open [invoice].",
             chat="{name} needs another {days} days for {name.his} unpaid [invoice], can you "
             "change it",
             note="{name} called about {name.his} open [invoice], {name.he}'s short of money at "
@@ -187,16 +186,16 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Got this from {name}: “I've got two [invoices] from you, for {one} and for "
-            "{two}, and I'd be grateful if I could pay both on {day}.” Please defer what you "
-            "can. If one can't be moved, tell me why so I can explain.",
-            colleague="{name} wants to pay the [invoices] for {one} and {two} on {day}. Defer "
-            "them to then, and tell me if one won't work.",
-            chat="{name} asks to pay {one} and {two} by {day}. defer both if possible, if not "
-            "tell me which and why",
+            email="{name} has asked to pay two [invoices], for the {one} and the {two}, on {day}. "
+            "Please move the due date for both if you can. If one can't be moved, tell me why, so "
+            "that I can explain it to {name.him}.",
+            colleague="{name} would like to pay the [invoices] for the {one} and the {two} on "
+            "{day}. Please move what you can, and tell me why if one can't be moved.",
+            chat="{name} wants to pay for the {one} and the {two} on {day}. can you move both due "
+            "dates? tell me if one doesnt work and why",
             note="{name} is waiting for a bank transfer and would like until {day} for two "
-            "[invoices], {one} and {two}. Change the due dates where we can. I'm calling "
-            "{name.him} at three and need the reason for any that stays.",
+            "[invoices], the {one} and the {two}. Change the due dates where we can. I'm calling "
+            "{name.him} at three, so I need the reason if one has to stay.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -233,15 +232,16 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="The open [invoice] for {product} that went to {name} was meant for another "
-            "customer. {name} called this morning to say {name.he}'d never asked for anything "
-            "like that. Please cancel it.",
-            colleague="The open [invoice] for {product} went to {name} by mistake. Can you cancel "
-            "it?",
-            chat="cancel {name}'s open [invoice] for {product} pls, went to the wrong customer",
-            note="My mistake: I sent {name} the [invoice] for {product} and it should have gone "
-            "to somebody else. Cancel it and I'll write a new one for the right customer this "
-            "afternoon.",
+            email="We sent {name} an [invoice] for the {product} that should have gone to "
+            "somebody else. {name.He} called this morning and asked us to cancel it. Could you do "
+            "that?",
+            colleague="{name}'s open [invoice] for the {product} went to the wrong person. Please "
+            "cancel it.",
+            chat="{name}s open [invoice] for the {product} should have gone to someone else, can "
+            "you cancel it",
+            note="My mistake: the open [invoice] for the {product} went to {name} and was meant "
+            "for somebody of a similar name. Please cancel it, and I'll write a new one for the "
+            "right person this afternoon.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -272,15 +272,37 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} called to say that two of our [invoices] to {name.him} are for exactly "
-            "the same things. Please find the pair and cancel the one that went out later. The "
-            "first one should stay open.",
-            colleague="{name} was invoiced twice for the same items. Please cancel the later one.",
-            chat="{name} got the same [invoice] twice, different numbers. cancel the second, keep "
-            "the first",
-            note="{name} has been sent a duplicate: two of {name.his} open [invoices] list "
-            "exactly the same items. Check what's on each, then cancel the one that was sent "
-            "second. Accounts are closing the month tomorrow.",
+            email=(
+                (
+                    "{name} says two of our [invoices] to {name.him} are for exactly the same "
+                    "things. If that's right, please cancel the one that went out later and leave "
+                    "the first one open."
+                ),
+                (
+                    "Something went wrong with our [invoices]: {name} has had two for exactly the "
+                    "same things. Could you find them and cancel the one that was sent later?"
+                ),
+            ),
+            colleague=(
+                "{name} got the same [invoice] twice. Please cancel the one we sent later.",
+                (
+                    "We've invoiced {name} twice for the same things. Please cancel the later "
+                    "[invoice]."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} was invoiced twice for the same things. can you find the two and "
+                    "cancel the later one"
+                ),
+                (
+                    "{name} says {name.he} got the same [invoice] two times. can you check and "
+                    "cancel the later one"
+                ),
+            ),
+            note="{name} rang accounts because there are two [invoices] from us with exactly the "
+            "same items on {name.his} desk. Please check which two they are and cancel the one "
+            "that was sent later. We're closing the month tomorrow.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -313,15 +335,16 @@ def everything_they_owe(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} e-mailed: “I'd like to pay everything I owe you in one transfer. Could "
-            "you tell me the exact amount, including any [reminder] fees?” That's all the "
-            "[invoices] sent and not yet paid, whether or not they're due.",
-            colleague="What does {name} owe us in total? All sent, unpaid [invoices] plus the "
-            "[reminder] fees.",
-            chat="how much does {name} owe altogether, incl [reminder] fees? no drafts",
-            note="{name} is coming in at four to settle up. I need one figure: all [invoices] "
-            "that were sent and haven't been paid, plus [reminder] fees we haven't waived. Leave "
-            "drafts out of it.",
+            email="{name} would like to pay everything {name.he} owes us in one transfer. What "
+            "does it come to, with the [reminder] fees? Please count all the [invoices] that have "
+            "been sent and not paid, even those that aren't due yet.",
+            colleague="What does {name} owe us in total? All [invoices] sent and not yet paid, "
+            "plus the [reminder] fees.",
+            chat="how much does {name} owe us altogether, with [reminder] fees? {name.he} wants "
+            "to pay it all at once",
+            note="{name} is coming in at four to settle up. I need one figure: everything that's "
+            "been invoiced and not paid, plus the [reminder] fees we haven't waived. Leave drafts "
+            "out of it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -350,16 +373,15 @@ def how_punctual_they_are(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="Our credit insurer wants to know how well {name} pays. Of the [invoices] "
-            "{name.he}'s paid so far, how many were paid after the due date, and what was the "
-            "longest delay in days? I'll fill in the form.",
+            email="Our credit insurer would like to know how well {name} pays. How many of the "
+            "[invoices] {name.he}'s paid were late, and by how many days at worst?",
             colleague="How many of {name}'s paid [invoices] were late, and by how many days at "
             "worst?",
-            chat="is {name} a late payer? need number of [invoices] paid late and longest delay "
-            "in days",
-            note="{name} has asked for better payment terms. Before I answer, check {name.his} "
-            "paid [invoices]. How many did {name.he} pay after the due date, and how many days "
-            "late was the worst?",
+            chat="does {name} pay late? how many of {name.his} paid [invoices] were late and by "
+            "how many days at most",
+            note="{name} has asked for better payment terms. Before I answer: how many of "
+            "{name.his} paid [invoices] came in after the due date, and how many days late was "
+            "the worst?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -385,16 +407,16 @@ def bill_what_was_ordered(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “My [order] {reference} was completed a while ago, "
-            "but I still haven't had [an invoice] for it. Could you send it?” There's a draft. "
-            "Please check that everything from the [order] is on it, then send it.",
+            email="{name}'s [order] {reference} was completed a while ago, and {name.he} still "
+            "hasn't had an [invoice]. There's a draft, but I don't think everything is on it. "
+            "Could you add what's missing and send it?",
             colleague="Please check {name}'s draft [invoice] against [order] {reference}, add "
             "what's missing and send it.",
-            chat="{name}'s draft [invoice] should match {reference} but I think something's "
-            "missing. fix and send",
-            note="There's a half-finished [invoice] for {name} in the drafts, meant for "
-            "{reference}. Compare it with that [order], add anything that was left out with the "
-            "right quantity, and send it to {name.him}.",
+            chat="{name} is waiting for the [invoice] for [order] {reference}. theres a draft but "
+            "i think somethings missing, can you fix and send it",
+            note="Somebody started an [invoice] for {name} and never finished it. It's for "
+            "[order] {reference}. Please compare the two, add whatever was left out, and send it "
+            "to {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -431,15 +453,14 @@ def billed_more_than_ordered(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has written to us: “Your unpaid [invoice] is higher than what I "
-            "ordered under {reference}. Which [product] did you charge too many of, and how much "
-            "is the difference?” Could you look it up for me?",
+            email="{name} says that our unpaid [invoice] is higher than what {name.he} ordered "
+            "under {reference}. What did we charge too many of, and how much is the difference?",
             colleague="{name} says the open [invoice] is more than {name.he} ordered "
-            "({reference}). What's the difference, and which [product] is it?",
-            chat="{name} says {name.his} open [invoice] is more than {name.he} ordered "
-            "({reference}). how much too high is it and for which [product]",
-            note="{name} won't pay the open [invoice] because it's higher than [order] "
-            "{reference}. Compare the two. I need the amount we overcharged and the [product] we "
+            "({reference}). What's the difference, and what did we charge too many of?",
+            chat="{name} says {name.his} open [invoice] is higher than [order] {reference}. how "
+            "much too high is it, and what did we charge too many of",
+            note="{name} won't pay the open [invoice], because it's higher than [order] "
+            "{reference}. Please compare the two. I need the amount we overcharged and what we "
             "put down too many of.",
         ),
         calls=(

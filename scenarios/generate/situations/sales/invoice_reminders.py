@@ -29,15 +29,15 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} told me last month that the money was on its way, and nothing has "
-            "arrived. Please go through {name.his} overdue [invoices] and send [a reminder] for "
-            "each one where enough time has passed since the last.",
-            colleague="Please send {name} [reminders] for {name.his} overdue [invoices], but "
-            "only where the last one is long enough ago.",
-            chat="{name} still owes us. send [a reminder] for each overdue [invoice] unless the "
-            "last one was too recent",
-            note="Follow up with {name} about {name.his} overdue [invoices]. Check when each was "
-            "last reminded; if the required gap has passed, send another. I don't want a "
-            "complaint about getting two letters in the same week.",
+            "arrived. Please send a [reminder] for each of {name.his} overdue [invoices], unless "
+            "the last one only just went out.",
+            colleague="{name} still hasn't paid. Please send [reminders] for {name.his} overdue "
+            "[invoices], except where the last one was too recent.",
+            chat="{name} still owes us. can you send a [reminder] for each overdue [invoice]? not "
+            "if the last one was too recent",
+            note="{name} hasn't paid and doesn't answer the phone. Please remind {name.him} of "
+            "each overdue [invoice] where our rules allow another letter by now. I don't want a "
+            "complaint about two letters in the same week.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -67,14 +67,14 @@ def reminded_only_lately(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="I'm trying to close the month and the [invoice] for {product} is still open. "
-            "{name} hasn't paid or replied. Please send {name.him} another [reminder] today.",
-            colleague="{name} is overdue on {product}. Please send the next [reminder].",
-            chat="{name} still hasnt paid the {product} [invoice], can you send {name.him} "
-            "another [reminder]",
-            note="No payment from {name} yet for {product}, and the [invoice] is well overdue. "
-            "Send the next [reminder] before you finish today. I've put {name.his} name down for "
-            "Thursday's meeting as well.",
+            email="I'm trying to close the month, and {name} still hasn't paid for the {product}. "
+            "Could you send {name.him} another [reminder] today?",
+            colleague="{name} is overdue with the {product}. Please send the next [reminder].",
+            chat="{name} still hasnt paid for the {product}, can you send {name.him} another "
+            "[reminder]",
+            note="{name} hasn't paid for the {product} yet, and the [invoice] is well overdue. "
+            "Please send the next [reminder] before you finish today. I've put {name.him} on the "
+            "list for Thursday's meeting as well.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -105,16 +105,16 @@ def waived_one_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has asked us to drop the fee on the latest [reminder] about {product}. "
-            "{name.His} post has been late for weeks and our letter only reached {name.him} "
-            "yesterday. That seems fair to me, so please waive it.",
-            colleague="{name} had trouble with the post. Could you waive the latest [reminder] "
-            "fee on {product}?",
-            chat="waive the fee on {name}'s last [reminder] for {product} pls, {name.his} post "
-            "was late",
-            note="Phone call about the [invoice] for {product}: {name} didn't get our letters in "
-            "time, so I agreed to take off the fee for the most recent [reminder]. Waive it and "
-            "leave the rest of the [invoice] as it is.",
+            email="{name} has asked us to drop the fee on the latest [reminder] about the "
+            "{product}. {name.His} post has been late for weeks, and our letter only reached "
+            "{name.him} yesterday. That seems fair to me, so please waive it.",
+            colleague="{name} had trouble with the post. Could you waive the fee of the latest "
+            "[reminder] about the {product}?",
+            chat="can you waive the fee on {name}'s last [reminder] for the {product}? {name.his} "
+            "post was late",
+            note="{name} rang about the [invoice] for the {product}: {name.he} didn't get our "
+            "letters in time. I've agreed to take off the fee for the latest [reminder]. Please "
+            "waive it and leave the rest of the [invoice] as it is.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -144,16 +144,16 @@ def had_paid_before_we_asked(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “I paid for {product} on {day} and have the bank slip here, yet "
-            "a few days later you sent me [a reminder] with a fee.” {name.He} did pay on time "
-            "for that. Please waive the fee and mark the [invoice] as paid on that date.",
-            colleague="{name} paid for {product} on {day}, before we sent the [reminder]. Waive "
-            "the fee and mark the [invoice] paid that day.",
-            chat="{name} paid the {product} [invoice] on {day}, before our [reminder], so thats "
-            "our mistake. waive the fee and mark it paid on that date pls",
-            note="Payment from {name} for {product} arrived on {day} but wasn't matched, so "
-            "{name.he} was sent [a reminder] for nothing. Cancel out its fee, i.e. waive it, and "
-            "put the [invoice] down as paid on that day.",
+            email="{name} paid for the {product} on {day} and still got a [reminder] from us with "
+            "a fee. {name.He}'s sent me the bank slip, so that's our mistake. Could you waive the "
+            "fee and mark the [invoice] as paid on that day?",
+            colleague="{name} paid for the {product} on {day}, before we sent the [reminder]. "
+            "Please waive the fee and mark the [invoice] as paid that day.",
+            chat="{name} paid for the {product} on {day}, we just didnt see it and sent a "
+            "[reminder]. can you waive the fee and mark it paid on that date",
+            note="The money from {name} for the {product} arrived on {day}, but nobody matched "
+            "it, so {name.he} got a [reminder] for nothing. Please waive the fee and put the "
+            "[invoice] down as paid on that day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -201,9 +201,9 @@ def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
                 "two oldest that have never been reminded and send [a reminder] for each. We'll "
                 "talk about the rest on Wednesday.",
                 colleague="Please send first [reminders] for the two oldest overdue [invoices] "
-                "that haven't had any. Just those two.",
-                chat="find the 2 oldest overdue [invoices] with no [reminder] so far and send one "
-                "for each, no others",
+                "that haven't had one. Just those two.",
+                chat="can you find the 2 oldest overdue [invoices] that never had a [reminder] "
+                "and send one for each? no others",
                 note="The overdue list has grown, so we're starting with two. Of the [invoices] "
                 "that have never had [a reminder], take the two with the earliest due dates and "
                 "remind those.",
@@ -236,14 +236,15 @@ def we_have_asked_enough(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} writes: “I'll pay when I can, as I've told you before.” That was the "
-            "reply to our last letter about {product}. Please send one more [reminder] with the "
+            email="{name} says {name.he}'ll pay for the {product} when {name.he} can, and has "
+            "been saying so for months. Please send {name.him} one more [reminder], with the "
             "usual fee.",
-            colleague="{name} still hasn't paid for {product}. Please remind {name.him} one more "
-            "time.",
-            chat="one more [reminder] to {name} for {product} pls, its ages overdue",
-            note="{name} has owed us for {product} for months. I'd like one final [reminder] to "
-            "go out today. If {name.he} doesn't pay after that, I'm handing it to our lawyer.",
+            colleague="{name} still hasn't paid for the {product}. Please remind {name.him} one "
+            "more time.",
+            chat="{name} still hasnt paid for the {product}, its ages overdue. can you send one "
+            "more [reminder]",
+            note="{name} has owed us for the {product} for months. I'd like one final [reminder] "
+            "to go out today. If {name.he} doesn't pay after that, I'm handing it to our lawyer.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -276,16 +277,16 @@ def was_never_reminded(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="E-mail from {name}: “I've never received [a reminder] from you about "
-            "{product}, so I don't see why I should pay a fee.” How many did we send for that "
-            "[invoice], and when was the last one?",
-            colleague="How many [reminders] did we send {name} for {product}, and when did the "
-            "last one go out?",
-            chat="{name} says {name.he} never got [a reminder] for {product}. how many did we "
-            "send and date of the last?",
-            note="{name} is disputing the [reminder] fees on {product} and says nothing ever "
-            "arrived. Before I call back I need the number of [reminders] sent for that [invoice] "
-            "and the date of the latest.",
+            email="{name} says {name.he}'s never had a [reminder] for the {product} and doesn't "
+            "see why {name.he} should pay a fee. How many did we send for that [invoice], and "
+            "when was the last one?",
+            colleague="{name} says {name.he} never got a [reminder] for the {product}. How many "
+            "did we send, and when was the last?",
+            chat="{name} says {name.he} never got a [reminder] for the {product}. how many did we "
+            "send and when did the last one go out",
+            note="{name} is disputing the fees on the [invoice] for the {product} and says "
+            "nothing ever arrived. Before I call back I need to know how many [reminders] we sent "
+            "and the date of the last one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -320,16 +321,16 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote this morning: “You've got me down as overdue, but I paid for "
-            "both {one} and {two} by card.” Please check {name.his} [payments]. If one was "
-            "settled, mark that [invoice] as paid on the day it settled.",
-            colleague="{name} says {one} and {two} were both paid by card. Where the [payment] "
-            "settled, mark the [invoice] paid with that date.",
-            chat="{name} says {name.he} paid {one} and {two} by card. check the [payments] and "
-            "mark the [invoice] paid on the settlement date, not if it failed",
-            note="Please check something for {name}, who says {one} and {two} were paid by card. "
-            "Any [invoice] whose [payment] has settled should be marked paid on the settlement "
-            "date. If one hasn't, leave it open and I'll let {name.him} know.",
+            email="{name} is down as overdue but says {name.he} paid for both the {one} and the "
+            "{two} by card. Could you check {name.his} [payments]? If one has settled, mark that "
+            "[invoice] as paid on that day.",
+            colleague="{name} says the {one} and the {two} were both paid by card. Where the "
+            "[payment] has settled, please mark the [invoice] as paid on that date.",
+            chat="{name} says {name.he} paid for the {one} and the {two} by card. can you check? "
+            "if a [payment] settled mark that [invoice] paid on the day it did",
+            note="Please check something for {name}, who says that the {one} and the {two} were "
+            "paid by card. An [invoice] whose [payment] has settled can be marked as paid, on the "
+            "day it settled. If one hasn't, leave it and I'll let {name.him} know.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -364,16 +365,16 @@ def rather_time_than_fees(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I can't pay anything this month, neither the "
-            "[invoice] that's overdue nor the new one.” We agreed to send the first [reminder] "
-            "for the overdue one and defer the other by as many days as we can.",
-            colleague="{name} can't pay right now. Send the first [reminder] for the overdue "
-            "[invoice] and defer the other by the maximum.",
+            email="{name} can't pay anything this month. We've agreed that {name.he} gets the "
+            "first [reminder] for the overdue [invoice], and as much time as we can give for the "
+            "one that isn't due yet. Could you do both?",
+            colleague="{name} can't pay right now. Please send the first [reminder] for "
+            "{name.his} overdue [invoice] and defer the other one for as long as we can.",
             chat="{name} is short of money. can you send the first reminder for the overdue "
             "[invoice], and defer the one that isn't due yet for as long as we can",
-            note="I've spoken to {name} about {name.his} two unpaid [invoices]. The one that's "
-            "already overdue gets its first [reminder]. For the one not yet due, move the date "
-            "back by the longest period we can give.",
+            note="I've spoken to {name} about {name.his} two unpaid [invoices]. The overdue one "
+            "gets its first [reminder]. For the other, please move the due date back as far as "
+            "we're allowed.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -45,18 +45,17 @@ def short_of_what_was_promised(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “You've confirmed my [order] for the {product}, so "
-            "I'm counting on getting all of it.” I don't think we have enough. Please check all "
-            "[warehouses], purchase exactly what's missing from the cheapest active [supplier], "
-            "and send the purchase off today.",
+            email="{name} is counting on the {product} we've confirmed, and I don't think we have "
+            "enough. Please check all the [warehouses], buy what's missing from the cheapest "
+            "active [supplier], and send the purchase off today.",
             colleague="We've confirmed {name}'s [order] for the {product} but may not have "
-            "enough. Buy what all the [warehouses] together are short of from the cheapest "
+            "enough. Please buy what all the [warehouses] together are short of from the cheapest "
             "active [supplier], and send it.",
-            chat="check if we can fill {name}'s confirmed {product} [order] from stock. whatever "
-            "is missing: purchase from the cheapest active [supplier] and send",
+            chat="can you check if we have enough for {name}s confirmed [order] of the {product}? "
+            "if not buy whats missing from the cheapest active [supplier] and send it",
             note="{name}'s [order] for the {product} was confirmed before anyone checked the "
-            "stock. See how many we're short across all [warehouses], purchase just those from the "
-            "cheapest [supplier] we're allowed to use, and send it today.",
+            "stock. Please see how many we're short across all [warehouses], buy exactly those "
+            "from the cheapest [supplier] we're allowed to use, and send it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -100,17 +99,16 @@ def prices_below_our_margin(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="I've been through our margins and some are too thin. Nothing we buy from "
-            "{supplier} should be priced at less than 1.5 times what it costs us there. Where "
-            "we're below that, please set our price to exactly 1.5 times the cost, and leave the "
-            "others.",
-            colleague="{supplier} keeps getting more expensive. Whatever on their list we sell "
-            "for less than 1.5 times its cost has to go up to exactly 1.5 times.",
-            chat="can you check all [products] we buy from {supplier}? the price must be at "
-            "least 1.5x the cost, raise the ones that arent to exactly that",
-            note="{supplier} has been putting prices up and we haven't kept pace. Please go "
-            "through their price list: anything we charge less than one and a half times the cost "
-            "for goes up to exactly that. It's only a few per cent, so you can do it yourself.",
+            email="We want at least 1.5 times what {supplier} charges us, and they've become more "
+            "expensive. Please check our prices for what we buy there, and raise the ones that "
+            "are too low to exactly that. The changes are small enough for you to make.",
+            colleague="{supplier} keeps getting more expensive. Please check what we buy there: "
+            "we should charge at least 1.5 times the cost, so raise what's lower to exactly that.",
+            chat="can you check our prices for what we buy from {supplier}? should be at least "
+            "1.5x the cost, raise what isnt to exactly that",
+            note="{supplier} has been putting prices up, and we haven't kept pace. Please go "
+            "through their price list: where we charge less than one and a half times the cost, "
+            "raise our price to exactly that. It's only a few per cent, so you can do it yourself.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

@@ -27,16 +27,17 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} writes: “I've been away with no signal and I see none of my payments "
-            "went through. Please try them all again with whichever [method] is still valid.” Go "
-            "through every failed one, and let me know if there's any we can't retry and why.",
-            colleague="Please retry all {name}'s failed [payments], with a valid [method] where "
-            "the old one has expired. Tell me which are too old to retry.",
-            chat="retry every failed [payment] of {name}, if the card has expired switch to the "
-            "valid one first. anything too old let me know",
-            note="{name} is back from abroad and wants to clear what {name.he} owes. Please "
-            "retry all {name.his} failed [payments], using [a method] that's still valid. If any "
-            "is too old for us to retry, let me know so that I can ask {name.him} for a transfer.",
+            email="{name} has been away for a few weeks and found out that several of {name.his} "
+            "[payments] didn't go through. {name.He} wants to pay all of them now. Please retry "
+            "each one, on {name.his} valid card if the other has expired, and tell me if one is "
+            "too old.",
+            colleague="Please retry {name}'s failed [payments]. If the card has expired, use the "
+            "one that's still valid. Tell me which are too old to retry.",
+            chat="{name} is back from holiday and wants everything that failed put through again. "
+            "if the card's expired use the valid one, and tell me if any is too old",
+            note="{name} is back from abroad and wants to clear what {name.he} owes. Please retry "
+            "all {name.his} failed [payments], and use the valid [method] where the old one has "
+            "expired. I'll ask {name.him} for a transfer if any are too old for that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -56,7 +57,18 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6, memory=True, rare=True)
+@situation(
+    "refunds",
+    "payments",
+    steps=6,
+    memory=True,
+    rare=True,
+    without=(
+        "credit_union",
+        "law_office",
+        "permits_office",
+    ),
+)
 def goodwill_for_a_bad_week(maker: Maker) -> Draft | None:
     """Goodwill on each of a customer's payments of a week, at the whole share."""
     goods = some_products(maker, 3)
@@ -72,13 +84,11 @@ def goodwill_for_a_bad_week(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="E-mail from {name}: “I've had nothing but problems with you lately, both "
-            "times. I expected better.” I've apologised and promised {name.him} the full "
-            "goodwill amount for that week. Please open a goodwill [refund] on each of "
-            "{name.his} settled [payments] from {day} on.",
-            colleague="{name} has had a terrible week with us. Please open a goodwill [refund] "
-            "on each of {name.his} settled [payments] from {day} on, for the full goodwill "
-            "amount.",
+            email="{name} has had nothing but trouble with us since {day}, and I've promised "
+            "{name.him} the full goodwill amount. Please open a goodwill [refund] on each of "
+            "{name.his} settled [payments] from that day on.",
+            colleague="{name} has had a terrible week with us. Please open a goodwill [refund] on "
+            "each of {name.his} settled [payments] from {day} on, for the full share.",
             chat="{name} only had trouble with us since {day}. can you open goodwill [refunds] "
             "on all {name.his} settled [payments] from that day on? as much as goodwill allows",
             note="We've let {name} down more than once since {day}, and I've promised {name.him} "
@@ -130,15 +140,16 @@ def three_lines_of_a_statement(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="There are three transfers from {name} on our bank statement: {first} on {one}, "
-            "and {second} and {third} on {two}. Where one matches an [invoice] exactly, please "
-            "mark that as paid on that date, and let me know which one doesn't match.",
-            colleague="{name} transferred {first} ({one}), {second} and {third} (both {two}). Mark "
-            "the exactly matching [invoices] paid, with those dates. What's left over, and why?",
+            "and {second} and {third} on {two}. Please mark the [invoices] they pay as paid on "
+            "that date. If one doesn't match any, tell me which.",
+            colleague="{name} transferred {first} ({one}), {second} and {third} (both {two}). "
+            "Please mark the [invoices] with exactly those amounts as paid on those dates, and "
+            "tell me if one doesn't match.",
             chat="{name} sent 3 transfers, {first} on {one}, {second} and {third} on {two}. can "
-            "you mark the matching [invoices] paid with the date, shout if one is off",
-            note="Bank transfers from {name}: {first} on {one}, then {second} and {third} on "
-            "{two}. Where the amount is exactly that of an open [invoice], mark it as paid on "
-            "that day. If one doesn't match, tell me and I'll get in touch with {name.him}.",
+            "you mark the [invoices] paid with the date? tell me if one doesnt match",
+            note="We've had three bank transfers from {name}: {first} on {one}, then {second} and "
+            "{third} on {two}. Where that's exactly the amount of an open [invoice], mark it as "
+            "paid on that day. If one doesn't match, I'll get in touch with {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -47,16 +47,16 @@ def confirm_what_we_can_fill(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I have three [orders] open with you. Could you "
-            "confirm the ones you have everything for?” Please check the stock over all "
-            "[warehouses] together. If there isn't enough for one, leave it open.",
+            email="{name} has three open [orders] with us and would like us to confirm what we "
+            "can. Please confirm the ones for which we have everything in stock, all [warehouses] "
+            "together, and leave the others open.",
             colleague="Please go through {name}'s open [orders] and confirm those we can fill "
-            "from stock, all [warehouses] added up.",
+            "from stock, all [warehouses] together.",
             chat="can you confirm {name}s open [orders]? only the ones we have enough stock for "
             "in all [warehouses], leave the others open",
-            note="We owe {name} an answer on {name.his} open [orders]. Check each against the "
-            "stock in all our [warehouses] and confirm only the ones we can fill completely. "
-            "Don't count Monday's delivery, it isn't certain.",
+            note="We owe {name} an answer on {name.his} open [orders]. Please check them against "
+            "the stock in all our [warehouses] and confirm the ones we can fill completely. Don't "
+            "count Monday's delivery, it isn't certain.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -93,16 +93,16 @@ def still_planned_for_nothing(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s e-mail says: “I've had a notice that something is on its way to me "
-            "soon, but I cancelled some of my [orders].” Please cancel the planned [shipments] "
-            "that belong to {name.his} cancelled [orders] and leave the others.",
-            colleague="{name} cancelled some [orders], but the [shipments] are still planned. "
-            "Please cancel the ones that belong to cancelled [orders].",
-            chat="{name} cancelled a few [orders] and we still have [shipments] planned for "
-            "{name.him}. cancel those, keep any for live [orders]",
-            note="Some of the [shipments] planned for {name} are for [orders] that have been "
-            "cancelled. Compare what's in them and cancel only those. I'm signing off the freight "
-            "list at noon, so it has to be right by then.",
+            email="{name} has had a notice that something is on its way, although {name.he} "
+            "cancelled some of {name.his} [orders]. Please cancel the planned [shipments] for the "
+            "[orders] that were cancelled, and leave the others.",
+            colleague="{name} cancelled some [orders], but the [shipments] for them are still "
+            "planned. Please cancel those.",
+            chat="{name} cancelled a few [orders] but we still have [shipments] planned for them. "
+            "can you cancel those and leave the rest",
+            note="Some of the [shipments] planned for {name} are for [orders] that {name.he} has "
+            "cancelled. Please see which ones by what's in them, and cancel them. The driver "
+            "loads at noon, so it has to be right by then.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -140,16 +140,16 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Got this from {name}: “I sent three things back to you and haven't heard "
-            "anything about any of them.” They've all been inspected. Please accept or refuse "
-            "each return according to our return rules, so that I can write back today.",
+            email="{name} has sent three things back and hasn't heard anything about any of them. "
+            "They've all been inspected. Could you accept or refuse each return by our rules, so "
+            "that I can write back today?",
             colleague="{name} has three received returns, all inspected. Please accept or refuse "
-            "each one.",
-            chat="{name}'s 3 returns have been received and inspected, can you decide them now? "
-            "accept or refuse each by our return rules",
-            note="{name}'s three returns have been inspected and the condition of each is "
-            "recorded. Now they need a decision. Go by the reason and the condition, and accept "
-            "or refuse them one by one.",
+            "each by our rules.",
+            chat="{name}'s 3 returns have been inspected, can you decide them now? accept or "
+            "refuse each by our return rules",
+            note="{name}'s three returns have been inspected, and the condition is recorded. Now "
+            "they need a decision. Please go by the reason and the condition, and accept or "
+            "refuse each.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -187,16 +187,16 @@ def both_gaps_in_one_delivery(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{one} and {two} have each dropped below the reorder point in one of our "
-            "[warehouses]. Please buy exactly what's missing of each, in one [purchase] from the "
+            email="The {one} and the {two} have each dropped below the reorder point in one of "
+            "our [warehouses]. Please buy what's missing of each, in one [purchase] from the "
             "[supplier] that has both, and send it.",
-            colleague="{one} and {two} are both low. Buy what's missing up to the reorder points "
-            "in one [purchase], from the [supplier] that sells both, and send it.",
-            chat="low on {one} and {two}. one [purchase] for both, just the gap to the reorder "
-            "point, from whoever sells the two. send it",
-            note="I only want one delivery for {one} and {two}. Each is below its reorder point "
-            "in one [warehouse]. Find the [supplier] who can do both, even if it's a bit dearer, "
-            "purchase exactly the shortfall of each and send it off.",
+            colleague="The {one} and the {two} are both low. Please buy what's missing up to the "
+            "reorder points in one [purchase], from the [supplier] that sells both, and send it.",
+            chat="we're low on {one} and {two}. can you buy both in one [purchase], just the gap "
+            "to the reorder point, from whoever sells the two? send it",
+            note="I'd like only one delivery for the {one} and the {two}. Each is below its "
+            "reorder point in one [warehouse]. Please buy exactly what's missing from the "
+            "[supplier] who has both, even if it's a bit dearer, and send it off.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -246,16 +246,16 @@ def the_freight_bill_of_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} finds the freight on their planned [shipments] too expensive. Please go "
-            "through them and put each on the cheapest [carrier] that may take it, by weight and "
-            "value. Some may already be on the right one.",
-            colleague="Could you check {name}'s planned [shipments] and move each to the cheapest "
-            "[carrier] allowed for its weight and value?",
+            email="{name} finds the freight on {name.his} planned [shipments] too expensive. "
+            "Please put each of them on the cheapest [carrier] that can take it, by weight and "
+            "value. One may be right already.",
+            colleague="{name} is complaining about freight costs. Please put {name.his} planned "
+            "[shipments] on the cheapest [carrier] that can take each.",
             chat="{name} complains about freight. can you put each of {name.his} planned "
-            "[shipments] on the cheapest [carrier] that weight and value allow",
-            note="{name} has complained that {name.his} freight bill is too high. Go through "
-            "everything planned for {name.him} and choose the cheapest [carrier] permitted for "
-            "each, given weight and value. Change only what isn't on it already.",
+            "[shipments] on the cheapest [carrier] that can take it",
+            note="{name}'s freight bill is too high, {name.he} says, and I think so too. Please "
+            "go through what's planned for {name.him} and choose the cheapest [carrier] that may "
+            "take each, given weight and value.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -304,15 +304,15 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} says {name.he}'s had [invoices] for only two of {name.his} three "
-            "completed [orders], and I think {name.he}'s right. Could you check which one we "
-            "missed? I need its reference and the total.",
-            colleague="One of {name}'s completed [orders] was never invoiced. What's the "
-            "reference and the total?",
+            email="{name} has had [invoices] for only two of {name.his} three completed [orders], "
+            "{name.he} says, and I think {name.he}'s right. Which one did we forget? I need its "
+            "reference and the total.",
+            colleague="One of {name}'s completed [orders] was never invoiced. Which one is it, "
+            "and what's the total?",
             chat="which completed [order] of {name} has no [invoice]? reference and total pls",
-            note="One of {name}'s completed [orders] doesn't seem to have been invoiced. Compare "
-            "the items with the [invoices] we've sent {name.him}. I need the reference of the one "
-            "that's missing and its total.",
+            note="One of {name}'s completed [orders] doesn't seem to have been invoiced. Please "
+            "compare them with the [invoices] we've sent {name.him}. I need the reference of the "
+            "one that's missing and its total.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -352,15 +352,16 @@ def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
         return Draft(
             kind="change",
             ask=Voices(
-                email="Our costs have gone up, so every active [product] in {category} should go "
-                "up by {step} today, except the most expensive one, which keeps its price. The "
-                "changes are small enough for you to make yourself.",
-                colleague="Please raise all active [products] in {category} by {step}, except the "
-                "most expensive one.",
-                chat="put everything active in {category} up by {step}, apart from the dearest one",
-                note="Price change for {category}: add {step} to each [product] that's active "
-                "there. The most expensive one stays where it is. The new price list goes to the "
-                "printer on Thursday.",
+                email="Our costs have gone up, so everything we offer in {category} gets {step} "
+                "dearer today, apart from the most expensive one. Could you change the prices? "
+                "You're allowed to make changes of that size.",
+                colleague="Please raise all the active [products] in {category} by {step}, except "
+                "the most expensive one.",
+                chat="can you put everything active in {category} up by {step}? not the most "
+                "expensive one",
+                note="Prices in {category} go up: please add {step} to each active [product] "
+                "there. Only the most expensive one stays as it is. The new price list goes to "
+                "the printer on Thursday.",
             ),
             calls=(
                 call("list_categories"),

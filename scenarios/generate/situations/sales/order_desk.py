@@ -25,16 +25,16 @@ def wants_out_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} e-mailed: “My plans have changed and I'd like to cancel my [order] "
-            "from {day} ({product}). I know you've already confirmed it, so is it too late?” If "
-            "it isn't, please cancel it; if it is, tell me and I'll explain.",
-            colleague="{name} wants to cancel {name.his} confirmed [order] from {day} "
-            "({product}). Please cancel it if that's still within our time limit.",
-            chat="can {name} still cancel {name.his} [order] from {day} ({product})? its "
+            email="{name}'s plans have changed, and {name.he}'d like to cancel {name.his} [order] "
+            "from {day} (the {product}). {name.He} knows that we've confirmed it. Could you "
+            "cancel it if it isn't too late? If it is, tell me, and I'll explain it to {name.him}.",
+            colleague="{name} wants to cancel {name.his} confirmed [order] from {day} (the "
+            "{product}). Please do that if {name.he}'s still in time.",
+            chat="can {name} still cancel {name.his} [order] from {day} (the {product})? its "
             "confirmed already. if were in time pls do it",
-            note="{name} rang about {name.his} [order] from {day} ({product}). {name.He}'d heard "
-            "that nothing can be cancelled once we've confirmed it, but we do allow it for a "
-            "while. Check whether {name.he}'s early enough, and if so, cancel it.",
+            note="{name} rang about {name.his} [order] from {day} (the {product}). {name.He}'d "
+            "heard that nothing can be cancelled once we've confirmed it, but we do allow it for "
+            "a while. Check whether {name.he}'s early enough, and if so, cancel it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -67,14 +67,14 @@ def wants_out_too_late(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote last night: “My [order] for {product} is a week old at most, so "
-            "cancelling it shouldn't be a problem. Please confirm today.” I think {name.he} "
-            "means the one that's confirmed. Can you cancel it for {name.him}?",
-            colleague="Please cancel {name}'s confirmed [order] ({product}). {name.He} says it's "
-            "a week old at most.",
-            chat="{name} changed {name.his} mind about the {product} [order], says its a couple "
-            "of days old. cancel pls, status is confirmed",
-            note="I've told {name} we'd cancel {name.his} confirmed [order] for {product}. "
+            email="{name} would like to cancel {name.his} [order] for the {product}. It's "
+            "confirmed, but {name.he} says it's a week old at most, so it shouldn't be a problem. "
+            "Could you cancel it?",
+            colleague="Please cancel {name}'s confirmed [order] (the {product}). {name.He} says "
+            "it's a week old at most.",
+            chat="{name} changed {name.his} mind about the {product}, says the [order] is a "
+            "couple of days old. can you cancel it? its confirmed",
+            note="I've told {name} we'd cancel {name.his} confirmed [order] for the {product}. "
             "{name.He} said it only went in a few days ago, so it should be fine. Could you do "
             "that this afternoon?",
         ),
@@ -110,16 +110,16 @@ def the_same_as_last_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has emailed: “Could I have the same again as last time, in the same "
-            "quantities?” Please put it in as one new [order]. {name.He} means the last one that "
-            "was completed, not the one {name.he} cancelled.",
-            colleague="{name} wants a repeat of {name.his} last completed [order]: all [lines], "
-            "same quantities, in one [order].",
-            chat="{name} wants the usual, ie whatever was in {name.his} last completed [order]. "
-            "same quantities, one new [order]",
+            email="{name} would like the same again as last time, in the same quantities. Could "
+            "you put that in as a new [order]? Go by the last one we completed; {name.he} "
+            "cancelled the one after that.",
+            colleague="{name} wants the same again: please repeat {name.his} last completed "
+            "[order] as a new one, with the same quantities.",
+            chat="{name} wants the usual, same as {name.his} last completed [order]. can you put "
+            "it in again as one new [order]",
             note="{name} is travelling until Sunday and asked us to get {name.his} usual [order] "
-            "in before {name.he}'s back. Take what {name.he} had in {name.his} last completed "
-            "[order] and place it again as a new one, with the same quantities.",
+            "in before {name.he}'s back. Take what was in the last one we completed and place it "
+            "again, with the same quantities.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -160,16 +160,16 @@ def sent_off_twice(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “Your website froze when I clicked the button, so I "
-            "clicked again, and now I think one of my [orders] went through twice. The third one "
-            "is right, please leave that.” Can you find the later duplicate and cancel it?",
-            colleague="{name} put the same [order] in twice on one day by mistake. Cancel the "
-            "later of the two identical open ones and leave the rest.",
-            chat="double [order] from {name} (browser froze). same [lines], same day - cancel the "
-            "second one only",
-            note="{name} has two open [orders] from the same day with identical [lines]; the "
-            "website had problems that morning. Keep the first and cancel the later one. Leave "
-            "anything else {name.he} has with us as it is.",
+            email="Our website froze when {name} clicked the button, so {name.he} clicked again, "
+            "and one of {name.his} [orders] went through twice. Could you find the two and cancel "
+            "the later one? {name.He} wants to keep everything else.",
+            colleague="{name} sent the same [order] twice because the website froze. Please "
+            "cancel the later of the two, and leave everything else.",
+            chat="website froze and now {name} has the same [order] in twice. can you cancel the "
+            "second one, nothing else",
+            note="{name} has two open [orders] from the same day that are exactly alike; the "
+            "website had problems that morning. Please cancel the later one. {name.He} does want "
+            "whatever else {name.he} has with us.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -199,16 +199,33 @@ def two_into_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “I've got two open [orders] with you and I'd rather have just "
-            "one. Please move everything from the newer into the older one, adding up the "
-            "quantities, and cancel the newer.” Both can still be changed, so go ahead.",
-            colleague="Please merge {name}'s two open [orders]: everything into the earlier one, "
-            "quantities added up, then cancel the later one.",
-            chat="{name} has 2 open [orders], wants just one. add the newer one's quantities to "
-            "the older, cancel the newer",
-            note="{name} doesn't want two sets of paperwork. Move everything from {name.his} "
-            "later open [order] to the earlier one, adding up the quantities where the same "
-            "thing is in both, and then cancel the later one. I promised {name.he}'d have it by "
+            email=(
+                (
+                    "{name} has two open [orders] and would rather have one. Please add "
+                    "everything in the newer one to the older one, and then cancel the newer. "
+                    "Nothing has been confirmed yet, so that should be fine."
+                ),
+                (
+                    "Could you put {name}'s two open [orders] together? {name.He} only wants one "
+                    "bill. Everything from the newer one goes into the older one, and the newer "
+                    "one is cancelled."
+                ),
+            ),
+            colleague=(
+                (
+                    "Please merge {name}'s two open [orders]: put everything into the older one "
+                    "and cancel the newer."
+                ),
+                (
+                    "{name} would like one [order] instead of two. Please move everything from "
+                    "the newer open one into the older and cancel the newer."
+                ),
+            ),
+            chat="{name} has 2 open [orders] and wants them together. can you move everything "
+            "from the newer into the older one (add up the quantities) and cancel the newer",
+            note="{name} only wants one bill, but we've got two open [orders] for {name.him}. Put "
+            "everything from the later one into the earlier one, adding up the quantities where "
+            "the same thing is in both, and cancel what's left. I promised {name.he}'d have it by "
             "tonight.",
         ),
         calls=(
@@ -242,16 +259,15 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has got {name.his} budget through: “We can spend {budget} in total. "
-            "Please increase the {product} [line] as far as that allows and leave the rest of "
-            "the [order] as it is.” It's the [order] that's still open.",
-            colleague="{name} has {budget} for {name.his} open [order]. Raise the {product} as "
-            "far as that goes and leave the other [line] alone.",
-            chat="{name} has {budget} in all for {name.his} open [order]. raise the {product} "
-            "[line] as far as that goes, don't touch the other one",
+            email="{name} may spend {budget} in all on {name.his} open [order]. Please raise the "
+            "{product} as far as that goes and leave the rest as it is.",
+            colleague="{name} has {budget} for {name.his} open [order]. Please raise the "
+            "{product} as far as that goes and leave the rest alone.",
+            chat="{name} has {budget} in all for {name.his} open [order]. can you raise the "
+            "{product} as far as that goes? dont touch the rest",
             note="{name} has to use up a grant before the end of the month. The total of "
-            "{name.his} open [order] can go up to {budget} but no higher. Please increase the "
-            "{product} [line] as far as that allows; nothing else changes.",
+            "{name.his} open [order] can go up to {budget} but no higher. Please raise the "
+            "{product} as far as that allows; nothing else changes.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -283,16 +299,16 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} writes: “We need more than I thought: {count} × {one} and {count} × "
-            "{two}, instead of what I ordered. Sorry for the extra work.” They're on two "
-            "separate [orders]. Change whatever you still can and let me know about the rest.",
-            colleague="{name} wants {count} × {one} and {count} × {two}, on two separate [orders]. "
-            "Please change what can still be changed.",
-            chat="{name} now needs {count} x {one} and {count} x {two}, 2 separate [orders]. "
-            "change whatever you still can, tell me if not",
-            note="{name} needs more than planned, so both {one} and {two} should go up to "
-            "{count}. They're on two separate [orders] and I'm not sure of the status of "
-            "either. If one can't be changed any more, tell me why.",
+            email="{name} needs more than {name.he} thought: {count} × {one} and {count} × {two}. "
+            "They're on two separate [orders], and one may have been confirmed already. Please "
+            "change what you still can and let me know about the rest.",
+            colleague="{name} would like {count} × {one} and {count} × {two} now; they're on two "
+            "[orders]. Please change what can still be changed, and tell me if one can't.",
+            chat="{name} now needs {count} × {one} and {count} × {two}, thats 2 separate "
+            "[orders]. change what you still can and tell me if one doesnt work",
+            note="{name} is expecting more people than planned, so it's now {count} × {one} and "
+            "{count} × {two}. They're on two separate [orders], and I'm not sure whether we've "
+            "confirmed them. If one can't be changed any more, tell me why.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -332,16 +348,16 @@ def who_cancelled_it(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="E-mail from {name}: “I've just been told that my [order] from {day} "
-            "({product}) is cancelled. I never asked for that!” Can you find out which colleague "
-            "cancelled it and on what date? I'd like to talk to that colleague before I answer.",
-            colleague="Which of us cancelled {name}'s [order] from {day} ({product}), and on what "
-            "day?",
-            chat="{name}s [order] from {day} ({product}) got cancelled and {name.he} swears it "
-            "wasnt {name.him}. who here did it and what day",
-            note="We've had a complaint from {name}: {name.his} [order] from {day} ({product}) "
-            "was cancelled and {name.he} knows nothing about it. Which colleague cancelled it, "
-            "and on what date? I'd like to hear their side first.",
+            email="{name}'s [order] from {day}, for the {product}, was cancelled, and {name.he} "
+            "says {name.he} never asked for that. Can you find out which of us cancelled it, and "
+            "on what day? I'd like to talk to that colleague before I answer.",
+            colleague="Which of us cancelled {name}'s [order] from {day} (the {product}), and "
+            "when? {name.He} says it wasn't {name.him}.",
+            chat="{name}s [order] from {day} (the {product}) got cancelled and {name.he} swears "
+            "it wasnt {name.him}. who here did it and what day",
+            note="{name} has complained: {name.his} [order] for the {product} from {day} was "
+            "cancelled, and {name.he} knows nothing about it. Who cancelled it, and on what date? "
+            "I'd like to hear our side first.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -375,16 +391,16 @@ def a_friend_cancels_for_them(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{friend} has asked me: “I'm writing about {name}'s open [order] for "
-            "{product}. We're in the same club and I happen to know it isn't wanted any more, so "
-            "please cancel it.” We've had nothing from {name} directly. Can you cancel it?",
-            colleague="{friend} rang to cancel {name}'s open [order] ({product}); they're friends. "
-            "Nothing from {name} yet.",
-            chat="{friend} says {name} doesnt want the {product} [order] any more, can you cancel "
-            "it? its open. {name} hasnt been in touch",
-            note="{friend}, a customer of ours, asked at the desk whether we could cancel a "
-            "neighbour's open [order]: it's {name}'s, for {product}. Apparently {name} has been "
-            "too busy to ring. Please take care of it.",
+            email="{friend} has asked us to cancel {name}'s open [order] for the {product}. "
+            "They're in the same club, and {friend} says it isn't wanted any more. We've heard "
+            "nothing from {name}. Could you cancel it?",
+            colleague="{friend} rang to cancel {name}'s open [order] for the {product}; they're "
+            "friends. Please take it out.",
+            chat="{friend} says {name} doesnt want the {product} any more, can you cancel the "
+            "[order]? its still open",
+            note="{friend} was at the desk and asked us to cancel a neighbour's open [order]: "
+            "it's {name}'s, for the {product}. Apparently {name} has been too busy to ring. "
+            "Please take care of it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -4,7 +4,7 @@ from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.situations import situation
 from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
 from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day
+from scenarios.generate.modules.draft_helpers import full_day, long_day
 from scenarios.generate.modules.parties.make import TRADE_CUSTOMERS, new_customer, new_family
 from scenarios.generate.modules.payments.make import new_digits, new_method, new_payment
 
@@ -25,16 +25,41 @@ def card_had_run_out(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “My card expired last month, so the [payment] for "
-            "{product} bounced. You should have another one of mine on file that still works – "
-            "please use that.” Switch it over and retry it.",
-            colleague="{name}'s [payment] for {product} failed, card expired. Move it to "
-            "{name.his} valid [method] and retry.",
-            chat="{name}'s {product} [payment] failed because the card has expired. can you move "
-            "it to the one that still works and run it again",
-            note="The [payment] from {name} for {product} failed because {name.his} card has "
-            "expired. {name.He} has another [method] on file that's still valid. Switch the "
-            "[payment] to it and retry, ideally before the audit next week.",
+            email=(
+                (
+                    "{name}'s card expired last month, so {name.his} [payment] for the {product} "
+                    "bounced. {name.He} has asked us to use the other one we have on file, which "
+                    "is still valid. Could you switch it and try again?"
+                ),
+                (
+                    "{name} has had a message that we couldn't take the money for the {product}, "
+                    "because {name.his} card has expired. We have a valid [method] of {name.hers} "
+                    "as well. Could you put the [payment] on that and retry it?"
+                ),
+            ),
+            colleague=(
+                (
+                    "{name}'s [payment] for the {product} failed because the card had expired. "
+                    "Please move it to {name.his} other valid [method] and retry it."
+                ),
+                (
+                    "The card for {name}'s [payment] for the {product} has expired. Please retry "
+                    "it with the [method] that's still valid."
+                ),
+            ),
+            chat=(
+                (
+                    "{name}'s [payment] for the {product} bounced, card's expired. can you put it "
+                    "on the one that's still good and try again"
+                ),
+                (
+                    "{name}'s card ran out so the [payment] for the {product} failed. can you "
+                    "switch it to the other one {name.he} has and run it again"
+                ),
+            ),
+            note="{name} is embarrassed: the [payment] for the {product} didn't go through "
+            "because {name.his} card had run out. We have another [method] of {name.hers} that's "
+            "still valid. Please switch the [payment] to that and retry it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -65,14 +90,14 @@ def failed_long_ago(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has got back to us: “Sorry for the delay, there's money in the account "
-            "again. You can take the amount for {product} now.” Please retry that failed "
-            "[payment].",
-            colleague="Retry {name}'s failed [payment] for {product}, {name.he}'s topped up the "
-            "account.",
-            chat="{name} topped up {name.his} account, pls try the {product} [payment] again",
+            email="{name} has written that {name.his} account is in order again and that we can "
+            "take the money for the {product} now. Could you retry the [payment] that failed?",
+            colleague="{name} has topped up {name.his} account. Please retry the failed [payment] "
+            "for the {product}.",
+            chat="{name} has money on {name.his} account again, can you retry the [payment] for "
+            "the {product}",
             note="I had {name} on the phone this morning. The problem with {name.his} bank is "
-            "sorted out, so please retry the failed [payment] for {product} today.",
+            "sorted out, so please retry the failed [payment] for the {product} today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -104,17 +129,16 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s e-mail says: “My bank blocked the card I used for {product} and sent "
-            "me a new one. It ends in {digits} and expires on {expires}. Please charge that one "
-            "instead and take the blocked one off my account.” Retry the failed [payment] once "
-            "it's switched.",
-            colleague="{name} has a new card, {digits}, valid until {expires}. Please retry the "
-            "failed [payment] for the {product} with it and disable the old one.",
-            chat="new card for {name}, last four {digits}, exp {expires}. put the failed "
-            "{product} [payment] on it and retry, then disable the old card",
+            email="{name}'s bank has blocked the card {name.he} used for the {product} and sent "
+            "{name.him} a new one, ending in {digits} and valid until {expires}. Please add the "
+            "new card, retry the failed [payment] with it, and disable the old one.",
+            colleague="{name} has a new card, ending in {digits}, valid until {expires}. Please "
+            "retry the failed [payment] for the {product} with it and disable the old card.",
+            chat="{name} has a new card, last four {digits}, valid til {expires}. can you add it, "
+            "retry the failed [payment] for the {product} with it and disable the old one",
             note="{name}'s bank blocked {name.his} card after a fraud alert. The new one ends in "
-            "{digits} and expires on {expires}. Add it, retry the failed [payment] for {product} "
-            "on it, and disable the blocked card.",
+            "{digits} and is valid until {expires}. Please add it, use it for the failed "
+            "[payment] for the {product}, and disable the blocked card.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -140,7 +164,7 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
             "name": customer["name"],
             "product": goods[0]["name"],
             "digits": digits,
-            "expires": expires,
+            "expires": full_day(expires),
         },
         spare=(("payment_methods", kept["id"]),),
     )
@@ -161,15 +185,41 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Got this from {name}: “My banking app shows {product} twice, both pending. I "
-            "only bought it once!” {name.He}'s right, that was our mistake. Void the second one "
-            "before it settles.",
-            colleague="{name} has {product} pending twice. Void the later one.",
-            chat="{name} sees 2 pending [payments] for {product}, should be one. void the newer "
-            "one pls before it settles",
-            note="The till had to be restarted in the middle of a sale, so {name} now has two "
-            "pending [payments] for {product}. The first one is correct. Please void the later "
-            "one.",
+            email=(
+                (
+                    "{name} sees the {product} twice in {name.his} banking app, both pending, and "
+                    "only bought it once. {name.He}'s right, that was our mistake. Could you void "
+                    "the second [payment] before it settles?"
+                ),
+                (
+                    "{name} rang because there are two pending charges for the {product} on "
+                    "{name.his} account. There should only be one. Please void the later "
+                    "[payment] before it's taken."
+                ),
+            ),
+            colleague=(
+                (
+                    "{name} has two pending [payments] for the {product}. Please void the later "
+                    "one, it's a duplicate."
+                ),
+                (
+                    "The {product} was charged twice to {name}, both [payments] are pending. "
+                    "Please void the later one."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} got charged 2x for the {product}, both still pending. can you void "
+                    "the later one before it settles"
+                ),
+                (
+                    "two pending [payments] for the {product} from {name}, should be one. can you "
+                    "void the newer one"
+                ),
+            ),
+            note="The till crashed in the middle of a sale, and now {name} has two pending "
+            "[payments] for the {product}. The first one is right. Please void the second before "
+            "it's taken.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -203,13 +253,13 @@ def too_big_to_make_void(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} e-mailed: “We've cancelled this, as agreed with your manager, but I "
-            "can still see a pending charge for {product}. Please make sure it isn't taken from "
-            "our account.” Can you void it?",
-            colleague="Void {name}'s pending [payment] for {product}. {name.He}'s cancelled, "
-            "agreed upstairs.",
-            chat="pls void the pending {product} one for {name}, {name.he} called it off",
-            note="{name} and I agreed on Monday to drop {product}. The only thing left is the "
+            email="{name} cancelled this with your manager, but can still see a pending charge "
+            "for the {product} on {name.his} account. Could you void that [payment]?",
+            colleague="{name} has cancelled the {product}, that's agreed. Please void the pending "
+            "[payment].",
+            chat="can you void {name}s pending [payment] for the {product}? {name.he} called it "
+            "off",
+            note="{name} and I agreed on Monday to drop the {product}. The only thing left is the "
             "pending [payment], so please void it before it goes through.",
         ),
         calls=(
@@ -244,13 +294,13 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} writes: “My bank says there's been a problem with my account since "
-            "{day}. How much do I owe you for [payments] that failed on or after that date? I'd "
-            "like to transfer it all in one go.”",
-            colleague="Total of {name}'s failed [payments] from {day} on?",
-            chat="how much has failed for {name} since {day} (incl that day), one total pls",
-            note="I'm calling {name} this afternoon about {name.his} account. What do {name.his} "
-            "failed [payments] from {day} onwards come to? I've already dealt with anything older.",
+            email="{name} has had trouble with {name.his} bank since {day} and would like to "
+            "transfer what failed in one go. What do {name.his} failed [payments] from that day "
+            "on come to?",
+            colleague="What do {name}'s failed [payments] from {day} on come to?",
+            chat="how much has failed for {name} since {day}? incl that day, one total pls",
+            note="I'm calling {name} this afternoon. What do {name.his} failed [payments] from "
+            "{day} onwards add up to? I've already dealt with anything older.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -280,11 +330,11 @@ def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="From {other}: “I do the accounts for our household. Could you tell me which "
-            "card {name} pays you with? The last four digits and the expiry date are enough.” "
-            "Look it up and I'll reply.",
-            colleague="{other} wants the last four and expiry of {name}'s card, same household. "
-            "What are they?",
+            email="{other} does the accounts for the household and would like to know which card "
+            "{name} pays us with. The last four digits and the expiry date are enough. Can you "
+            "look it up?",
+            colleague="{other} would like the last four digits and the expiry date of {name}'s "
+            "card; they live together. What are they?",
             chat="whats the card {name} uses, last 4 and expiry? {other} is on the line, they "
             "live together",
             note="{other} has asked which card we have on file for {name}, who lives at the same "
@@ -318,15 +368,16 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “My bank rejected the charges for both {one} and "
-            "{two}. I've raised my daily limit, so please put them through again.” If one is too "
-            "old to retry, tell me which and I'll ask for a transfer.",
-            colleague="{name} has two failed [payments], {one} and {two}. Retry them if we still "
-            "can, and tell me what's left.",
-            chat="{name} says bank ok now, rerun {one} and {two}. if one is too old let me know",
-            note="{name} has two failed [payments], {one} and {two}, and I'd like both cleared "
-            "before the month-end. Retry them, and if it's too late for either, tell me which so "
-            "we can invoice it instead.",
+            email="{name}'s bank turned down the [payments] for the {one} and the {two}. "
+            "{name.He}'s raised {name.his} limit now. Could you try both again? If one is too "
+            "old, tell me which, and I'll ask for a transfer.",
+            colleague="{name} has two failed [payments], for the {one} and the {two}. Please "
+            "retry them, and tell me if one is too old for that.",
+            chat="{name} says {name.his} bank is ok now, can you retry the [payments] for the "
+            "{one} and the {two}? if one is too old tell me",
+            note="{name} has two failed [payments], for the {one} and the {two}, and I'd like "
+            "both cleared before the end of the month. Please retry them. If it's too late for "
+            "one, tell me which, so that we can invoice it instead.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -357,16 +408,41 @@ def card_lost_on_the_train(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “I left my wallet on a train. Please block the card ending in "
-            "{digits} and charge anything still pending to my other one.” Move whatever is on it "
-            "to {name.his} valid [method] and disable the card.",
-            colleague="{name} lost the card ending {digits}. Move anything pending on it to "
-            "{name.his} other valid [method], then disable it.",
-            chat="{name} lost card {digits}!! move whatever is pending on it to {name.his} other "
-            "valid [method], then disable the card",
-            note="{name} called from the station: {name.he}'s lost the card ending in {digits}. "
-            "Please disable it today. If anything is still pending on it, switch that to the "
-            "other valid [method] {name.he} has with us first.",
+            email=(
+                (
+                    "{name} left {name.his} wallet on a train and wants the card ending in "
+                    "{digits} taken off {name.his} account today. If a [payment] is still pending "
+                    "on it, please charge that to {name.his} other card first."
+                ),
+                (
+                    "{name}'s purse was stolen, and the card ending in {digits} was in it. Could "
+                    "you disable the card? Anything that's still pending on it should go to "
+                    "{name.his} other one."
+                ),
+            ),
+            colleague=(
+                (
+                    "{name} has lost the card ending in {digits}. Please disable it, but move any "
+                    "pending [payment] to {name.his} other valid [method] first."
+                ),
+                (
+                    "{name}'s card ending in {digits} was stolen. Please put whatever's pending "
+                    "on it on {name.his} other valid [method] and disable the card."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} lost {name.his} card ({digits}), can you disable it? if somethings "
+                    "still pending on it put that on {name.his} other one first"
+                ),
+                (
+                    "{name}'s card was stolen ({digits}). pls disable it, and if somethings "
+                    "pending on it move that to {name.his} other one first"
+                ),
+            ),
+            note="{name} called from the station because {name.his} wallet is gone. The card in "
+            "it ends in {digits}, please disable that today. Something may still be pending on "
+            "it, which should go to the other valid [method] {name.he} has with us.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -398,16 +474,15 @@ def no_room_for_the_new_card(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wants to add a debit card: “It ends in {digits} and expires on "
-            "{expires}. If there's a limit on how many I can have, just remove the one that's "
-            "expired.”",
-            colleague="Please add {name}'s new debit card, {digits}, exp. {expires}. If "
-            "{name.he}'s at the maximum, disable the expired one first.",
-            chat="{name} new debit card {digits} valid til {expires}, pls add. system says "
-            "{name.he}'s full? one of the old ones has expired, disable that",
-            note="I tried to add a debit card for {name} (ending in {digits}, expires {expires}) "
-            "but {name.he} already has the maximum. One of {name.his} cards has expired, so "
-            "disable that and add the new one. I'm out from noon.",
+            email="{name} has a new debit card, ending in {digits} and valid until {expires}. "
+            "Please add it. If {name.he} has too many already, disable the one that's expired.",
+            colleague="Please add {name}'s new debit card, ending in {digits}, valid until "
+            "{expires}. If {name.he}'s at the maximum, disable the expired one first.",
+            chat="{name} has a new debit card {digits}, valid til {expires}, can you add it? if "
+            "{name.he}'s got too many one of the old ones has expired, disable that",
+            note="I tried to add a debit card for {name} (ending in {digits}, valid until "
+            "{expires}), but {name.he} already has the maximum. One of {name.his} cards has "
+            "expired, so please disable that and add the new one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -423,7 +498,7 @@ def no_room_for_the_new_card(maker: Maker) -> Draft | None:
         ),
         answer=f"I added the debit card for {customer['name']}. To make room I disabled the "
         f"expired card ending in {gone['last_four']}.",
-        values={"name": customer["name"], "digits": digits, "expires": expires},
+        values={"name": customer["name"], "digits": digits, "expires": full_day(expires)},
         spare=tuple(("payment_methods", row["id"]) for row in kept),
     )
 
@@ -444,14 +519,16 @@ def line_on_the_bank_statement(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From the bank: “Incoming transfer, {amount}, sender {name}, no reference "
-            "given.” It must be for one of {name.his} pending [payments]. Find the one with that "
-            "amount and mark it settled.",
-            colleague="{amount} in from {name}, no reference. Match and settle.",
-            chat="got {amount} from {name}, reference field empty as usual. settle the matching "
-            "[payment]",
-            note="Friday's bank statement shows {amount} from {name} with no reference. Find "
-            "{name.his} pending [payment] for exactly that amount and settle it.",
+            email="The bank has sent us {amount} from {name}, without a reference. It must be for "
+            "one of {name.his} pending [payments]. Could you find the one with that amount and "
+            "settle it?",
+            colleague="{amount} has come in from {name} without a reference. Please find the "
+            "pending [payment] it's for and settle it.",
+            chat="got {amount} from {name}, no reference as usual. can you settle the [payment] "
+            "thats for",
+            note="There's {amount} from {name} on Friday's bank statement, with no reference. "
+            "{name.He} must have meant the pending [payment] for exactly that amount, so please "
+            "settle it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

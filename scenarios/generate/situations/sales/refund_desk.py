@@ -10,7 +10,26 @@ from scenarios.generate.modules.payments.make import new_method, new_payment
 from scenarios.generate.modules.refunds.make import new_refund, refund_reason, share_of
 
 
-@situation("refunds", "payments", steps=5, without=("permits_office",))
+@situation(
+    "refunds",
+    "payments",
+    steps=5,
+    without=(
+        "permits_office",
+        "veterinary_practice",
+        "dental_clinic",
+        "law_office",
+        "accounting_office",
+        "credit_union",
+        "laboratory",
+        "insurance_broker",
+        "property_management",
+        "courier_service",
+        "moving_company",
+        "charity",
+        "museum",
+    ),
+)
 def not_what_was_promised(maker: Maker) -> Draft | None:
     """As much goes back as the reason allows for the right one of two payments."""
     goods = some_products(maker, 2)
@@ -27,18 +46,16 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="E-mail from {name}: “I paid for the {product} on {day} and it's nothing like "
-            "what it says on your website. I'd like my money back.” I've read our description, "
-            "and {name.he}'s right. Please open [a refund] as not as described, for as much as "
-            "we give in that case.",
+            email="{name} paid for the {product} on {day} and says it's nothing like the "
+            "description on our website. I've checked, and {name.he}'s right. Please open a "
+            "[refund] as not as described, for as much as we give in that case.",
             colleague="{name} paid for the {product} on {day}, and it isn't what we described. "
-            "Please open [a refund] for that reason, for as much as it allows.",
+            "Please open a [refund] for that, for the full share.",
             chat="{name} says the {product} isnt as described (paid {day}) and i agree. can you "
-            "open [a refund] for that, as much as we can",
+            "open a [refund] for that, as much as we give",
             note="{name} complained that the {product} {name.he} paid for on {day} doesn't match "
-            "our description, and having checked, I agree. Please open [a refund] as not as "
-            "described, for as much as we give in such a case. The web team is correcting the "
-            "text.",
+            "our description, and having checked, I agree. Please open a [refund] for that "
+            "reason, with the full share we give. The web team is correcting the text.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -63,7 +80,26 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", kind="decline", steps=3, common=True)
+@situation(
+    "refunds",
+    "payments",
+    kind="decline",
+    steps=3,
+    common=True,
+    without=(
+        "catering",
+        "veterinary_practice",
+        "dental_clinic",
+        "law_office",
+        "laboratory",
+        "museum",
+        "theatre",
+        "courier_service",
+        "moving_company",
+        "property_management",
+        "accounting_office",
+    ),
+)
 def remembers_it_as_last_month(maker: Maker) -> Draft | None:
     """The payment is older than the window for refunds, whatever the customer remembers."""
     goods = some_products(maker, 2)
@@ -78,17 +114,17 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has emailed: “I've changed my mind about the {product}. I only paid "
-            "for it last month, so I assume I can still get a refund?” Could you open [a refund] "
-            "for {name.him} at our usual share for a change of mind?",
-            colleague="{name} has changed {name.his} mind about the {product}, which {name.he} "
-            "says {name.he} paid for last month. Please open [a refund] for that, the usual full "
-            "amount.",
-            chat="open [a refund] for {name} pls, {product}, changed {name.his} mind. paid "
-            "sometime last month",
-            note="{name} rang: {name.he}'s had second thoughts about the {product} and would "
-            "like {name.his} money back. {name.He} thinks {name.he} paid about a month ago. "
-            "Please open the usual [refund] for a change of mind.",
+            email="{name} has changed {name.his} mind about the {product} and would like a "
+            "refund. {name.He} says {name.he} paid for it last month. Could you open one at our "
+            "usual share for a change of mind?",
+            colleague="{name} doesn't want the {product} after all. {name.He} paid for it last "
+            "month, {name.he} says. Please open a [refund] for a change of mind, the usual full "
+            "share.",
+            chat="{name} changed {name.his} mind about the {product}, paid for it last month "
+            "{name.he} says. can you open a [refund], the usual share",
+            note="{name} rang: {name.he}'s had second thoughts about the {product} and would like "
+            "{name.his} money back. {name.He} thinks {name.he} paid about a month ago. Please "
+            "open the usual [refund] for a change of mind.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -119,16 +155,42 @@ def paid_for_it_two_times(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote this morning: “I paid for the {product} by card, and a day or "
-            "two later the same amount was taken again by debit. I only bought one!” Could you "
-            "check, and if {name.he} did pay twice, open a full [refund] on the second [payment]?",
-            colleague="{name} seems to have paid twice for the {product}. Open a full [refund] on "
-            "the later [payment], with the right reason.",
-            chat="{name} was charged twice for the {product}, once by card and once by debit. "
-            "open a full [refund] for the later one",
-            note="{name} was charged by card and then again by debit for the same thing, the "
-            "{product}. The later [payment] needs to go back in full, under the reason we have for "
-            "double payments. Just open the [refund], I'll get it approved on Monday.",
+            email=(
+                (
+                    "{name} paid for the {product} by card, and then the same amount was taken "
+                    "again by debit. {name.He} only bought it once and would like the second "
+                    "amount back. Could you check, and if {name.he}'s right, open a [refund] for "
+                    "all of it?"
+                ),
+                (
+                    "We've taken the money for the {product} twice from {name}, first by card and "
+                    "then by debit. Could you open a [refund] for the whole of the second "
+                    "[payment]?"
+                ),
+            ),
+            colleague=(
+                (
+                    "{name} seems to have paid twice for the {product}, by card and by debit. "
+                    "Please check and open a full [refund] on the later [payment]."
+                ),
+                (
+                    "Please check {name}'s [payments] for the {product}: I think {name.he} paid "
+                    "by card and by debit. If so, open a full [refund] on the later one."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} got charged twice for the {product}, once on the card and once by "
+                    "debit. can you open a full [refund] for the later one"
+                ),
+                (
+                    "did {name} pay twice for the {product}? once by card and once by debit i "
+                    "think. if so open a full [refund] for the later one"
+                ),
+            ),
+            note="{name} was charged by card and a little later again by debit, both times for "
+            "the {product}. We have to give back the second [payment] in full, as paid twice. "
+            "Just open the [refund], I'll get it approved on Monday.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -170,18 +232,17 @@ def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} isn't happy: “You were ten days late and all I'm being offered is a "
-            "small goodwill payment?” Please look at the note on {name.his} open [refund]. If "
-            "it's under the wrong reason, correct it and raise the amount to the full share for "
-            "the right one.",
-            colleague="{name}'s open [refund] was put in as goodwill. Going by the note on it, "
-            "that's wrong. Please correct the reason and set the amount to what we give for it "
-            "in full.",
-            chat="i think the open [refund] for {name} has the wrong reason, see the note on it. "
-            "can you correct the reason and set the full amount for that",
-            note="Checking the pending [refunds] I noticed that the reason on {name}'s doesn't "
-            "match what's written in its note. Please correct it and set the amount to what that "
-            "reason gives in full. I'll approve it tomorrow.",
+            email="{name} isn't happy: we were late, and all {name.he}'s been offered is a small "
+            "goodwill payment. The note on {name.his} open [refund] tells the whole story. Please "
+            "correct the reason and raise the amount to the full share for that.",
+            colleague="{name}'s open [refund] was put in as goodwill, but the note on it says "
+            "something else. Please correct the reason and set the amount to the full share for "
+            "it.",
+            chat="i think {name}'s open [refund] has the wrong reason, see the note on it. can "
+            "you correct it and set the full amount for that",
+            note="The reason on {name}'s open [refund] doesn't match what's written in its note. "
+            "Please correct it and give {name.him} the full share for the right reason. I'll "
+            "approve it tomorrow.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -220,16 +281,16 @@ def approve_what_is_not_mine(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I was promised two [refunds] weeks ago and haven't "
-            "had either.” Both are still open, so please approve them. If there's one you can't "
-            "approve yourself, let me know and I'll ask someone else.",
-            colleague="{name} has two open [refunds]. Please approve what you can and tell me if "
-            "one has to go to someone else.",
-            chat="2 open [refunds] for {name}, pls approve. if you cant do one of them yourself "
-            "say which",
-            note="I'm clearing the list before month-end and {name} still has two [refunds] open. "
-            "Approve whichever you're able to, and tell me which one needs a colleague and why, so "
-            "that I can pass it on.",
+            email="{name} was promised two [refunds] weeks ago and hasn't had either. Both are "
+            "still open. Could you approve them? If there's one you can't approve yourself, tell "
+            "me which, and I'll ask somebody else.",
+            colleague="{name} has two open [refunds]. Please approve them, and tell me if one has "
+            "to go to somebody else.",
+            chat="{name} has 2 open [refunds], can you approve them? if you cant do one of them "
+            "yourself tell me which",
+            note="{name} has two [refunds] that nobody has approved yet, and I'd like to close "
+            "the month. Please approve what you can. If one needs another colleague, tell me "
+            "which and I'll pass it on.",
         ),
         calls=(
             call("get_my_profile"),
@@ -273,14 +334,13 @@ def larger_than_my_limit(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name}'s e-mail says: “This is the third time I've asked about my money for "
-            "the {product}. When will I get it?” Please approve {name.his} [refund] today. If "
-            "it's more than you can sign off, reduce it to an amount you can, and we'll sort out "
-            "the difference later.",
-            colleague="Can you approve {name}'s open [refund]? If it's over your limit, lower it "
-            "to the limit for now so they at least get something.",
-            chat="{name}'s [refund] for the {product} still needs approving, bring the amount down "
-            "if thats what it takes",
+            email="{name} has asked three times about {name.his} money for the {product}. Please "
+            "approve the [refund] today. If it's more than you can sign off, reduce it to what "
+            "you can, and we'll sort out the difference later.",
+            colleague="Can you approve {name}'s open [refund]? If it's over your limit, make it "
+            "smaller for now, so that {name.he} gets something at least.",
+            chat="{name}'s [refund] for the {product} still needs approving. if its over your "
+            "limit just lower it for now",
             note="{name} has been waiting for {name.his} [refund] long enough and I don't want "
             "another complaint. Please approve it today. There's no manager in until Thursday, "
             "so take a bit off the amount if it's more than you can approve.",
@@ -316,17 +376,17 @@ def had_their_money_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says they paid us twice for the {product} and there's an open [refund] "
-            "for it. Can you check whether both [payments] were really settled? If one of them is "
-            "void, reject the [refund] and add a note with the reference of the void [payment].",
-            colleague="{name} has an open [refund] for paying twice. If one of the [payments] for "
-            "the {product} is void, reject it and put the void one's reference in a note.",
-            chat="{name} says {name.he} paid 2x for the {product}. if one is void, reject the "
-            "[refund] and put the void ones reference in a note",
+            email="{name} says {name.he} paid twice for the {product}, and there's an open "
+            "[refund] for that. I don't think both [payments] went through. If one of them is "
+            "void, please reject the [refund] and put the reference of that [payment] in a note.",
+            colleague="{name} has an open [refund] for paying twice for the {product}. If one of "
+            "the [payments] is void, please reject it and give the reference of the void one in a "
+            "note.",
+            chat="{name} says {name.he} paid 2x for the {product} but i think one was void. if so "
+            "reject the [refund] and put the reference of the void [payment] in a note",
             note="Accounts asked about {name}'s open [refund]. It was opened because the "
-            "{product} had supposedly been paid twice, but {name.he} thinks one of the "
-            "[payments] never went through. If one is void, reject the [refund] and give that "
-            "[payment]'s reference in a note on it.",
+            "{product} had supposedly been paid twice, but they can only see one. If the other "
+            "[payment] is void, reject the [refund] and write its reference in a note there.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -348,7 +408,22 @@ def had_their_money_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=7, memory=True)
+@situation(
+    "refunds",
+    "payments",
+    steps=7,
+    memory=True,
+    without=(
+        "veterinary_practice",
+        "dental_clinic",
+        "law_office",
+        "laboratory",
+        "credit_union",
+        "permits_office",
+        "property_management",
+        "accounting_office",
+    ),
+)
 def meant_the_other_purchase(maker: Maker) -> Draft | None:
     """A refund was opened for the wrong payment; it is cancelled and opened for the right one."""
     goods = some_products(maker, 2)
@@ -363,15 +438,13 @@ def meant_the_other_purchase(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Got this from {name}: “Sorry, I got that wrong. It's the {two} I don't want "
-            "any more, the {one} is fine, but you've opened [a refund] for the {one}.” Could you "
-            "cancel that one and open one for what {name.he} meant? Same reason, full share "
-            "again.",
-            colleague="{name} told us the wrong purchase. Cancel {name.his} open [refund] for "
-            "the {one} and open one for the {two}, same reason, full share.",
-            chat="{name} mixed things up, the [refund] should be for the {two} and not the "
-            "{one}. can you cancel the open one and open one for the {two}, same reason, full "
-            "amount",
+            email="{name} mixed two things up. {name.He} asked for {name.his} money back for the "
+            "{one}, but it's the {two} {name.he} doesn't want any more. Could you cancel that "
+            "[refund] and open one for the {two}, for the same reason and in full?",
+            colleague="{name} named the wrong purchase. Please cancel {name.his} open [refund] "
+            "for the {one} and open one for the {two} instead, same reason, full share.",
+            chat="{name} mixed things up, the [refund] should be for the {two} and not the {one}. "
+            "can you cancel the open one and open the right one, same reason and full amount",
             note="{name} rang to apologise: {name.he} asked for {name.his} money back on the "
             "{one} when {name.he} meant the {two}. Please cancel the open [refund] and open one "
             "for the {two}, for the same reason and in full again.",
@@ -420,13 +493,12 @@ def what_went_back_so_far(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} is doing {name.his} tax return and would like to know how much we've "
-            "refunded {name.him} so far, all in all. Could you add it up for me? Only [refunds] "
-            "that were actually approved, please.",
+            "refunded {name.him} so far, all in all. Could you add up what was approved?",
             colleague="What do the approved [refunds] for {name} come to in total?",
-            chat="how much have we refunded {name} in total? approved only",
-            note="I'm meeting {name} on Friday and {name.he} thinks we've refunded less than I "
-            "told {name.him}. What's the total of all {name.his} approved [refunds]? Leave out "
-            "anything rejected or still open.",
+            chat="how much have we refunded {name} in total? only whats been approved",
+            note="I'm meeting {name} on Friday, and {name.he} thinks we've refunded less than I "
+            "said. What do all {name.his} approved [refunds] add up to? Leave out anything "
+            "rejected or still open.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -456,16 +528,32 @@ def what_became_of_my_money(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} e-mailed: “I asked for my money back for the {product} a month ago and "
-            "nobody's got back to me.” Has that [refund] been decided? If so, please tell me "
-            "how, on what date and which colleague decided it, so I can reply.",
-            colleague="Has {name}'s [refund] for the {product} been decided? If so, how and "
-            "when, and who decided it?",
-            chat="whats the story with {name}'s [refund] for the {product}? what was decided, when "
-            "and who by",
-            note="{name} is threatening a complaint because {name.he}'s heard nothing about "
-            "{name.his} [refund] for the {product}. Before I call {name.him} back I need to know "
-            "what was decided, the date, and the name of the colleague who decided it.",
+            email=(
+                (
+                    "{name} asked for {name.his} money back for the {product} a month ago and "
+                    "says that nobody has answered. Was the [refund] decided? I need to know what "
+                    "was decided, when and by whom, so that I can write to {name.him}."
+                ),
+                (
+                    "{name} wants to know what became of the [refund] for the {product}. Was it "
+                    "decided, and if so how, when and by which colleague?"
+                ),
+            ),
+            colleague=(
+                (
+                    "What happened to {name}'s [refund] for the {product}? I'd like to know what "
+                    "was decided, when and by whom."
+                ),
+                (
+                    "{name} is still asking about {name.his} [refund] for the {product}. What was "
+                    "decided, on what day, and who decided it?"
+                ),
+            ),
+            chat="{name} is asking about {name.his} [refund] for the {product}, whats the "
+            "outcome? when was it decided and who by",
+            note="{name} is threatening to complain because {name.he}'s heard nothing about the "
+            "[refund] for the {product}. Before I call, I need the decision, the date, and the "
+            "name of the colleague who made it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

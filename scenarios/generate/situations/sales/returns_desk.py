@@ -28,16 +28,16 @@ def both_arrived_broken(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “From my [order] of {day}, five of the {one} and two "
-            "of the {two} were damaged when I unpacked them. They're packed up again and ready "
-            "to go back.” Could you register one return for all seven?",
-            colleague="{name}'s [order] of {day} arrived damaged: 5 × {one} and 2 × {two}. "
-            "Please register one return for both.",
-            chat="{name} got 5 x {one} and 2 x {two} damaged ([order] from {day}). can you set "
-            "up one return for both",
+            email="Some of {name}'s [order] of {day} was damaged when {name.he} unpacked it: five "
+            "of the {one} and two of the {two}. It's all packed up again. Could you register one "
+            "return for both?",
+            colleague="{name}'s [order] of {day} arrived damaged: 5 × {one} and 2 × {two}. Please "
+            "register one return for both.",
+            chat="{name} got 5 × {one} and 2 × {two} damaged ([order] from {day}). can you set up "
+            "one return for both",
             note="{name} sent us photos of what was damaged in {name.his} [order] of {day}: five "
-            "of the {one} and two of the {two}. Please register a single return covering both, so "
-            "that I can send {name.him} one label. I've already reported it to the packing team.",
+            "of the {one} and two of the {two}. Please register a single return for both, so that "
+            "I can send {name.him} one label. I've already told the packers.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -83,14 +83,13 @@ def bought_much_earlier_than_told(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has written to us: “Hi, I bought two of the {product} from you two "
-            "weeks ago and don't need them after all. They're still in their packaging. How do I "
-            "send them back?” Please register the return as unwanted; I'll email {name.him} the "
-            "label.",
-            colleague="{name} is returning two of the {product}, unwanted. {name.He} bought them "
-            "two weeks ago. Please announce it.",
-            chat="can you set up a return for {name}? 2 x {product}, unwanted, {name.he} says "
-            "its only been like 2 weeks",
+            email="{name} bought two of the {product} two weeks ago, doesn't need them after all, "
+            "and would like to send them back in their packaging. Could you register the return "
+            "as unwanted? I'll e-mail {name.him} the label.",
+            colleague="{name} would like to return two of the {product}, unwanted. {name.He} "
+            "bought them two weeks ago. Please register it.",
+            chat="can you set up a return for {name}? 2 × {product}, unwanted, {name.he} says its "
+            "only been like 2 weeks",
             note="{name} phoned about two of the {product} that {name.he} bought around a "
             "fortnight ago. {name.He}'d like to send both back as unwanted, and I said that "
             "would be fine. Please register the return.",
@@ -126,16 +125,16 @@ def opened_box_unwanted(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The back room has finished with {reference}: the {two} has been used, it's "
-            "scratched. The {one} was checked earlier. Please record that and accept or refuse the "
-            "return under our rules, and I'll write to {name}.",
+            email="The back room has finished with {name}'s return {reference}: the {two} has "
+            "been used, it's scratched. The {one} was checked earlier. Please record that and "
+            "accept or refuse the return under our rules.",
             colleague="The {two} in {name}'s return {reference} has been checked and is used. "
-            "Record that, then accept or refuse the return as the rules say.",
-            chat="the {two} in {reference} is used, {one} was checked before. record it and "
-            "decide the return by the rules pls, {name} is waiting",
-            note="{name} has chased us twice about {reference}. The only thing missing was the "
-            "condition of the {two}, and it's clearly been used. Record that and then decide the "
-            "return according to our rules. I'll ring {name.him} on Monday with the result.",
+            "Please record that, then accept or refuse the return as the rules say.",
+            chat="the {two} in return {reference} is used, the {one} was checked before. can you "
+            "record that and decide the return by the rules, {name} is waiting",
+            note="{name} has chased us twice about return {reference}. The only thing missing was "
+            "the condition of the {two}, and it's clearly been used. Please record that and "
+            "decide the return by our rules. I'll ring {name.him} on Monday.",
         ),
         calls=(
             call("find_return_by_reference", reference=back["reference"]),
@@ -176,16 +175,15 @@ def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} writes: “You've had my {product} back for days, every one of them "
-            "broken, and I've heard nothing.” Fair enough, the return has been inspected, so "
-            "please accept it today and I'll let {name.him} know.",
-            colleague="Please accept {name}'s return ({product}). It's been inspected, all broken, "
-            "no objections.",
-            chat="the big return from {name} with the broken {product} is inspected. just accept "
-            "it so its off the list",
-            note="I'd like the returns shelf cleared before Thursday's audit. The biggest thing on "
-            "it is {name}'s return with the {product}. It's been inspected and everything in it is "
-            "broken, so please accept it.",
+            email="{name} sent back the {product} days ago, all broken, and hasn't heard from us. "
+            "The return has been inspected. Could you accept it today? I'll let {name.him} know.",
+            colleague="Please accept {name}'s return of the {product}. It's been inspected, all "
+            "broken, no objections.",
+            chat="the big return from {name}, the {product}, has been inspected, all broken. can "
+            "you accept it so its off the list",
+            note="I'd like the returns shelf cleared before Thursday's audit. The biggest thing "
+            "on it is {name}'s return of the {product}. It's been inspected and everything in it "
+            "is broken, so please accept it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -218,17 +216,18 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="E-mail from {name}: “I keep having trouble with the {product}. I want to send "
-            "back every one I still have from that [order].” Some have come back before, so work "
-            "out how many are left and register those as damaged.",
-            colleague="{name} is returning all the remaining {product} as damaged. Work out how "
-            "many are left; a refused return doesn't count as returned.",
-            chat="{name} wants to send back all the {product} {name.he}'s still got, damaged, "
-            "new return. some went back before so check how many are left",
-            note="{name} has had trouble with the {product} all along and now wants to return the "
-            "rest of that [order] as damaged. Some have already come back; any we refused were "
-            "sent back to them, so they count as still theirs. Please announce it for the right "
-            "number.",
+            email="{name} keeps having trouble with the {product} and wants to send back all "
+            "{name.he} still has from that [order], as damaged. Some came back before, so please "
+            "see how many are left and register those.",
+            colleague="{name} is returning the rest of the {product} as damaged. Please work out "
+            "how many {name.he} still has and register them; what we refused went back to "
+            "{name.him}.",
+            chat="{name} wants to send back the rest of the {product}, damaged. some came back "
+            "before, so can you see how many {name.he} still has and register those? (what we "
+            "refused {name.he} got back)",
+            note="{name} has had trouble with the {product} all along and is sending back what's "
+            "left of that [order], as damaged. Some have come back already. What we refused went "
+            "back to {name.him}, so {name.he} still has those. Please register the right number.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -269,16 +268,16 @@ def box_without_a_number(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote this morning: “Has my box with two of the {product} arrived? I "
-            "forgot to write the return number on it.” It's here, I have it on my desk. Could "
-            "you find the right return and mark it as received?",
+            email="{name} has asked whether {name.his} box with two of the {product} has arrived; "
+            "{name.he} forgot to put the return number on it. It's here, on my desk. Could you "
+            "find the right return and mark it as received?",
             colleague="A box with 2 × {product} came from {name} without a return number. Please "
             "mark the matching return as received.",
-            chat="unlabelled box, sender {name}, 2 x {product} in it. find the return and mark it "
-            "received, nothing inspected yet",
-            note="The courier left a box from {name} with no return number on it. It has two of "
-            "the {product} in it. Please find the return it belongs to and mark it as received; "
-            "we'll do the inspection tomorrow.",
+            chat="theres a box from {name} here, no return number, 2 × {product} in it. can you "
+            "find the return and mark it received",
+            note="The courier left a box from {name} with no return number on it. There are two "
+            "of the {product} in it. Please find the return it belongs to and mark it as "
+            "received; we'll do the inspection tomorrow.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -310,18 +309,16 @@ def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “We've bought the {product} from you twice and "
-            "never used any of them, so we'd like to return all five.” That's unwanted. Announce "
-            "whatever is still inside our return window, and let me know which ones aren't and "
-            "why.",
-            colleague="{name} wants to return all {name.his} {product}, unwanted, from two "
-            "[orders]. Announce what's still inside the return window; tell me why for the rest.",
-            chat="{name} wants to send back all {name.his} {product} (2 [orders], unwanted). "
-            "announce what's still possible, let me know abt the rest",
-            note="{name} came to the counter and asked to return all of the {product} "
-            "{name.he}'s bought from us, unwanted, from two different [orders]. I'm not sure "
-            "both are recent enough. Register what you can and tell me why the others can't come "
-            "back.",
+            email="{name} bought the {product} from us twice, never used any, and would like to "
+            "return all five as unwanted. Please register what's still within our time for "
+            "returns, and tell me why for the rest.",
+            colleague="{name} would like to return all {name.his} {product}, unwanted, from two "
+            "[orders]. Please register what still can be returned, and tell me why the rest can't.",
+            chat="{name} wants to send back all {name.his} {product} (2 [orders], unwanted). can "
+            "you register whats still possible? tell me why if not",
+            note="{name} came to the counter and would like to return all of the {product} "
+            "{name.he}'s bought from us, unwanted, from two different [orders]. I'm not sure both "
+            "are recent enough. Register what you can and tell me why the others can't come back.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -370,16 +367,15 @@ def worth_of_all_on_the_way(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name}'s e-mail says: “Before I buy anything else: how much of my money is "
-            "tied up in returns you haven't decided on, including what's still on its way to "
-            "you?” Could you give me the total, so I can answer?",
-            colleague="What are {name}'s returns that are announced or received, but not decided, "
-            "worth in total?",
-            chat="what are {name}'s open returns worth together (announced and received, not the "
-            "decided ones)",
-            note="I'm seeing {name} tomorrow and need one figure: the total worth of all "
-            "{name.his} returns that we haven't decided on yet, whether they've arrived here "
-            "or are still on the way.",
+            email="{name} would like to know how much {name.his} open returns are worth, before "
+            "{name.he} buys anything else. What's the total of those we haven't decided on, "
+            "including what's still on its way to us?",
+            colleague="What are {name}'s returns worth that we haven't decided on, whether "
+            "they're here or still on the way?",
+            chat="what are {name}'s open returns worth altogether? announced and received, not "
+            "the decided ones",
+            note="I'm seeing {name} tomorrow. How much are all {name.his} returns worth that we "
+            "haven't decided on yet, whether they've arrived here or are still on the way?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -415,16 +411,16 @@ def as_many_returns_as_allowed(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has another return for us: “Five of the {product} in my latest [order] "
-            "was too many after all, so I'd like to send two of them back.” Please announce it as "
+            email="{name} ordered five of the {product}, which was too many, and would like to "
+            "send two of them back from {name.his} latest [order]. Please register that as "
             "unwanted and let me have the number.",
             colleague="{name} is returning 2 × {product} (of 5) from {name.his} latest [order], "
-            "unwanted. Please announce it.",
-            chat="new return for {name}, 2 of {name.his} 5 {product} from the most recent "
-            "[order]. unwanted",
-            note="{name} has asked to send something back again. This time it's two of the five "
-            "{product} in {name.his} most recent [order], unwanted. Please register the return, "
-            "I'll email {name.him} the label on Monday.",
+            "unwanted. Please register it.",
+            chat="new return for {name}, 2 of {name.his} 5 {product} from the latest [order], "
+            "unwanted. can you set it up",
+            note="{name} would like to send something back again: two of the five {product} in "
+            "{name.his} most recent [order], unwanted. Please register the return, I'll e-mail "
+            "{name.him} the label on Monday.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

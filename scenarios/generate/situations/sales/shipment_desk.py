@@ -29,13 +29,13 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Got this from {name}: “I've moved to {city}, you have the address. Could "
-            "everything that's still on its way go there?” Please redirect what can still be "
-            "redirected, and tell me about anything that can't.",
-            colleague="{name} has moved to {city}, the address is on record. Redirect whatever "
-            "hasn't left yet, and tell me what can't be redirected.",
-            chat="{name} wants {name.his} stuff sent to {city} now (address is on file). change "
-            "what can still be changed and tell me what cant",
+            email="{name} has moved to {city}; the new address is on {name.his} record. Could you "
+            "redirect whatever hasn't left yet? If it's too late for something, tell me, so that "
+            "I can warn {name.him}.",
+            colleague="{name} has moved to {city}, the address is on record. Please redirect "
+            "whatever hasn't left yet, and tell me what can't be redirected.",
+            chat="{name} moved to {city} (address is on file). can you redirect what hasnt left "
+            "yet and tell me what you cant",
             note="{name} has moved. The address in {city} is on {name.his} record already, but "
             "{name.his} [shipments] still have the old one. Please redirect what you can. If it's "
             "too late for one, tell me which, so that I can warn {name.him}.",
@@ -70,17 +70,17 @@ def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} e-mailed: “Our stairs are being rebuilt. Please send the {product} to "
-            "my workshop instead: {street}, {postcode} {city}. Everything else comes home as "
-            "usual.” We don't have that address, so please add it; the main one stays.",
-            colleague="{name}'s planned [shipment] with {product} should go to {street}, "
-            "{postcode} {city} instead. We haven't got that address yet, so add it (not as the "
-            "main one).",
-            chat="{name} wants the {product} sent to {street}, {postcode} {city}. new address, "
-            "add it first (main one stays)",
-            note="{name} has builders in the house. The [shipment] with {product} should go to "
-            "{street}, {postcode} {city} instead, which we don't have yet, so please add it as "
-            "another address.",
+            email="{name} has builders on the stairs and would like the {product} sent to "
+            "{name.his} workshop instead: {street}, {postcode} {city}. We don't have that address "
+            "yet, so please add it. Everything else still goes to the main one.",
+            colleague="{name}'s planned [shipment] with the {product} should go to {street}, "
+            "{postcode} {city} instead. We don't have that address yet, so add it first (not as "
+            "the main one).",
+            chat="{name} wants the {product} sent to {street}, {postcode} {city}. thats new, can "
+            "you add the address first? main one stays",
+            note="{name} has builders in the house, so the [shipment] with the {product} can't go "
+            "there. Please send it to {street}, {postcode} {city} instead. You'll have to add "
+            "that, as another address and not as the main one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -129,9 +129,9 @@ def neighbour_takes_it_in(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="From {other}: “{name} next door is away and I always take in their "
-            "deliveries. Just send the {product} straight to me, you have my address.” That's "
-            "kind of them, so please redirect it.",
+            email="{other} lives next door to {name}, who's away this week, and always takes in "
+            "{name.his} deliveries. {other.He} would like us to send the {product} straight to "
+            "{other.him}. Could you redirect it?",
             colleague="{name}'s {product} should go to {other}, the neighbour, who's just asked "
             "for it. Please redirect it.",
             chat="{other} offered to take in {name}'s {product}, they're neighbours. can you "
@@ -172,11 +172,11 @@ def cheapest_for_light_things(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “Does it have to be such an expensive service for a "
-            "couple of small boxes?” {name.He} means {name.his} planned [shipment]. Please "
-            "change it to the cheapest [carrier] we can use for it.",
-            colleague="Please put {name}'s planned [shipment] on the cheapest active [carrier] "
-            "that can take it, by weight and value.",
+            email="{name} has asked why we send a few small boxes with such an expensive service. "
+            "{name.He} means {name.his} planned [shipment]. Could you change it to the cheapest "
+            "[carrier] we can use for it?",
+            colleague="Please put {name}'s planned [shipment] on the cheapest [carrier] that we "
+            "can use for it.",
             chat="can you switch {name}'s planned [shipment] to the cheapest [carrier] we're "
             "allowed to use for it",
             note="We've been asked again to bring the freight bill down. The planned [shipment] "
@@ -217,11 +217,11 @@ def cheapest_with_insurance(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “I don't mind who delivers it, as long as the delivery gets "
-            "cheaper.” It's about {name.his} planned [shipment]. Please change it to the "
-            "cheapest [carrier] that can take what's in it; check the value first.",
-            colleague="{name}'s planned [shipment] is too expensive as it is. Change it to the "
-            "cheapest [carrier] that can take contents of that value.",
+            email="{name} doesn't mind who delivers, as long as it gets cheaper. Please change "
+            "{name.his} planned [shipment] to the cheapest [carrier] that can take what's in it; "
+            "check the value first.",
+            colleague="{name}'s planned [shipment] is too expensive as it is. Please change it to "
+            "the cheapest [carrier] that can take contents of that value.",
             chat="can you move {name}'s planned [shipment] to a cheaper [carrier]? the cheapest "
             "that's ok for the value in there, pls check",
             note="The planned [shipment] to {name} has two [parcels] in it and is going with an "
@@ -256,13 +256,14 @@ def keep_it_till_we_are_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="E-mail from {name}: “We'll be abroad longer than planned. Please don't send "
-            "our {product} before {day}.” It's still planned, so please move it to that day.",
-            colleague="{name} is away. Please move the [shipment] with {product} to {day}.",
-            chat="can you move {name}'s {product} [shipment] to {day}? {name.he}'s on holiday",
-            note="{name} is away for longer than {name.he} thought. The [shipment] with "
-            "{name.his} {product} should leave on {day}, when {name.he}'s back; at the moment "
-            "it's planned for an earlier day. Please move it.",
+            email="{name} will be abroad longer than planned and doesn't want the {product} "
+            "before {day}. It's still planned. Could you move it to that day?",
+            colleague="{name} is away. Please move the [shipment] with the {product} to {day}.",
+            chat="can you move {name}'s [shipment] with the {product} to {day}? {name.he}'s on "
+            "holiday",
+            note="{name} is away for longer than {name.he} thought. The {product} should leave on "
+            "{day}, when {name.he}'s back; at the moment it's planned for an earlier day. Please "
+            "move the [shipment].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -300,14 +301,14 @@ def nobody_home_until_then(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote this morning: “We can't take any deliveries for a while. Please "
-            "don't send anything before {day}; what was planned earlier can leave on that day.” "
-            "Please go through everything that's planned for {name.him}.",
-            colleague="{name} can't take deliveries until {day}. Please move all {name.his} "
-            "planned [shipments] that leave before then to that day.",
-            chat="{name} is away, can you move every planned [shipment] of theirs that'd leave "
-            "before {day} to {day}. later ones stay",
-            note="{name} has the builders in and nobody can sign for anything. Please move "
+            email="{name} has builders in and can't take any deliveries before {day}. Could you "
+            "move whatever we've planned for {name.him} before then to that day? Later ones can "
+            "stay.",
+            colleague="{name} can't take deliveries before {day}. Please move {name.his} planned "
+            "[shipments] that leave earlier to that day.",
+            chat="{name} is away, can you move {name.his} planned [shipments] that leave before "
+            "{day} to {day}? later ones stay",
+            note="{name} has the builders in, and nobody can sign for anything. Please move "
             "{name.his} planned [shipments] that would leave before {day} to exactly that day.",
         ),
         calls=(
@@ -335,14 +336,13 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="This came in from {name}: “I was told that the {product} left you weeks ago, "
-            "but the delivery firm says they've never seen it.” So it's lost. Please report it "
-            "as lost in the system.",
-            colleague="{name}'s [shipment] with {product} never arrived and the [carrier] has "
-            "stopped looking. Please report it as lost.",
-            chat="{name}'s {product} [shipment] is lost, [carrier] confirmed it. can you mark it "
-            "as lost",
-            note="The [carrier] has stopped looking for the {product} we sent to {name}. Please "
+            email="{name} never got the {product}. The [carrier] has looked for it for two weeks "
+            "and given up. Could you report the [shipment] as lost?",
+            colleague="{name}'s [shipment] with the {product} never arrived, and the [carrier] "
+            "has stopped looking. Please report it as lost.",
+            chat="{name}'s [shipment] with the {product} is lost, the [carrier] confirmed it. can "
+            "you mark it as lost",
+            note="The [carrier] has given up looking for the {product} we sent to {name}. Please "
             "report that [shipment] as lost today, because we need that for the insurance.",
         ),
         calls=(
@@ -374,18 +374,18 @@ def two_boxes_same_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s e-mail says: “You're sending me {one} and {two} separately, on the "
-            "same day, to the same address. That can't be necessary.” {name.He}'s right. Please "
-            "add [a parcel] with {two}, same quantity and weight, to the [shipment] with {one}, "
-            "and cancel the other.",
-            colleague="{one} and {two} are going to {name} on the same day in two [shipments]. "
-            "Put the {two} [parcel] into the one with {one} (same quantity and weight) and "
-            "cancel the other.",
-            chat="2 [shipments] to {name} on the same day. put the {two} in with the {one}, same "
-            "weight and quantity, and cancel the one thats left",
-            note="{one} and {two} are going to {name} on the same day in two [shipments], which "
-            "costs us twice. Please put the {two} into the one with {one} as [a parcel] of the "
-            "same quantity and weight, and cancel the other.",
+            email="{name} is surprised that the {one} and the {two} come separately, on the same "
+            "day and to the same address. {name.He}'s right, that costs us twice. Please add the "
+            "{two} to the [shipment] with the {one}, as a [parcel] of the same quantity and "
+            "weight, and cancel the other.",
+            colleague="The {one} and the {two} are going to {name} on the same day in two "
+            "[shipments]. Please add a [parcel] with the {two} to the first (same quantity and "
+            "weight) and cancel the other.",
+            chat="2 [shipments] to {name} on the same day. can you put the {two} in with the "
+            "{one} as another [parcel], same weight and quantity, and cancel the one thats left",
+            note="The {one} and the {two} are going to {name} on the same day in two [shipments], "
+            "which costs us twice. Please put the {two} in with the {one}, as a [parcel] of the "
+            "same quantity and weight, and cancel the other [shipment].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

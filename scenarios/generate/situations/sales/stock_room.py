@@ -33,16 +33,16 @@ def fill_the_shelf_from_who_can(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{low} is almost out of {product} and customers keep asking. Please send over "
-            "enough to get it back to its reorder point, no more. Take it from [a warehouse] that "
-            "can spare that many and still be above its own.",
-            colleague="{low} is low on {product}. Can you top it up to the reorder point from [a "
-            "warehouse] that can spare the units?",
-            chat="{low} is below its reorder point for {product}. move over just whats missing, "
-            "from a place that doesn't drop below its own",
-            note="Refill {product} in {low}. They're under the reorder point; transfer exactly "
-            "the difference from [a warehouse] that has enough, i.e. one that stays at or above "
-            "its own reorder point afterwards. Stock check is next week.",
+            email="{low} is almost out of {product}, and customers keep asking. Please move over "
+            "what it needs to get back to its reorder point, from [a warehouse] that can spare "
+            "that.",
+            colleague="{low} is low on {product}. Could you top it up to its reorder point from "
+            "[a warehouse] that can spare that many?",
+            chat="{low} is running out of {product}. can you move over whats missing to the "
+            "reorder point, from a place that has enough",
+            note="Please refill the {product} in {low}, up to the reorder point. Take them from "
+            "[a warehouse] that stays above its own reorder point afterwards. The stock check is "
+            "next week.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -74,14 +74,14 @@ def would_leave_too_few(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Hi, there's a big event near {taker} tomorrow and they expect to sell a lot of "
-            "{product}. {giver} has more than twenty. Could you book {count} of them over to "
-            "{taker}? The van leaves at four.",
+            email="There's a big event near {taker} tomorrow, and they expect to sell a lot. "
+            "Could you book {count} × {product} over to them from {giver}, which has more than "
+            "twenty? The van leaves at four.",
             colleague="Please move {count} × {product} from {giver} to {taker} today.",
-            chat="can you transfer {count} x {product} from {giver} to {taker}? they've got 20 odd",
-            note="{taker} is expecting a busy weekend and has asked for {count} more units of "
-            "{product}. {giver} has over twenty in stock, so transfer them from there. Needs to "
-            "be in the system before the driver sets off.",
+            chat="can you transfer {count} × {product} from {giver} to {taker}? they've got 20 odd",
+            note="{taker} is expecting a busy weekend and has asked for {count} × {product}. "
+            "{giver} has over twenty in stock, so please transfer them from there. It has to be "
+            "in the system before the driver sets off.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -117,16 +117,16 @@ def a_whole_pallet(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="The promotion at {taker} starts on Monday and they need {count} units of "
-            "{product} from {giver} for it. Please put the transfer through today. If the system "
-            "won't take that many in one go, just book it as two.",
+            email="The promotion at {taker} starts on Monday, and they need {count} × {product} "
+            "from {giver}. Please put the transfer through today. If the system won't take that "
+            "many in one go, just book it as two.",
             colleague="{taker} needs {count} × {product} from {giver} for the promotion. Two "
             "transfers are fine if one's too big.",
-            chat="pls move {count} x {product} from {giver} to {taker}, split it in 2 if it won't "
-            "go through",
-            note="Transfer for the promotion: {count} units of {product}, from {giver} to "
-            "{taker}. I vaguely remember there's a maximum per transfer. If you run into it, book "
-            "half now and half straight afterwards.",
+            chat="can you move {count} × {product} from {giver} to {taker}? split it in 2 if it "
+            "won't go through",
+            note="{taker} needs {count} × {product} for the promotion, from {giver}. I vaguely "
+            "remember there's a maximum per transfer. If you run into it, book half now and half "
+            "straight afterwards.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -162,16 +162,16 @@ def two_counts_one_too_far_off(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We counted {product} last night. {near} has {one}, {far} has {two}, and the "
-            "second figure was checked three times. Please correct the stock levels. If one of "
-            "them needs somebody more senior, leave it and let me know.",
-            colleague="I counted {product}: {one} in {near}, {two} in {far}. Correct what you "
-            "can, and tell me if one has to go higher up.",
-            chat="counted {product}: {one} in {near}, {two} in {far}. can you fix the levels? if "
-            "one's too far off for you just say",
-            note="Stocktake results for {product}: {near} {one}, {far} {two}. Update the levels "
-            "you're authorised to change. I'm seeing the boss this afternoon, so if anything "
-            "needs approval, tell me which and I'll bring it up.",
+            email="We counted the {product} last night: there are {one} in {near} and {two} in "
+            "{far}, and I had the second figure checked. Please correct the stock levels. If one "
+            "needs somebody more senior, leave it and let me know.",
+            colleague="I counted the {product}: {one} in {near}, {two} in {far}. Please correct "
+            "what you can, and tell me if one has to go higher up.",
+            chat="counted the {product}: {one} in {near}, {two} in {far}. can you fix the levels? "
+            "if one's too far off for you just say",
+            note="These are the counts for the {product}: {one} in {near}, {two} in {far}. Please "
+            "correct what you're allowed to. I'm seeing the boss this afternoon, so if one needs "
+            "approval, tell me which and I'll bring it up.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -209,16 +209,16 @@ def it_looks_like_fewer(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="I walked past the {product} in {place} just now and there can't be more than "
-            "{guess} units left. I haven't been up the ladder to check, but could you change the "
-            "level to {guess} so that nobody promises what we haven't got?",
-            colleague="Set {product} in {place} to {guess}, please. It's an estimate, nobody's "
+            email="I walked past the {product} in {place} just now, and there can't be more than "
+            "{guess} left. I haven't been up the ladder to check. Could you set the level to "
+            "{guess}, so that nobody promises what we haven't got?",
+            colleague="Please set the {product} in {place} to {guess}. It's an estimate, nobody's "
             "had time to count.",
-            chat="stock of {product} in {place} looks too high, more like {guess}. can you set it "
-            "to that? only eyeballed it",
-            note="The system shows too much {product} in {place}. From the look of the shelf I'd "
-            "say {guess}, so change it to that for now. We can do a proper count after the "
-            "holidays.",
+            chat="the stock of the {product} in {place} looks too high, more like {guess}. can "
+            "you set it to that? only eyeballed it",
+            note="The system shows too much for the {product} in {place}. From the look of the "
+            "shelf I'd say {guess}, so please change it to that for now. We can do a proper count "
+            "after the holidays.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -248,10 +248,10 @@ def left_in_the_closed_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="There's still some {product} in {closed}, and the keys go back to the landlord "
-            "on Friday. Please transfer all of it to the [warehouse] that is furthest below its "
-            "reorder point for that item.",
-            colleague="Can you clear the {product} out of {closed}? All of it goes to whichever "
+            email="The keys of {closed} go back to the landlord on Friday, and there's still some "
+            "of the {product} in there. Please transfer all of it to the [warehouse] that's "
+            "furthest below its reorder point.",
+            colleague="Please clear the {product} out of {closed}. All of it goes to whichever "
             "[warehouse] is furthest below its reorder point.",
             chat="{closed} is shut but still has {product}. move all of it to the [warehouse] "
             "with the biggest gap to its reorder point",
@@ -298,15 +298,14 @@ def too_dear_to_write_off(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="We had a burst pipe in {place} overnight and {count} units of {product} got "
-            "soaked. None of it can be sold any more. Could you write them off as damaged, please?",
-            colleague="We've had water damage in {place}. Please write off {count} × {product} "
-            "as damaged.",
-            chat="{count} x {product} ruined by water in {place}, can you write them off as "
+            email="A pipe burst in {place} overnight, and {count} × {product} got soaked. None of "
+            "it can be sold any more. Could you write it off as damaged?",
+            colleague="We've had water damage in {place}. Please write off {count} × {product} as "
+            "damaged.",
+            chat="{count} × {product} ruined by water in {place}, can you write that off as "
             "damaged",
-            note="The insurer wants the stock loss from the burst pipe on record this week. It's "
-            "{count} units of {product}, all from {place}. Write the whole lot off as damaged, in "
-            "one entry.",
+            note="The insurer wants the loss from the burst pipe on record this week: {count} × "
+            "{product}, all from {place}. Please write it off as damaged, in one entry.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -339,16 +338,15 @@ def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{culprit} picked the wrong [warehouse] yesterday when transferring {product}: "
-            "it went to {wrong} and should have gone to {right}. Could you send the same number "
-            "on from {wrong} to {right}?",
-            colleague="{culprit} transferred {product} to {wrong} yesterday, but {right} ordered "
-            "it. Please move that same quantity on.",
-            chat="{culprit} sent {product} to {wrong} yesterday, meant {right}. move the same "
-            "amount on pls",
-            note="{right} is still waiting for its {product}. {culprit} booked yesterday's "
-            "transfer to {wrong} by mistake. Look up how many that was and move exactly that "
-            "number from {wrong} to {right}.",
+            email="{culprit} sent the {product} to the wrong place yesterday: to {wrong}, when "
+            "{right} had asked for it. Could you move the same number on from {wrong} to {right}?",
+            colleague="{culprit} moved some of the {product} to {wrong} yesterday, but it was for "
+            "{right}. Please move the same quantity on.",
+            chat="{culprit} sent the {product} to {wrong} yesterday but it was meant for {right}. "
+            "can you move the same amount on",
+            note="{right} is still waiting for the {product}, because {culprit} booked "
+            "yesterday's transfer to {wrong} by mistake. Please look up how many that was and "
+            "move exactly that number on to {right}.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -389,16 +387,16 @@ def broken_since_the_new_racks(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="Our rack supplier wants to know how many units of {product} we've written off "
-            "as damaged from {day} onwards, over all our [warehouses]. Can you look it up? I need "
-            "one total for my reply.",
-            colleague="How many units of {product} have we written off as damaged since {day}, "
-            "across all [warehouses]?",
-            chat="total {product} written off as damaged from {day} onwards? all [warehouses] "
-            "together",
-            note="We've had new racks since {day} and I'd like to know whether they were worth "
-            "it. How many units of {product} have we written off as damaged from that day on? "
-            "Not the ones that got lost, just the damaged ones.",
+            email="We've had new racks since {day}. How much of the {product} have we written off "
+            "as damaged from that day on, over all our [warehouses]? I need one number for the "
+            "people who built them.",
+            colleague="How many units of the {product} have we written off as damaged since "
+            "{day}, across all [warehouses]?",
+            chat="how many of the {product} did we write off as damaged from {day} on? all "
+            "[warehouses] together",
+            note="We've had new racks since {day}, and I'd like to know whether they were worth "
+            "it. How many units of the {product} have we written off as damaged from that day on? "
+            "What got lost doesn't count.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -434,10 +432,10 @@ def what_is_scarcest_here(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="I'm driving over to {place} this afternoon and have room for one product. "
-                "Which one is furthest below its reorder point there, and by how many units?",
-                colleague="What is {place} shortest of against its reorder points, and how many "
-                "units are missing?",
+                email="I'm driving over to {place} this afternoon and have room for one thing. "
+                "What's furthest below its reorder point there, and by how many units?",
+                colleague="What is {place} shortest of, going by the reorder points, and how many "
+                "are missing?",
                 chat="which [product] is furthest below reorder point in {place}, and by how much",
                 note="Before I call {place} about their restock: check which [product] there has "
                 "the biggest shortfall against its reorder point, and how big the shortfall is in "

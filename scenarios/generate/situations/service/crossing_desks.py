@@ -50,16 +50,15 @@ def money_to_the_project_lead(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} has been waiting two days for an answer about {what}, which is needed "
-            "for “{project}”. The amount is over your limit, so please hand the [request] on to "
-            "whoever leads that [project].",
+            email="{author} has been waiting two days for {what}, which is for “{project}”. It's "
+            "over your limit, so please hand the [request] on to whoever leads that [project].",
             colleague="{author}'s [request] for {what} is above your limit. It's for “{project}”, "
-            "so could you hand it on to the lead there?",
+            "so please hand it on to the lead there.",
             chat="{author} wants {what} for “{project}”, over your limit. pass the [request] to "
             "the lead there pls",
             note="You can't decide {author}'s [request] for {what} yourself, the amount is too "
-            "high. It belongs to “{project}”, so look up who's leading that and hand it on to "
-            "them. There's another one from {author}, which can wait.",
+            "high. It's for “{project}”, so please look up who's leading that and hand it on. "
+            "There's another one from {author}, which can wait.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -98,15 +97,14 @@ def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is waiting for news on “{subject}”, and it would go faster if the "
-            "colleague who handles the [case] could read “{title}”. You look after that one. "
-            "Could you share it with them, to read?",
-            colleague="Whoever's handling “{subject}” for {name} needs to read “{title}”. Could "
-            "you share it with them?",
+            email="The colleague who handles {name}'s [case] “{subject}” has to read “{title}”, "
+            "which you look after. Could you share it, to read only?",
+            colleague="Whoever's handling “{subject}” for {name} needs to read “{title}”. Please "
+            "share it.",
             chat="can you share “{title}” (read) with whoever has {name}s [case] “{subject}”",
             note="The colleague dealing with “{subject}” for {name} can't open “{title}”, which "
-            "is one of yours. Please share it with them, just to read. I'm not sure who has the "
-            "[case] at the moment, you'll have to look.",
+            "is one of yours. Please share it, just to read. I'm not sure who has the [case] at "
+            "the moment, you'll have to look.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -140,14 +138,14 @@ def when_will_it_be_ready(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked us in an open [thread] when “{project}” will be finished and "
-            "needs the date for planning. Please reply there with the date the [project] is due.",
-            colleague="{name} wants to know when “{project}” is due. Could you answer in the "
-            "open [thread]?",
-            chat="{name} asks in the [thread] when “{project}” is done, can you answer with the "
-            "due date",
-            note="There's an unanswered question from {name} about the end of “{project}”. "
-            "Please reply in the [thread] that's still open and tell {name.him} when it's due.",
+            email="{name} has asked in an open [thread] when “{project}” will be finished and "
+            "needs the date to plan. Could you reply with the due date?",
+            colleague="{name} wants to know when “{project}” is due. Please answer in the open "
+            "[thread].",
+            chat="{name} asks in the [thread] when “{project}” will be done, can you answer with "
+            "the due date",
+            note="{name} is still waiting for an answer to when “{project}” will be finished. "
+            "Please reply in the [thread] that's still open and give {name.him} the date it's due.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -190,12 +188,12 @@ def the_next_step_in_writing(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked in the [thread] “{topic}” what happens next in “{subject}”. "
-            "Please reply there with the next [step] that's planned in the [case], and its date.",
-            colleague="{name} is asking in “{topic}” what's next in “{subject}”. Can you answer "
-            "there with the next [step] planned in the [case] and its date?",
-            chat="can you answer {name} in “{topic}”? whats the next planned [step] in "
-            "“{subject}” and when",
+            email="{name} has asked in “{topic}” what happens next in “{subject}”. Could you "
+            "reply there with the next [step] we've planned, and when?",
+            colleague="{name} is asking in “{topic}” what's next in “{subject}”. Please answer "
+            "there with the next planned [step] and its date.",
+            chat="{name} wants to know whats next in “{subject}”, {name.he} asked in “{topic}”. "
+            "can you answer there with the next planned [step] and the date",
             note="{name} would like an update on “{subject}” and has asked for it in “{topic}”. "
             "Look up which planned [step] comes next in the [case], and tell {name.him} there "
             "what it is and when.",
@@ -241,12 +239,13 @@ def lead_and_owner(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{title}” is still with {owner}, but it's only used for “{project}” now. "
-            "{owner} and I agree that the lead of that [project] should be looking after it. "
-            "Please make them the owner.",
-            colleague="Could you make the lead of “{project}” the owner of “{title}”, instead of "
-            "{owner}?",
-            chat="make the lead of “{project}” owner of “{title}” pls, {owner} is fine with it",
+            email="{owner} still owns “{title}”, but it's only used for “{project}” now. We've "
+            "agreed that the lead of that [project] should look after it. Could you change the "
+            "owner?",
+            colleague="Please make the lead of “{project}” the owner of “{title}”, instead of "
+            "{owner}.",
+            chat="can you make the lead of “{project}” the owner of “{title}”? {owner} is fine "
+            "with it",
             note="“{project}” is under way, so “{title}” should be kept by whoever's leading it "
             "rather than by {owner}, who has no part in it. Please change the owner before we "
             "send anything out.",
@@ -287,15 +286,14 @@ def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has quoted our “{title}” in the [ticket] “{subject}”, and the "
-            "colleague it's assigned to can't open the document. It's one of yours, so could you "
-            "share it with them, to read?",
-            colleague="Whoever's assigned to the [ticket] “{subject}” ({name}) needs to read "
-            "“{title}”. Could you share it with them?",
-            chat="can you let whoever is on {name}'s [ticket] “{subject}” read “{title}”",
-            note="The [ticket] “{subject}” from {name} is stuck because the assignee hasn't got "
-            "“{title}”, which is one of yours. Please share it with them this morning; reading "
-            "is enough. You'll see in the [ticket] who it is.",
+            email="{name} has quoted our “{title}” in “{subject}”, and the colleague who has that "
+            "[ticket] can't open the document. It's one of yours. Could you share it, to read?",
+            colleague="Whoever has the [ticket] “{subject}” ({name}) needs to read “{title}”, "
+            "which is yours. Please share it.",
+            chat="can you let whoever has {name}'s [ticket] “{subject}” read “{title}”",
+            note="The [ticket] “{subject}” from {name} is stuck, because the colleague who has it "
+            "can't open “{title}”, one of your [documents]. Please share it this morning; reading "
+            "is enough.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -346,14 +344,14 @@ def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has opened two [tickets] asking how “{subject}” is going, but that's "
-            "being dealt with as [a case]. Please put the [case] reference in a public comment on "
-            "each of the two and mark them as solved.",
-            colleague="{name} opened two [tickets] about “{subject}”, which is [a case] already. "
-            "Can you tell {name.him} the [case] reference in a public comment on both and solve "
-            "them?",
-            chat="{name} opened 2 [tickets] about “{subject}” but thats [a case] already. "
-            "comment its reference publicly on both and solve them pls",
+            email="{name} has sent us two [tickets] to ask how “{subject}” is going, but that's a "
+            "[case]. Please give {name.him} its reference in a public comment on both and solve "
+            "them.",
+            colleague="{name} has opened two [tickets] about “{subject}”, which is [a case] "
+            "already. Please tell {name.him} the [case] reference in a public comment on both and "
+            "solve them.",
+            chat="{name} opened 2 [tickets] about “{subject}” but thats [a case] already. can you "
+            "comment its reference publicly on both and solve them",
             note="“{subject}” has been registered as [a case], and {name} has sent two [tickets] "
             "to ask how it's going. Answer each with the reference of the [case] so that "
             "{name.he} can see it, and solve them. {name.He} has another [ticket] open, but "

@@ -90,9 +90,9 @@ def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="“Some of our [requests] have been waiting with you for weeks.” That's "
-                "from {team}. Please approve theirs as far as your limit and the rules on age "
-                "allow, and tell me why the others can't be.",
+                email="{team} has been waiting for weeks for [requests] that are with you. Please "
+                "approve what you can of theirs, and tell me why if something has to wait or is "
+                "too old.",
                 colleague="{team} are waiting for their [requests] to you. Approve what's within "
                 "your limit and not out of date, and tell me why the rest can't be.",
                 chat="can you go through the [requests] from {team} that are with you? approve "
@@ -150,17 +150,18 @@ def wind_up_a_project(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{worker} writes: “I'm leaving ‘{project}’. My open [tasks] with hours on "
-                "them are finished, I just haven't ticked them off. The others I haven't "
-                "started, so the lead should take those.” Please sort that out for {worker.him}.",
+                email="{worker} is leaving “{project}” tomorrow. What {worker.he}'s put hours on "
+                "is finished, {worker.he} just hasn't ticked it off. The rest {worker.he} hasn't "
+                "started, so the lead should take that. Could you sort out {worker.his} open "
+                "[tasks]?",
                 colleague="{worker} is leaving “{project}”. {worker.His} open [tasks] with hours "
-                "on them are done; the ones without go to the lead.",
+                "on them are done; please give the others to the lead.",
                 chat="{worker} is leaving “{project}”. can you mark {worker.his} open [tasks] "
                 "with hours on them as done and give the ones without to the lead of the "
                 "[project]",
-                note="{worker} is needed elsewhere from tomorrow. Everything {worker.he} has "
-                "open in “{project}” with hours on it is finished and can be marked as done. The "
-                "[tasks] {worker.he} hasn't started go to the lead, who knows about it.",
+                note="{worker} is needed elsewhere from tomorrow. {worker.His} open [tasks] in "
+                "“{project}” that have hours on them are finished, so please mark them as done. "
+                "What {worker.he} hasn't started goes to the lead, who knows about it.",
             ),
             calls=(
                 call("search_projects", query=project["title"]),
@@ -217,16 +218,16 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “I've written four [reviews] and can only see some "
-            "of them.” Please publish the pending ones that nobody has flagged, and hide the one "
-            "that {author} flagged as an insult. The rest can stay; we don't hide bad ratings.",
-            colleague="{name}'s [reviews]: publish what's pending without a flag, and hide the "
-            "one that {author} flagged as an insult.",
+            email="{name} has written four [reviews] and can only see some of them. Please "
+            "publish the pending ones, unless they're flagged, and hide the one that {author} "
+            "flagged as an insult. The bad ratings can stay.",
+            colleague="Please sort out {name}'s [reviews]: publish what's pending and not "
+            "flagged, and hide the one that {author} flagged as an insult.",
             chat="can you go through {name}s [reviews]? publish whats pending and not flagged, "
             "hide the one {author} flagged as an insult",
             note="{name} has written several [reviews], and not all of them are polite. Please "
-            "publish the pending ones without a flag, and hide what {author} flagged as an "
-            "insult. We don't hide anything just because the rating is bad.",
+            "hide the one that {author} flagged as an insult, and publish the pending ones that "
+            "nobody has flagged. We don't hide anything just because the rating is bad.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -250,7 +251,7 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", steps=8, common=True)
+@situation("documents", steps=8, rare=True)
 def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
     """A colleague leaves and loses every share of the papers that a owner has."""
     owner = some_employee(maker)
@@ -282,16 +283,16 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{owner} has asked me: “{leaver} is leaving us for a competitor. Could "
-                "you take {leaver.him} off all my [documents]?” Please remove {leaver.him} from "
-                "everything that {owner} owns.",
-                colleague="{leaver} is leaving us for a competitor. Please remove {leaver.his} "
-                "access to all [documents] that {owner} owns.",
-                chat="{leaver} is leaving, can you remove {leaver.his} access to every "
-                "[document] {owner} owns",
-                note="{leaver}'s last day is tomorrow, and {leaver.he} still has access to some "
-                "[documents] that {owner} owns. Please find out which and remove {leaver.him} "
-                "from them.",
+                email="{leaver} is leaving us for a competitor. {owner} has asked that "
+                "{leaver.he} loses access to all of {owner.his} [documents] today. Could you do "
+                "that?",
+                colleague="{leaver} is going to a competitor. Please remove {leaver.his} access "
+                "to all the [documents] that {owner} owns.",
+                chat="{leaver} is leaving, can you take {leaver.him} off every [document] {owner} "
+                "owns",
+                note="{leaver}'s last day is tomorrow, and {leaver.he} can still open some "
+                "[documents] that {owner} owns. Please find out which ones those are and remove "
+                "{leaver.him} from them.",
             ),
             calls=(
                 call("search_employees", query=leaver["name"]),
@@ -348,10 +349,9 @@ def threads_of_their_people(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="Message from {owner}: “I'm back from leave, thanks for standing in. Could "
-                "I have the open [threads] of my [customers] back?” Please hand over those of "
-                "all the [customers] {owner.he} looks after; a few may be with {owner.him} "
-                "already.",
+                email="{owner} is back from leave and would like the open [threads] of "
+                "{owner.his} [customers] back. Please hand over those of all the [customers] "
+                "{owner.he} looks after; a few may be with {owner.him} already.",
                 colleague="{owner} is back. Please hand over the open [threads] of all the "
                 "[customers] {owner.he} looks after.",
                 chat="{owner} is back from leave, can you hand over the open [threads] of all "
@@ -413,12 +413,12 @@ def high_ones_to_the_supervisor(maker: Maker) -> Callable[[], Draft | None] | No
         return Draft(
             kind="change",
             ask=Voices(
-                email="“The high-priority [tickets] keep us from everything else.” That's from "
-                "{team}. Their [supervisor] has offered to take the unsolved ones, so please "
-                "assign all of them.",
-                colleague="The [supervisor] in {team} takes over all the unsolved high-priority "
-                "[tickets] there. Please assign them.",
-                chat="can you move every unsolved high prio [ticket] in {team} to the "
+                email="The high-priority [tickets] keep {team} from everything else, and the "
+                "[supervisor] there has offered to take them all. Could you assign the unsolved "
+                "ones?",
+                colleague="Please assign all the unsolved high-priority [tickets] in {team} to "
+                "the [supervisor] there.",
+                chat="can you give every unsolved high prio [ticket] in {team} to the "
                 "[supervisor] there",
                 note="Until the end of the month the [supervisor] in {team} is dealing with all "
                 "the high-priority [tickets] there that are unsolved, whoever has them now. "
@@ -460,20 +460,20 @@ def the_order_in_the_complaint(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="E-mail from {name}: “I never meant to place that [order], please see my "
-            "complaint ‘{subject}’.” The [ticket] says which [product] it's about. If the "
-            "[order] is still open, cancel it, give {name.him} its reference in a public comment "
-            "and solve the [ticket].",
+            email="{name} says in {name.his} [ticket] “{subject}” that {name.he} placed an "
+            "[order] by mistake; the [product] is named there. If that [order] is still open, "
+            "please cancel it, give {name.him} its reference in a public comment and solve the "
+            "[ticket].",
             colleague="{name} says in “{subject}” that {name.he} placed [an order] by mistake; "
             "the [product] is in the [ticket]. If it's still open, cancel it, tell {name.him} "
             "its reference publicly and solve the [ticket].",
             chat="“{subject}” from {name} is about [an order] placed by mistake. can you look up "
             "which [product], cancel the open [order] with it, comment its reference publicly "
             "and solve the [ticket]",
-            note="{name} says in “{subject}” that {name.he} placed [an order] by mistake, and I "
-            "believe {name.him}. Please look up in the [ticket] which [product] it was and "
-            "cancel the open [order] that contains it. Tell {name.him} its reference in a public "
-            "comment, and solve the [ticket].",
+            note="{name} never meant to place that [order], see {name.his} [ticket] “{subject}”. "
+            "I believe {name.him}. Please look up there which [product] it was and cancel the "
+            "open [order] with it. Tell {name.him} its reference in a public comment, and solve "
+            "the [ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

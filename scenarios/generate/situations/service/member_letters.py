@@ -37,16 +37,15 @@ def notice_given_in_a_thread(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} has given notice in {name.his} open [thread] and would like to be out "
-            "in a few days. That's too soon for us. Please end the [membership] on the first day "
-            "that the notice period allows, counting from today, and confirm it to {name.him} in "
-            "the same [thread].",
-            colleague="{name} gave notice in [a thread] and would like to be out in a few days. "
-            "End the [membership] with the full notice from today, and confirm the date there.",
-            chat="{name} wants out and wrote to us in [a thread]. can you end the [membership] "
-            "with the normal notice from today and tell {name.him} the end date there",
+            "in a few days, which is too soon. Please end {name.his} [membership] on the first "
+            "day that the notice period allows from today, and confirm the date in the [thread].",
+            colleague="{name} has given notice in [a thread]. Please end {name.his} [membership] "
+            "with the normal notice from today, and confirm the date there.",
+            chat="{name} gave notice in [a thread]. can you end {name.his} [membership] with the "
+            "normal notice from today and tell {name.him} the date there",
             note="{name} wants to leave at short notice and has written to us. We do need the "
-            "full period, so the [membership] ends on the first day possible, counting from "
-            "today. Please tell {name.him} the date in the same [thread].",
+            "full notice period, so please end {name.his} [membership] on the first possible day, "
+            "counting from today, and tell {name.him} the date in the [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -88,16 +87,17 @@ def claims_a_dearer_tier(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says in “{subject}” that {name.he}'s in {high} and should be getting "
-            "more for it. I don't think {name.he}'s in that any more. Please look up the [tier] "
-            "{name.he} has now, tell {name.him} in a public comment and solve the [ticket].",
-            colleague="{name} says {name.he}'s in {high} (see “{subject}”). Can you look it up, "
-            "tell {name.him} the actual [tier] publicly and solve it?",
-            chat="{name} says in “{subject}” that {name.he}'s got {high}, im not so sure. can "
-            "you check, tell {name.him} the real [tier] in a public comment and solve it",
-            note="{name} is convinced that {name.he} has {high} and has opened “{subject}” "
-            "because {name.he} can't use it. Please find out which [tier] {name.he}'s in today "
-            "and tell {name.him} in a public comment, kindly. Then solve the [ticket].",
+            email="{name} says in “{subject}” that {name.he} has a {high} [membership] and should "
+            "be getting more for it. I don't think {name.he} has. Please look up what it really "
+            "is, tell {name.him} in a public comment and solve the [ticket].",
+            colleague="{name} says {name.he} has a {high} [membership] (see “{subject}”). Please "
+            "look it up, tell {name.him} the actual [tier] in a public comment and solve it.",
+            chat="{name} says in “{subject}” that {name.he}'s got a {high} [membership], im not "
+            "so sure. can you check, tell {name.him} the real [tier] in a public comment and "
+            "solve it",
+            note="{name} is convinced that {name.he} has a {high} [membership] and has opened "
+            "“{subject}” because {name.he} can't use it. Please find out which [tier] {name.he}'s "
+            "in today and tell {name.him} in a public comment, kindly. Then solve the [ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -160,20 +160,19 @@ def freeze_by_message_with_a_limit(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent us the dates of a long holiday in an open [thread] and would "
-            "like [a freeze]. Please put it in from {name.his} first day. I think it's longer "
-            "than we allow; if so, make it as long as we can. Tell {name.him} the last day in "
-            "the [thread].",
-            colleague="{name} asked for [a freeze] in [a thread]. Enter it from the first day "
-            "{name.he} gives, as long as {name.he} wants or as long as we allow, and tell "
-            "{name.him} the last day there.",
+            email="{name} is going on a long holiday and has sent us the dates in an open "
+            "[thread]. Please freeze {name.his} [membership] from the first day. If it's longer "
+            "than we allow, make it as long as we can, and tell {name.him} the last day in the "
+            "[thread].",
+            colleague="{name} asked for [a freeze] in [a thread]. Please put it in from the first "
+            "day {name.he} gives, for as long as {name.he}'s away or as long as we allow, and "
+            "tell {name.him} the last day there.",
             chat="{name} wants [a freeze], the dates are in {name.his} [thread]. can you put it "
             "in from that day (the longest we do if its too long) and tell {name.him} the last "
             "day there",
-            note="There's an open [thread] from {name} about a long holiday. Please freeze the "
-            "[membership] from the day {name.he} names. If {name.he}'s away for longer than a "
-            "freeze can last, use the maximum, and write back with the last day so that "
-            "{name.he} knows.",
+            note="{name} is away for a long holiday; the dates are in {name.his} open [thread]. "
+            "Please freeze {name.his} [membership] from the day {name.he} names. If that's longer "
+            "than a freeze can last, use the maximum, and write back with the last day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -215,16 +214,15 @@ def what_the_friend_pays(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has asked in their open [thread] whether {friend} pays less for "
-            "“{product}” than they do. Could you look up what {friend} pays and write it to "
-            "{name} there? They've been waiting since yesterday.",
-            colleague="Can you tell {name} in the open [thread] what {friend} pays for "
-            "“{product}”? The two of them are friends, they'll find out anyway.",
-            chat="{name} asks what {friend} pays for “{product}”, pls answer in the [thread] "
-            "with the amount",
-            note="{name} thinks {friend} gets “{product}” for less and has written to us about "
-            "it. They know each other well, so I don't see a problem: reply in the open [thread] "
-            "with what {friend} is charged.",
+            email="{name} has asked in {name.his} open [thread] whether {friend} pays less for "
+            "the {product}. Could you look up what {friend} pays and write it to {name.him} there?",
+            colleague="{name} would like to know what {friend} pays for the {product}; they're "
+            "friends. Please answer in {name.his} open [thread].",
+            chat="{name} asks what {friend} pays for the {product}, can you answer in the "
+            "[thread] with the amount",
+            note="{name} thinks {friend} gets the {product} for less and has written to us about "
+            "it. They know each other well, so I don't see a problem: please reply in the open "
+            "[thread] with what {friend} is charged.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -258,18 +256,17 @@ def one_subscription_too_many(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} can only afford one of {name.his} two [subscriptions] now and would "
-            "like to keep the one that's cheaper per month. Please end the other one today. We "
-            "can't end it while [a charge] is failed, so look at that first.",
+            email="{name} can't afford both of {name.his} [subscriptions] any more and would like "
+            "to keep the one that costs less a month. Please end the other one today. We can't if "
+            "a [charge] on it has failed, so look at that first.",
             colleague="{name} is keeping the cheaper of {name.his} two [subscriptions], by the "
-            "month. Can you end the other one today? Check for a failed [charge] first.",
-            chat="{name} can only afford one of {name.his} 2 [subscriptions], keeps the one "
+            "month. Please end the other one today, unless a [charge] on it has failed.",
+            chat="{name} can only afford one of {name.his} 2 [subscriptions] and keeps the one "
             "thats cheaper per month. can you end the other one? check first that no [charge] on "
             "it failed",
-            note="{name} called in tears about money, so let's make this easy. {name.He}'d like "
-            "to keep whichever of {name.his} two [subscriptions] costs less per month; the other "
-            "one should end today. Have a look at its [charges] first, because we can't end it "
-            "if one has failed.",
+            note="{name} has to save money. {name.He}'d like to keep whichever of {name.his} two "
+            "[subscriptions] costs less per month; the other one should end today. Have a look at "
+            "its [charges] first, because we can't end it if one has failed.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -278,7 +275,7 @@ def one_subscription_too_many(maker: Maker) -> Draft | None:
             call("get_subscription", subscription_id=dear["id"]),
             call("end_subscription", subscription_id=dear["id"]),
         ),
-        answer="{dear} for “{product}” has ended today. The cheaper one, {cheap}, carries on.",
+        answer="{dear} for {product} has ended today. The cheaper one, {cheap}, carries on.",
         values={
             "name": customer["name"],
             "dear": dear["reference"],
@@ -307,19 +304,20 @@ def the_complaint_was_right(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says in [a ticket] that {name.he} was charged twice for “{product}”. "
-            "If there really are two [charges] a day apart, it's our mistake: credit the later "
-            "one, give {name.him} the amount in a public comment on the [ticket] and mark it as "
-            "solved.",
-            colleague="{name} has [a ticket] about being charged twice for “{product}”. Check it; "
-            "if it's true, that's our error, so credit the second, put the amount in a public "
-            "comment and solve it.",
-            chat="{name} has [a ticket] about a double [charge] for “{product}”. if true credit "
-            "the 2nd one (our fault), tell {name.him} how much in a public comment and solve",
-            note="We've had a few double [charges] lately and {name} reports one for "
-            "“{product}”. If the record shows it, we're to blame: credit the repeat, write on "
-            "{name.his} [ticket] how much {name.he}'s getting back, where {name.he} can see it, "
-            "and set it to solved.",
+            email="{name} has opened a [ticket] because {name.he} was charged twice for the "
+            "{product}. If there really are two [charges] a day apart, that's our mistake. Please "
+            "credit the later one, tell {name.him} the amount in a public comment and solve the "
+            "[ticket].",
+            colleague="{name} has a [ticket] about being charged twice for the {product}. If it's "
+            "true, it's our error: please credit the second [charge], give {name.him} the amount "
+            "in a public comment and solve it.",
+            chat="{name} has a [ticket] about a double [charge] for the {product}. if its true "
+            "credit the 2nd one (our fault), tell {name.him} how much in a public comment and "
+            "solve it",
+            note="We've had a few double [charges] lately, and {name} reports one for the "
+            "{product}. If the record shows it, please credit the later one; we're to blame. "
+            "Write on {name.his} [ticket], where {name.he} can see it, how much {name.he}'s "
+            "getting back, and solve it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -363,13 +361,13 @@ def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="I'd like to thank {name} for {name.his} five-star [review] with 3 % off the "
-            "[subscription] it was about. {name.He}'s got more than one, so please check which "
-            "it is and leave the other alone.",
-            colleague="{name} gave five stars to something they subscribe to. Could you take 3 % "
-            "off that [subscription], not the other?",
-            chat="3% off for {name} on the [subscription] {name.he} rated 5 stars, pls check "
-            "which one that is",
+            email="{name} has given five stars to something {name.he} has a [subscription] for, "
+            "and I'd like to thank {name.him} with 3 % off that one. Could you see which it is "
+            "and put it in?",
+            colleague="{name} gave five stars to something {name.he} subscribes to. Please take 3 "
+            "% off that [subscription], not the other.",
+            chat="can you put 3% off for {name} on the [subscription] {name.he} rated 5 stars? "
+            "check which one that is",
             note="We're giving people who leave a five-star [review] a small discount this month. "
             "{name} has written one about something {name.he} has [a subscription] for. Please "
             "take three per cent off that one and nothing else.",
@@ -381,7 +379,7 @@ def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
             call("find_subscriptions", customer_id=customer["id"]),
             call("set_discount", subscription_id=liked["id"], percent=3),
         ),
-        answer="{reference} for “{product}” now has 3 % off, as that's the one {name} gave five "
+        answer="{reference} for {product} now has 3 % off, as that's the one {name} gave five "
         "stars.",
         values={
             "name": customer["name"],
@@ -412,18 +410,18 @@ def upgrade_promised_in_a_note(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked to be moved to {best}, because {author} promised it after two "
-            "years with us. There should be a note from {author} about it. Please check that the "
-            "two years are over, and if so move {name.him} to the [tier] in the note.",
-            colleague="{name} says {author} promised {name.him} {best} after two years. Could you "
-            "read the note, check when {name.he} joined, and if the time's up do what the note "
-            "says?",
+            email="{name} would like the {best} [membership], which {author} promised {name.him} "
+            "after two years with us. There should be a note from {author}. If the two years are "
+            "over, please do what the note says.",
+            colleague="{name} says {author} promised {name.him} the {best} [membership] after two "
+            "years. Please read {author}'s note and check when {name.he} joined, and if the "
+            "time's up, do what the note says.",
             chat="{name} wants {best} and says {author} promised it after 2 years. can you check "
             "the note and when {name.he} joined, and do what the note says if the 2 years are "
             "over",
-            note="{author} did agree something with {name} for when {name.he}'d been here two "
-            "years, but I'm not sure it was {best}. It's in the notes on {name.his} record. If "
-            "the two years are up, please move {name.him} to what was agreed.",
+            note="{author} agreed something with {name} for when {name.he}'d been here two years, "
+            "but I'm not sure it was {best}. It's in the notes on {name.his} record. If the two "
+            "years are up, please move {name.him} to what was agreed.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

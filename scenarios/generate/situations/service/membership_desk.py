@@ -32,13 +32,15 @@ def cheaper_too_early(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has found that {tier} is more than {name.he} needs and would like to "
-            "go down to {cheap} from this month. {name.He}'s been with us for a good while, so "
-            "please change it over.",
-            colleague="{name} wants to go from {tier} down to {cheap}. Can you change that today?",
-            chat="switch {name} from {tier} down to {cheap} pls, {name.he} doesn't use the extras",
-            note="{name} was at the desk this morning and finds {tier} too expensive after all. "
-            "I said we'd put {name.him} on {cheap} instead. Please change the [membership] "
+            email="{name} doesn't need everything that comes with the {tier} [membership] and "
+            "would like to go down to {cheap} from this month. {name.He}'s been with us for a "
+            "good while. Could you change it?",
+            colleague="{name} would like to go from the {tier} [membership] down to {cheap}. "
+            "Please change it today.",
+            chat="can you switch {name} from the {tier} [membership] down to {cheap}? {name.he} "
+            "doesn't use the extras",
+            note="{name} was at the desk this morning and finds the {tier} [membership] too "
+            "expensive after all. I said we'd put {name.him} on {cheap} instead. Please change it "
             "before the next payment goes out.",
         ),
         calls=(
@@ -73,16 +75,16 @@ def just_past_the_bound(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s hours at work have been cut and {name.he}'d like to drop from {tier} "
-            "to {cheap}. I'm not sure {name.he}'s been with us long enough yet. Could you check, "
-            "and move {name.him} if {name.he} has?",
-            colleague="{name} would like to go from {tier} to {cheap}. I don't think the minimum "
-            "time is up, but have a look, and change it if it is.",
-            chat="can {name} go down to {cheap} already? i'd say no but check the dates. if yes "
-            "just do it",
-            note="{name} asked for {cheap} instead of {tier} and was told at the desk that it's "
-            "too early. I don't think anybody looked it up. Check when {name.he} joined, and if "
-            "the minimum period is over, make the change.",
+            email="{name}'s hours at work have been cut, and {name.he}'d like to go from the "
+            "{tier} [membership] down to {cheap}. I'm not sure {name.he}'s been with us long "
+            "enough yet. Could you check, and change it if {name.he} has?",
+            colleague="{name} would like to go from the {tier} [membership] to {cheap}. I don't "
+            "think the minimum time is up, but have a look, and change it if it is.",
+            chat="can {name} go down to the {cheap} [membership] already? i'd say no but check "
+            "when {name.he} started, and if its ok just change it",
+            note="{name} asked for the {cheap} [membership] instead of {tier} and was told at the "
+            "desk that it's too early. I don't think anybody looked it up. Check when {name.he} "
+            "joined, and if the minimum period is over, make the change.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -113,16 +115,16 @@ def out_as_soon_as_possible(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is moving to the coast and wants to leave us. Please end the "
-            "[membership] on the earliest date the notice period allows, counting from today, and "
-            "give me the date so I can confirm it.",
-            colleague="{name} is moving away. Can you end the [membership] on the earliest day "
-            "with full notice from today? Nothing shorter.",
-            chat="{name} wants out asap. end it with regular notice counting from today and let "
-            "me know the date",
-            note="{name} called to cancel, {name.he}'s leaving town. The usual notice applies, "
-            "starting today, so set the first possible day as the end of the [membership]. I "
-            "promised to ring back with the date, so send it to me.",
+            email="{name} is moving to the coast and would like to leave as soon as possible. "
+            "Please end {name.his} [membership] on the first day that the notice period allows, "
+            "counting from today, and let me have the date.",
+            colleague="{name} is moving away. Please end {name.his} [membership] as early as the "
+            "notice from today allows.",
+            chat="{name} is moving away. can you end {name.his} [membership] as soon as it goes, "
+            "with the normal notice from today",
+            note="{name} called to cancel {name.his} [membership], because {name.he}'s leaving "
+            "town. The usual notice applies, starting today, so please set the first possible day "
+            "as the end. I promised to ring back with the date.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -155,16 +157,15 @@ def out_at_once(maker: Maker) -> Draft | None:
         because="permission",
         ask=Voices(
             email="{name} has complained again and doesn't want to hear about notice periods: "
-            "{name.he} wants {last} to be {name.his} last day. I'd rather just let {name.him} "
-            "go, so please set that date. If it won't take that exact day, leave the "
-            "[membership] as it is.",
-            colleague="Can you end {name}'s [membership] on {last}? It has to be that day, "
+            "{last} is to be {name.his} last day. I'd rather let {name.him} go. Please set that "
+            "as the end of {name.his} [membership], and don't put in any other date.",
+            colleague="Please end {name}'s [membership] on {last}. It has to be that day, "
             "{name.he} won't accept another.",
-            chat="{name} is leaving on {last}, pls set it as last day. no other date, i've had "
-            "{name.him} on the phone twice about it",
-            note="I've promised {name} that {name.he} can go on {last}, after everything that "
-            "went wrong last month. Please set that as the last day of the [membership]. If it "
-            "isn't possible, don't put in a later one, just tell me.",
+            chat="{name} wants {last} to be {name.his} last day, can you end the [membership] "
+            "then? no other date, i've had {name.him} on the phone twice about it",
+            note="I've promised {name} that {name.his} [membership] ends on {last}, after "
+            "everything that went wrong last month. Please set that as the last day. If it isn't "
+            "possible, don't put in a later one, just tell me.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -194,16 +195,16 @@ def two_freezes_in_a_row(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Please put in two freezes for {name}, one straight after the other, to cover "
-            "{first} to {last}. {name.He}'ll be away for all of it, and it's too long for a "
-            "single one. If only one of them works, leave it, {name.he} needs the whole time.",
-            colleague="Freeze {name} from {first} to {last} please. Too long for one, so make it "
-            "two back to back. One alone is no use to {name.him}.",
-            chat="{name} away {first} - {last}. system won't take that in one go so split it in 2 "
-            "freezes, second starts day after the first ends. just one wouldn't help",
+            email="{name} will be away from {first} to {last}, which is longer than a freeze may "
+            "last. Please put in two, one straight after the other. If only one of them works, "
+            "leave it, {name.he} needs the whole time.",
+            colleague="{name} is away from {first} to {last}. That's too long for one freeze, so "
+            "please make it two in a row. One alone is no use to {name.him}.",
+            chat="{name} is away {first} to {last}. the system won't take that as one freeze, can "
+            "you make it 2 in a row? just one wouldn't help",
             note="{name} is working abroad from {first} to {last} and has asked us for a freeze. "
             "It's longer than one can be. Last year we put in two, the second directly after the "
-            "first, so please do that again. Don't enter only one, it wouldn't cover the stay.",
+            "first, so please do that again, or none at all if it doesn't work.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -249,14 +250,14 @@ def the_trip_was_put_off(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name}'s flight has been moved, so {name.he}'ll be away from {first} now, for "
-            "just as long as before. Please change the freeze that's coming up so that it starts "
-            "on {first} and lasts the same number of days.",
-            colleague="{name}'s trip is postponed. Could you move the upcoming freeze so it "
-            "starts on {first}, same length?",
-            chat="{name}s holiday has moved. can you cancel the freeze and start it {first} "
-            "instead, same number of days",
-            note="{name} has had to rebook. The freeze that hasn't started yet should begin on "
-            "{first} instead and be as long as it is now.",
+            "just as long as before. Could you change the freeze of {name.his} [membership] so "
+            "that it starts then?",
+            colleague="{name}'s trip has been postponed. Please move the upcoming freeze of "
+            "{name.his} [membership] to {first}, same length.",
+            chat="{name}s holiday has moved. can you let the freeze start on {first} instead? "
+            "same number of days",
+            note="{name} has had to rebook. The freeze of {name.his} [membership] that hasn't "
+            "started yet should begin on {first} instead and be as long as it is now.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -294,12 +295,13 @@ def room_for_two_guests(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to bring both grandchildren along now and then without "
-            "paying for them. Please move {name} to the cheapest [tier] that includes two free "
-            "guests.",
+            email="{name} would like to bring {name.his} two grandchildren along without paying "
+            "for them each time. Please move {name.him} to the cheapest [tier] that includes two "
+            "free guests.",
             colleague="{name} wants to be able to bring two people for free. Can you move "
             "{name.him} to the cheapest [tier] that covers it?",
-            chat="{name} wants 2 free guests, cheapest [tier] that has that. pls change",
+            chat="{name} wants to bring 2 people for free. can you move {name.him} to the "
+            "cheapest [tier] that has that",
             note="{name} asked at the desk about guests. {name.He}'d like to bring two people "
             "each time and not pay extra for either of them. Find the least expensive [tier] "
             "where that works and put {name} on it.",
@@ -347,13 +349,14 @@ def frozen_the_wrong_person(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{wrong} has had a confirmation from us for a break {wrong.he} never asked for. "
-            "It was meant for {name}, the names are easy to mix up. Please cancel that freeze and "
-            "put the same dates in for {name}.",
-            colleague="My mistake: I froze {wrong} and it should have been {name}. Can you cancel "
-            "it and enter the same days for {name}?",
-            chat="i froze {wrong} but should have been {name}, same dates. can you swap that over",
-            note="{name} asked us for a freeze and it's ended up on {wrong}'s [membership]. "
+            email="{name} asked us to pause {name.his} [membership], and we've done it for "
+            "{wrong} instead, who had a letter about it this morning. Could you cancel that "
+            "freeze and put in the same dates for {name}?",
+            colleague="My mistake: I froze {wrong}'s [membership] and it should have been "
+            "{name}'s. Please cancel it and put in the same days for {name}.",
+            chat="i froze {wrong}s [membership] by mistake, should have been {name}. can you swap "
+            "that, same dates",
+            note="{name} asked us for a freeze, and it's ended up on {wrong}'s [membership]. "
             "Please take it off there and enter it for {name}, with the same first and last day. "
             "I haven't told either of them yet.",
         ),
@@ -395,16 +398,15 @@ def straight_on_after_the_end(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Could you set up a new [membership] in {tier} for {name}, starting the day "
-            "after the current one ends? {name.He}'d given notice but has decided to stay. The "
-            "old one can run out as planned.",
-            colleague="{name} is staying after all. Can you start a new [membership] in {tier} "
-            "the day after the current one ends?",
-            chat="{name} changed {name.his} mind about leaving, start {tier} right after the "
-            "current one runs out, no gap pls",
-            note="I rang {name} about the cancellation, and {name.he}'d like to carry on, but in "
-            "{tier}. Leave the end date where it is and have the new [membership] begin on the "
-            "next day. {name.He}'ll get {name.his} new card by post.",
+            email="{name} had given notice but has decided to stay, with a {tier} [membership]. "
+            "Could you set that up so that it starts the day after the current one ends?",
+            colleague="{name} is staying after all. Please start a {tier} [membership] for "
+            "{name.him}, the day after the current one ends.",
+            chat="{name} has changed {name.his} mind about leaving. can you start a {tier} "
+            "[membership] for {name.him} right after the current one runs out, no gap",
+            note="I rang {name} about the cancellation, and {name.he}'d like to carry on, but "
+            "with a {tier} [membership]. Please leave the end date where it is and let the new "
+            "one begin on the next day. {name.He}'ll get {name.his} new card by post.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -439,14 +441,14 @@ def into_the_closed_tier(maker: Maker) -> Draft:
         kind="decline",
         ask=Voices(
             email="{name} has heard about {closed} from {friend}, who's on it, and would like the "
-            "same. {name.He} knows what it costs and is happy to pay. Could you move {name.him} "
-            "over?",
-            colleague="Can you put {name} on {closed}, same as {friend}? {name.He}'ll pay the "
-            "full price.",
-            chat="pls move {name} to {closed}, {friend} has it too and told {name.him} about it",
-            note="{name} has now asked me twice about {closed}. {friend} has it and keeps "
-            "telling {name.him} how good it is. Please change {name.his} [tier]; the price isn't "
-            "a problem.",
+            "same [membership]. {name.He} knows what it costs. Could you move {name.him} over?",
+            colleague="{name} would like {closed}, the same as {friend}. Please move {name.him} "
+            "over; {name.he}'ll pay the full price.",
+            chat="can you move {name} to {closed}? {friend} has it too and told {name.him} about "
+            "it",
+            note="{name} has asked me twice about {closed}, because {friend} has it and keeps "
+            "saying how good it is. Please change {name.his} [membership]; the price isn't a "
+            "problem.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

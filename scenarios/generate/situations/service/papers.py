@@ -26,11 +26,11 @@ def approving_ones_own_words(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="From {owner}: “I've read your changes to ‘{title}’ and I'm happy with them. "
-            "Could you set it to approved?” I'd like that done today, please.",
-            colleague="{owner} has read the latest version of “{title}” and agrees. Please set "
-            "it to approved.",
-            chat="{owner} is fine with “{title}”, you can approve it now",
+            email="{owner} has read your changes to “{title}” and is happy with them. I'd like it "
+            "approved today. Could you do that?",
+            colleague="{owner} has read your version of “{title}” and agrees. Please set it to "
+            "approved.",
+            chat="{owner} is fine with what you wrote in “{title}”, can you approve it now",
             note="“{title}” has been a draft since our last meeting. {owner} tells me there are "
             "no objections to what you've written, so please approve it. I'd like to have it in "
             "the folder by Friday.",
@@ -64,13 +64,12 @@ def last_words_are_a_colleagues(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} has asked me: “My edits to ‘{title}’ have been in since last week. "
-            "It still needs an approval by somebody who didn't write the latest version.” If "
-            "that's you, please approve it.",
-            colleague="“{title}” is waiting for approval. Check who wrote the latest version; if "
-            "it wasn't you, approve it.",
-            chat="can you approve “{title}”? should be fine as long as the latest version isn't "
-            "yours, pls check first",
+            email="{author} has been waiting since last week for somebody to approve “{title}”. "
+            "It has to be a colleague who didn't write the latest version. If that's you, please "
+            "approve it.",
+            colleague="“{title}” is waiting for approval. Please approve it, unless you wrote the "
+            "latest version yourself.",
+            chat="can you approve “{title}”? not if the latest version is yours, pls check first",
             note="“{title}” still has to be approved before the inspection. I don't remember "
             "whether you or {author} worked on it last. If the latest version is by {author}, "
             "please approve it.",
@@ -98,10 +97,10 @@ def confidential_for_a_clerk(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{clerk} wrote to me: “I'm covering for the office from Monday and would like "
-            "to read up on a few things. Could I have access to ‘{title}’?” Please share it with "
-            "{clerk.him}, read only.",
-            colleague="Please share “{title}” with {clerk}, read only.",
+            email="{clerk} is covering for the office from Monday and would like to read "
+            "“{title}” before that. Could you share it with {clerk.him}, to read only?",
+            colleague="Please share “{title}” with {clerk}, read only. {clerk.He}'s covering for "
+            "us next week.",
             chat="{clerk} needs to read “{title}”, can you share it with {clerk.him}? read "
             "access is enough",
             note="{clerk} will be covering for me next week. Please give {clerk.him} access to "
@@ -130,8 +129,8 @@ def archived_too_early(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="“We don't need ‘{title}’ any more, the contract has ended.” The person who "
-            "looks after it told me that this morning. Please archive it.",
+            email="The contract has ended, and nobody needs “{title}” any more. Could you archive "
+            "it?",
             colleague="Please archive “{title}”, nobody uses it any more.",
             chat="can you archive “{title}”? its just in the way",
             note="The list of [documents] has become far too long, and I'd like to clear it out "
@@ -175,16 +174,15 @@ def whole_team_may_read(maker: Maker) -> Callable[[], Draft | None] | None:
     return lambda: Draft(
         kind="change",
         ask=Voices(
-            email="“We keep hearing about ‘{title}’ but can't open it.” That's from {team}. "
-            "Please give everybody in that [team] read access, except those who already have "
-            "access or keep the [document].",
-            colleague="{team} needs to read “{title}”. All of them, please; anyone who can edit "
-            "it keeps that.",
-            chat="everyone in {team} should get read access to “{title}”. don't downgrade people "
-            "who can already edit it",
+            email="The people in {team} keep hearing about “{title}” and can't open it. Please "
+            "give everybody there access to read it. Anyone who can already edit it keeps that.",
+            colleague="{team} needs to read “{title}”. Please share it with all of them; whoever "
+            "can edit it already keeps that.",
+            chat="can you give everyone in {team} read access to “{title}”? dont downgrade anyone "
+            "who can edit it",
             note="{team} was forgotten when “{title}” was shared. Please make sure that everyone "
-            "there can read it. Some of them can do more than that already; don't take anything "
-            "away from anybody.",
+            "there can read it. Somebody there looks after the text and can edit it, so don't "
+            "change that.",
         ),
         calls=(
             call("search_documents", query=title),
@@ -226,13 +224,12 @@ def the_owner_has_left(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{owner} sent me this: “I no longer have time to look after ‘{title}’. "
-            "Whoever wrote the latest version should take it over, they know it better than I "
-            "do.” Please make that person the owner.",
-            colleague="{owner} is giving up “{title}”. Make whoever wrote the latest version "
-            "the new owner.",
-            chat="“{title}” needs a new owner, {owner} doesn't have time for it. take whoever "
-            "wrote the latest version",
+            email="{owner} no longer has time to look after “{title}” and would like whoever "
+            "wrote the latest version to take it over. Could you make that colleague the owner?",
+            colleague="{owner} is giving up “{title}”. Please make whoever wrote the latest "
+            "version the new owner.",
+            chat="{owner} doesnt have time for “{title}” any more, can you make whoever wrote the "
+            "latest version the owner",
             note="{owner} has too much to do and would like to hand over “{title}”. Please look "
             "up who wrote its latest version and make them the owner. They've agreed to do it.",
         ),
@@ -259,9 +256,10 @@ def a_clerk_moves_the_owner(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{heir} writes: “I use ‘{title}’ every day, so I might as well be its owner.” "
-            "That's fine with me. It's yours at the moment, so please hand it over.",
-            colleague="You own “{title}”. Please make {heir} the owner instead.",
+            email="{heir} uses “{title}” every day and would like to look after it. It's yours at "
+            "the moment. Could you make {heir} the owner?",
+            colleague="You own “{title}”. Please make {heir} the owner instead, we've agreed on "
+            "that.",
             chat="can you make {heir} the owner of “{title}”? you've got enough on your plate",
             note="We've agreed that {heir} will look after “{title}” from now on instead of you. "
             "Please change the owner today, because {heir} starts updating it tomorrow.",
@@ -295,16 +293,14 @@ def who_can_change_it(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="“Apart from its owner, who has been given the right to edit ‘{title}’, and "
-            "what's the date of its latest version?” That's from the auditors. Please send me "
-            "the name and the date.",
+            email="The auditors would like to know who can edit “{title}” besides the owner, and "
+            "what date the latest version has. Can you send me the name and the date?",
             colleague="Who can edit “{title}” besides the owner, and what's the date of the "
             "latest version?",
-            chat="who has edit rights on “{title}” (not counting the owner) and when was the "
-            "latest version made?",
-            note="The auditors are here and would like to know two things about “{title}”: who "
-            "besides the owner has edit rights, and what date its latest version has. Can you "
-            "look that up for me before noon?",
+            chat="who else can edit “{title}”, apart from the owner? and when was the latest "
+            "version made",
+            note="The auditors are here and have asked about “{title}”. Who besides its owner can "
+            "edit it, and what's the date of its latest version? I need that before noon.",
         ),
         calls=(
             call("search_documents", query=title),
@@ -339,13 +335,13 @@ def make_room_for_a_share(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {newcomer}: “I've been asked to rewrite the second half of ‘{title}’ and "
-            "need edit rights.” It's probably shared with as many people as it can be. If so, "
-            "remove the person who can only read it.",
+            email="{newcomer} has been asked to rewrite half of “{title}” and has to be able to "
+            "edit it. It's shared with as many people as we allow, so please take out the "
+            "colleague who can only read it.",
             colleague="{newcomer} needs to edit “{title}”. It can't be shared with more people, "
-            "so remove the one who only has read access.",
-            chat="{newcomer} needs edit rights for “{title}”. if its full remove the person who "
-            "can only read it",
+            "so please remove the one who can only read it.",
+            chat="{newcomer} has to be able to edit “{title}”, but its full. can you take out the "
+            "person who can only read it",
             note="“{title}” is already shared with as many people as we allow, and {newcomer} "
             "has to be able to edit it. Please remove the colleague who can only read it, I've "
             "already told them.",

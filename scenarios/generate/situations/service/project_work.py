@@ -34,11 +34,11 @@ def finish_what_was_worked_on(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{lead} says “{title}” is finished and I'd like to invoice it this week. Please "
-            "mark the open [tasks] as done, but only those with time logged on them. If there's "
-            "anything with no time at all, leave it open and tell me which it is.",
-            colleague="Can you close off the open [tasks] on “{title}” that have hours on them? "
-            "Leave anything without hours and tell me what's left.",
+            email="{lead} says “{title}” is finished, and I'd like to invoice it this week. "
+            "Please mark the open [tasks] as done, as long as somebody has logged time on them. "
+            "If one has no time at all, leave it and tell me which it is.",
+            colleague="“{title}” is nearly finished. Please mark the open [tasks] with hours on "
+            "them as done, and tell me which one has none.",
             chat="pls mark the open [tasks] of “{title}” as done if they've got time on them. no "
             "time = stays open, just tell me which",
             note="“{title}” needs tidying up before month-end. {lead} says everything is done, "
@@ -89,16 +89,17 @@ def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{away} has been signed off sick and won't be back until {back}. {heir} has "
-                "agreed to cover, so please reassign {away}'s open [tasks] that fall due before "
-                "that date to {heir}. Anything due on {back} or later stays with {away}.",
-                colleague="{away} is out and returns on {back}. Could you move the open [tasks] "
-                "due before then from {away} to {heir}?",
-                chat="{away} off until {back}. pls give {away}'s open [tasks] due before then to "
-                "{heir}, across all [projects]",
+                email="{away} has been signed off sick and won't be back until {back}. {heir} is "
+                "covering for {away.him}. Could you give {heir} the open [tasks] that are due "
+                "before then? The later ones can stay with {away}.",
+                colleague="{away} is out until {back}. Please move the open [tasks] that are due "
+                "before then from {away} to {heir}.",
+                chat="{away} is off until {back}. can you give {away.his} open [tasks] that are "
+                "due before then to {heir}? all [projects]",
                 note="{away} had an accident skiing, nothing serious, and is back on {back}. "
-                "{heir} is covering: hand over every open [task] due before that day, whichever "
-                "[project] it's in, but not the ones due on the day itself or later.",
+                "{heir} is covering: please hand over every open [task] that's due before that "
+                "day, whichever [project] it's in. What's due on the day itself or later can wait "
+                "for {away}.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),
@@ -132,13 +133,13 @@ def hours_of_a_colleague(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{other} forgot to log three hours yesterday on “{title}” (“{project}”) and "
-            "can't get in now because the password has expired. Could you enter them, so they're "
-            "there when the timesheets go out?",
-            colleague="Can you put in three hours for {other}, yesterday, on “{title}” in "
-            "“{project}”? {other.His} login isn't working.",
-            chat="{other} did 3h on “{title}” (“{project}”) yesterday, can you enter that? "
-            "{other.he}'s locked out",
+            email="{other} worked three hours on “{title}” (“{project}”) yesterday and forgot to "
+            "enter them; now {other.he} can't log in because {other.his} password has expired. "
+            "Could you put the time in for {other.him}, before the timesheets go out?",
+            colleague="{other} can't log in. Please enter three hours for {other.him}, yesterday, "
+            "on “{title}” in “{project}”.",
+            chat="{other} did 3h on “{title}” (“{project}”) yesterday and is locked out. can you "
+            "enter that for {other.him}",
             note="We're closing the month tonight and {other} hasn't logged yesterday's three "
             "hours on “{title}” in “{project}”. {other.He}'s off today, so please put the time "
             "in for {other.him}.",
@@ -175,15 +176,14 @@ def hours_so_far(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has asked how many minutes we've put into {name.his} current [project] "
-            "so far, all [tasks] together. {name.He} doesn't mean the old one that's closed, that "
-            "has been paid. Could you give me the figure?",
-            colleague="How many minutes have gone into {name}'s active [project] so far, all "
-            "[tasks] added up?",
-            chat="total minutes on {name}'s active [project] so far?",
-            note="I'm about to send {name} an interim bill. How many minutes have we logged up to "
-            "now on the [project] that's still running? Leave out the one before it, it's closed "
-            "and was billed at the time.",
+            email="{name} would like to know how many minutes we've put into {name.his} current "
+            "[project] so far, everything together. The old one has been paid. Could you give me "
+            "the figure?",
+            colleague="How many minutes have gone into {name}'s current [project] so far, all "
+            "[tasks] together?",
+            chat="how many minutes have we put into {name}'s current [project] so far? total pls",
+            note="I'm about to send {name} an interim bill. How many minutes have we logged on "
+            "the [project] that's still running? The one before it was billed at the time.",
         ),
         calls=(
             call("search_projects", query=customer["name"], status="active"),
@@ -207,14 +207,13 @@ def more_time_for_the_project(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} has been in touch: {name.he}'s running late on {name.his} side and "
-            "would like “{title}” to go on until {later}. I've no problem with that, so please "
-            "change the due date.",
+            email="{name} is running late on {name.his} side and would like “{title}” to go on "
+            "until {later}. I've no problem with that. Could you change the due date?",
             colleague="Could you move the due date of “{title}” ({name}) to {later}? We agreed it "
             "on the phone.",
-            chat="{name} needs more time, pls move “{title}” to {later}",
-            note="Spoke to {name} about “{title}”. The original date was too tight for both of "
-            "us, so we settled on {later}. Can you update the [project]?",
+            chat="{name} needs more time for “{title}”, can you move the due date to {later}",
+            note="Spoke to {name} about “{title}”. The date was too tight for both of us, so we "
+            "settled on {later}. Please change it in the [project].",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -246,13 +245,14 @@ def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} would like one more thing done on “{project}”: “{title}”. {name.He}'s "
-                "happy for it to take a week longer. Please extend the [project] by exactly one week "
-                "and add that [task] for {worker}, due on the new due date.",
-                colleague="“{project}” needs an extra [task], “{title}”, for {worker}, due a week "
-                "after the current due date. Extend the [project] to fit, no further.",
-                chat="{name} wants “{title}” added to “{project}”. {worker} does it, due 1 week "
-                "after the current due date, so extend the [project] by that week",
+                email="{name} would like one more thing done on “{project}”: “{title}”. "
+                "{name.He}'s happy for it to take a week longer. Please extend the [project] by "
+                "that week and add the [task] for {worker}, due on the new last day.",
+                colleague="{name} wants “{title}” added to “{project}”. {worker} does it, and it "
+                "can take a week longer: please extend the [project] by that and make the [task] "
+                "due on the new date.",
+                chat="{name} wants “{title}” added to “{project}”. {worker} does it. can you "
+                "extend the [project] by a week and add the [task], due on the new last day",
                 note="I've agreed with {name} that “{project}” will run a week longer than "
                 "planned, so we can still fit in “{title}”. {worker} is taking that on. Please "
                 "extend it and add the [task], due on the new last day.",
@@ -315,16 +315,16 @@ def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} has been asking when somebody's going to start on “{title}”. You've "
-                "got too much on already, so please hand it over to {team}: assign it to the "
-                "person there with the fewest open [tasks].",
-                colleague="“{title}” for {name} is moving from you to {team}. Give it to whoever "
-                "there has the fewest open [tasks].",
-                chat="give “{title}” ({name}) to someone in {team}, whoever has the fewest open "
-                "[tasks] right now",
-                note="You've got enough on your plate, so “{title}” for {name} is going to "
-                "{team}. Have a look at how many [tasks] each of them has open, and reassign it "
-                "to the one with the fewest.",
+                email="{name} keeps asking when somebody's going to start on “{title}”. You've "
+                "got too much on, so {team} is taking it. Please give it to whoever there has the "
+                "fewest open [tasks].",
+                colleague="“{title}” for {name} is moving from you to {team}. Please give it to "
+                "whoever there has the fewest open [tasks].",
+                chat="can you give “{title}” ({name}) to someone in {team}? whoever has the least "
+                "on, going by open [tasks]",
+                note="You've got enough on your plate, so {team} is going to do “{title}” for "
+                "{name}. Please look at how many open [tasks] they each have and give it to the "
+                "one with the fewest.",
             ),
             calls=(
                 call("search_projects", query=customer["name"]),

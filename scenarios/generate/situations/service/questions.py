@@ -54,13 +54,12 @@ def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="“We feel that the work isn't shared out fairly among us.” That's from "
-                "{team}. Is there anything in it? Please tell me who there has the most unsolved "
-                "[tickets], and how many that is.",
+                email="In {team} they feel that the work isn't shared out fairly. Who there has "
+                "the most unsolved [tickets], and how many is that?",
                 colleague="Who in {team} has the most unsolved [tickets], and how many?",
-                chat="who in {team} has the most unsolved [tickets], and how many is that?",
-                note="I'm talking to {team} about the rota tomorrow. Who among them has the most "
-                "unsolved [tickets], and how many are those? Solved ones don't matter.",
+                chat="who in {team} has the most unsolved [tickets] right now and how many",
+                note="I'm talking to {team} about the workload tomorrow. Who among them has the "
+                "most unsolved [tickets], and how many are those?",
             ),
             calls=(
                 call("list_teams"),
@@ -91,16 +90,14 @@ def dearest_by_the_month(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} wrote last night: “I'd like to cut down a bit. Which of the things I "
-            "pay you for costs me the most a month, and how much is that?” Please work it out, "
-            "with {name.his} discounts.",
-            colleague="Which of {name}'s running [subscriptions] costs the most per month, and "
-            "how much is it a month?",
-            chat="which [subscription] of {name} is the most expensive per month, and how much "
-            "is it a month?",
-            note="{name} is coming in at noon to talk about what {name.he} pays us. What's the "
-            "most expensive thing {name.he} has with us, worked out per month, and what does it "
-            "cost a month?",
+            email="{name} would like to cut down a bit. Which of {name.his} [subscriptions] costs "
+            "{name.him} the most a month, and how much is that? Please count the discounts.",
+            colleague="Which of {name}'s [subscriptions] costs the most per month, and how much "
+            "is it?",
+            chat="{name} wants to save money. which of {name.his} [subscriptions] costs the most "
+            "per month and how much",
+            note="{name} is coming in at noon to talk about what {name.he} pays us. Which of "
+            "{name.his} [subscriptions] is the most expensive per month, and what does it come to?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -142,15 +139,14 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="“Is there anybody in {team} with time for a small job?” [A customer] has "
-                "asked me that. Who there has the fewest open [tasks], and when is their next "
-                "one due?",
+                email="I need somebody in {team} for a small job. Who there has the fewest open "
+                "[tasks], and when is that person's next one due?",
                 colleague="Who in {team} has the fewest open [tasks], and when's that person's "
                 "next one due?",
                 chat="who in {team} has the fewest open [tasks], and when is their next one due?",
-                note="I've got a small job for somebody in {team}, and it should go to the "
-                "person with the fewest open [tasks]. Who is that, and when is the next of "
-                "theirs due?",
+                note="I've got a small job for somebody in {team} and don't want to overload "
+                "anybody. Who has the fewest open [tasks] there, and when is the next of theirs "
+                "due?",
             ),
             calls=(
                 call("list_teams"),
@@ -181,16 +177,14 @@ def what_comes_first(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} writes: “I've lost track of what you're doing for me. What's planned "
-            "next, when, and what will it cost?” Please go through all {name.his} open [cases] "
-            "and give me the next one.",
+            email="{name} has lost track of what we're doing for {name.him}. What's the next "
+            "thing planned in {name.his} open [cases], when is it due, and what will it cost "
+            "{name.him}?",
             colleague="What's planned next in {name}'s open [cases], when is it due, and what "
             "does it cost?",
-            chat="what's planned next for {name} over all {name.his} open [cases], when and for "
-            "how much?",
-            note="I'm seeing {name} tomorrow and would like to start with whatever is planned "
-            "next in any of {name.his} open [cases]. What is it, when is it due, and what does "
-            "it cost?",
+            chat="{name} wants to know whats next in {name.his} [cases], when, and what it costs",
+            note="I'm seeing {name} tomorrow and would like to start with whatever comes next in "
+            "{name.his} open [cases]. What is planned, for when, and at what cost?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -223,15 +217,15 @@ def earliest_day_for_less(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="E-mail from {name}: “From which day could I change from {tier} to {cheap}, and "
-            "how much would that save me a month?” I'd like to give {name.him} the exact date and "
-            "amount.",
-            colleague="{name} would like {cheap} instead of {tier}. What's the first possible "
-            "day, and how much does it save a month?",
-            chat="when can {name} change from {tier} to {cheap} at the earliest, and how much "
-            "less is that a month?",
-            note="{name} is thinking about {cheap}. Please look up the earliest day on which "
-            "{name.he} can change to it from {tier}, and how much less {name.he}'d pay a month.",
+            email="{name} would like to go from the {tier} [membership] down to {cheap}. From "
+            "which day can {name.he} do that, and how much would {name.he} save a month?",
+            colleague="{name} would like the {cheap} [membership] instead of {tier}. What's the "
+            "first possible day, and how much less is that a month?",
+            chat="{name} wants to go from the {tier} [membership] to {cheap}. when can {name.he} "
+            "at the earliest and what does {name.he} save a month",
+            note="{name} finds the {tier} [membership] too expensive and is thinking about "
+            "{cheap}. What's the earliest day on which {name.he} can change, and how much less "
+            "would {name.he} pay a month?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -269,16 +263,14 @@ def since_when_do_they_wait(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="This came in from {name}: “One of my questions still hasn't been answered.” "
-            "Please check their open [threads]: in which of them is the last word theirs (the "
-            "subject, please), and on what day did they write it?",
-            colleague="In which open [thread] do we still owe {name} an answer (subject), and "
-            "since what day?",
-            chat="{name} is still waiting for an answer from us somewhere, in which open "
-            "[thread] and since when?",
-            note="{name} has three open [threads] with us, and we've replied in two of them. "
-            "What's the subject of the third, and on what day did they write there? I'd like to "
-            "apologise to them.",
+            email="{name} says that one of {name.his} questions still hasn't been answered. Which "
+            "of {name.his} open [threads] is that, and since which day has {name.he} been waiting?",
+            colleague="In which open [thread] do we still owe {name} an answer, and since when?",
+            chat="{name} is still waiting for an answer from us somewhere. which [thread] is it "
+            "and since when",
+            note="{name} has three open [threads] with us, and I believe we've answered two. "
+            "What's the third one about, and on what day did {name.he} write to us there? I'd "
+            "like to apologise.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -311,14 +303,12 @@ def approved_for_one_author(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="{author} writes: “I have to report to our sponsor. How much money has "
-                "been approved for me so far, in total?” Please don't count anything that's "
-                "open, rejected or withdrawn.",
+                email="{author} has to report to our sponsor. How much money has been approved "
+                "for {author.him} so far, in total?",
                 colleague="How much has been approved for {author} so far, in total?",
-                chat="whats the total of everything thats been approved for {author} so far? "
-                "only approved ones",
+                chat="whats the total of everything thats been approved for {author} so far",
                 note="Somebody said that {author} gets everything {author.he} asks for. What do "
-                "{author}'s approved [requests] add up to so far? Please leave out the rejected and "
+                "{author}'s approved [requests] add up to so far? Leave out the rejected and "
                 "withdrawn ones.",
             ),
             calls=(
@@ -352,13 +342,12 @@ def next_payment_with_discount(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has written to us: “How much will my next payment for {product} be, "
-            "with the discount you gave me?” Please let me know the amount.",
-            colleague="How much is {name}'s next payment for {product}, after the discount?",
-            chat="how much is {name}'s next payment for {product} incl. {name.his} discount?",
-            note="{name} would like to know how much {name.he}'ll have to pay for {product} next "
-            "time, because {name.he} pays in cash. {name.He} gets a discount, so please take "
-            "that off.",
+            email="{name} would like to know how much {name.his} next payment for the {product} "
+            "will be, with the discount we gave {name.him}. Can you work it out?",
+            colleague="How much is {name}'s next payment for the {product}, after the discount?",
+            chat="how much is {name}'s next payment for the {product} with {name.his} discount",
+            note="{name} pays in cash and would like to know how much to bring for the {product} "
+            "next time. {name.He} gets a discount, so please take that off.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

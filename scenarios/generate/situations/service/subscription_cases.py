@@ -51,16 +51,15 @@ def pause_asked_in_a_thread(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote to us about pausing “{product}” and hasn't had an answer yet. "
-            "{name.He} changed the date once, so please go by {name.his} last [message], set up "
-            "the pause and confirm the date in the same [thread].",
-            colleague="{name} asked by [message] for a pause of “{product}”. Can you set it up "
-            "as {name.he} last wanted it and confirm the date in that [thread]?",
-            chat="{name} wrote to us about pausing “{product}”. can you set it up as {name.he} "
+            email="{name} wrote to us about pausing the {product} and then changed the date. "
+            "Nobody has answered yet. Could you set up the pause as {name.he} wants it now, and "
+            "confirm the date in the [thread]?",
+            colleague="{name} has asked in a [message] for a pause of the {product}. Please set "
+            "it up as {name.he} last wanted it and confirm the date in that [thread].",
+            chat="{name} wrote to us about pausing the {product}. can you set it up as {name.he} "
             "wants it now and confirm the date in the [thread]",
-            note="Nobody has replied to {name} about the pause for “{product}”. {name.He} "
-            "changed the date once, so set it to the one {name.he} wants now, and confirm it in "
-            "that [thread].",
+            note="Nobody has replied to {name} about the pause for the {product}. {name.He} "
+            "changed the date once, so please go by the last one, and confirm it in that [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -120,18 +119,16 @@ def promised_less_than_claimed(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says we promised twenty per cent off “{product}” after the delay, and "
-            "{name.he}'s still paying the full price. It should be in our answer to {name.his} "
-            "complaint. Please look it up and give {name.him} what we actually promised.",
-            colleague="{name} says we promised twenty per cent off “{product}” when we dealt "
-            "with {name.his} complaint about the delay. Could you check our answer and set what "
-            "it says?",
-            chat="{name} claims 20 percent off “{product}” was promised on {name.his} old "
-            "[ticket] about the delay. look it up, set whatever we really wrote",
-            note="{name} rang about the discount on “{product}”. According to {name.him} it's "
-            "twenty per cent, which sounds like a lot for {author}, who answered the complaint "
-            "about the delay. Nothing has been put in so far, so please set the figure in "
-            "{author}'s answer.",
+            email="{name} says we promised {name.him} twenty per cent off the {product} after the "
+            "delay, and {name.he}'s still paying the full price. It should be in our answer to "
+            "{name.his} complaint. Please give {name.him} what we promised there.",
+            colleague="{name} says we promised twenty per cent off the {product} when {name.he} "
+            "complained about the delay. Please look up what we answered and set that discount.",
+            chat="{name} says we promised 20 percent off the {product} on {name.his} old [ticket] "
+            "about the delay. can you look it up and set whatever we really wrote",
+            note="{name} rang about the discount on the {product}. {name.He} says it's twenty per "
+            "cent, which sounds like a lot for {author}, who answered the complaint about the "
+            "delay. Please look up what {author} promised and set that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -166,17 +163,16 @@ def started_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ({email}) signed up for “{product}” and can't see it in {name.his} "
-            "account. We put it in for {wrong} by mistake today. Please end it there and start "
-            "the same [plan] for {name}.",
-            colleague="I mixed up two people: “{product}” went to {wrong} today and should have "
-            "been {name} ({email}). Can you end the wrong one and start the same [plan] for the "
-            "right one?",
-            chat="oops, i started “{product}” for {wrong} but it was for {name}, {email}. can you "
-            "end that one and start it for the right person, same [plan]",
-            note="“{product}” was started today for {wrong}, who never asked for it. It was meant "
-            "for {name}, e-mail {email}. Nothing's been charged yet, so end it and set {name} up "
-            "on the same [plan].",
+            email="{name} ({email}) signed up for the {product} and can't see it on {name.his} "
+            "account. We put it in for {wrong} today by mistake. Could you end it there and start "
+            "the same [plan] for {name}?",
+            colleague="I mixed up two people: the {product} went to {wrong} today but was for "
+            "{name} ({email}). Please end it and start the same [plan] for the right one.",
+            chat="oops, i started the {product} for {wrong} but it was for {name}, {email}. can "
+            "you end that one and start it for {name.him}, same [plan]",
+            note="The {product} was started today for {wrong}, who never asked for it. It was "
+            "meant for {name}, e-mail {email}. Nothing's been charged yet, so please end it and "
+            "set {name} up on the same [plan].",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),
@@ -215,16 +211,16 @@ def break_for_both(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Please freeze {name}'s [membership] from tomorrow up to and including {last}, "
-            "and pause “{product}” from today until the same day. {name.He}'s having a knee "
-            "operation and has to rest until then.",
-            colleague="{name} has an operation coming up. Can you freeze the [membership] from "
-            "tomorrow to {last} and pause “{product}” until the same day?",
-            chat="{name} is having an operation. can you freeze the [membership] from tomorrow "
-            "to {last} and pause “{product}” until {last} too",
-            note="{name} is going into hospital. The [membership] should be frozen from tomorrow, "
-            "with {last} as the last day of the freeze, and “{product}” needs to be paused until "
-            "that day as well. I've sent {name.him} our best wishes.",
+            email="{name} is having a knee operation. Please freeze {name.his} [membership] from "
+            "tomorrow, up to and including {last}, and pause the {product} from today until the "
+            "same day.",
+            colleague="{name} has an operation coming up. Please freeze {name.his} [membership] "
+            "from tomorrow to {last} and pause the {product} until the same day.",
+            chat="{name} is having an operation. can you freeze {name.his} [membership] from "
+            "tomorrow to {last} and pause the {product} until {last} too",
+            note="{name} is going into hospital. {name.His} [membership] should be frozen from "
+            "tomorrow, with {last} as the last day, and the {product} paused until that day as "
+            "well. I've sent {name.him} our best wishes.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -271,16 +267,15 @@ def discount_above_the_role(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} has replied to our letter about the new prices: {name.he}'ll renew "
-            "“{product}” for {wanted} % off, otherwise {name.he}'s leaving. Please put that in. "
-            "There's no point in offering {name.him} less.",
-            colleague="Can you put {wanted} % on “{product}” for {name}? It has to be that, "
+            email="{name} will renew the {product} for {wanted} % off, otherwise {name.he}'s "
+            "leaving. There's no point in offering {name.him} less. Could you put that in?",
+            colleague="Please put {wanted} % off on the {product} for {name}. It has to be that, "
             "{name.he} won't stay for less.",
-            chat="pls put {wanted}% discount on “{product}” for {name}. not less, {name.he}'d "
+            chat="can you put {wanted}% off on the {product} for {name}? not less, {name.he}'d "
             "leave",
-            note="I met {name} yesterday and we agreed on {wanted} % off “{product}”. Please "
-            "enter it today so it's on the next bill. Don't put in a smaller discount, that isn't "
-            "what I promised.",
+            note="I met {name} yesterday, and we agreed on {wanted} % off the {product}. Please "
+            "enter it today, so that it's on the next bill. Don't put in a smaller discount, that "
+            "isn't what I promised.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -326,12 +321,12 @@ def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="Please put in the anniversary discount for {name}: five per cent off the "
-            "[subscription] {name.he}'s had longest, as long as it's still running. {name.He}'s "
-            "got several, so check which one that is.",
-            colleague="Anniversary offer for {name}: can you put 5 % on the running "
-            "[subscription] {name.he}'s had longest?",
-            chat="{name} took up the anniversary offer, 5% off {name.his} oldest [subscription] "
-            "that's still running. pls enter",
+            "[subscription] {name.he}'s had longest, of those still running. {name.He}'s got "
+            "several, so check which one that is.",
+            colleague="{name} gets the anniversary discount: please put 5 % on the running "
+            "[subscription] {name.he}'s had longest.",
+            chat="{name} gets 5% off {name.his} oldest [subscription] thats still running "
+            "(anniversary offer). can you enter that",
             note="{name} has sent back the coupon from our anniversary letter. It's good for five "
             "per cent on one [subscription], whichever started first of those still running. "
             "Please put it on.",
@@ -342,7 +337,7 @@ def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
             *(call("get_subscription", subscription_id=row["id"]) for row in by_age),
             call("set_discount", subscription_id=oldest["id"], percent=5),
         ),
-        answer="{reference} for “{product}” gets the 5 %: it's been running since {day}, longer "
+        answer="{reference} for {product} gets the 5 %: it's been running since {day}, longer "
         "than the others.",
         values={
             "name": customer["name"],
@@ -371,14 +366,14 @@ def wants_the_old_plan_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} was on the three-month [plan] for “{product}” years ago and would like "
-            "to go back to it instead of paying monthly. {name.His} neighbour still has it. Could "
-            "you switch {name.him}?",
-            colleague="{name} wants to go back to the quarterly [plan] for “{product}”. Can you "
-            "switch {name.him}?",
-            chat="can you move {name} back to the 3-month [plan] of “{product}”? others still "
+            email="{name} used to pay for the {product} by the quarter and would like to go back "
+            "to that instead of paying monthly. A neighbour still has it. Could you switch "
+            "{name.him}?",
+            colleague="{name} would like to go back to the quarterly [plan] for the {product}. "
+            "Please switch {name.him}.",
+            chat="can you move {name} back to the 3-month [plan] of the {product}? others still "
             "have it",
-            note="{name} asked about the three-month [plan] for “{product}” that we used to "
+            note="{name} asked about the three-month [plan] for the {product} that we used to "
             "offer. There are still people on it, so I said it shouldn't be a problem. Please "
             "switch {name.him} over from monthly.",
         ),

@@ -27,16 +27,16 @@ def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} pays monthly for “{product}” and wonders if the yearly [plan] would be "
-            "worth it. How much would {name.he} save over twelve months at our current prices? "
-            "I'll write back to {name.him} with the figure.",
-            colleague="{name} pays for “{product}” by the month. How much would {name.he} save in "
-            "a year on the twelve-month [plan]?",
-            chat="how much would {name} save in a year if {name.he} took “{product}” yearly "
-            "instead of monthly? need the figure for a call at 2",
-            note="I'm ringing people on monthly [plans] who'd be better off paying yearly, and "
-            "{name} is next, with “{product}”. What's the saving over twelve months, going by "
-            "today's prices?",
+            email="{name} pays for the {product} by the month and wonders whether the yearly "
+            "[plan] would be worth it. How much would {name.he} save over twelve months, at our "
+            "current prices?",
+            colleague="{name} pays for the {product} by the month. How much would {name.he} save "
+            "in a year on the twelve-month [plan]?",
+            chat="how much would {name} save in a year if {name.he} paid for the {product} yearly "
+            "instead of monthly? need it for a call at 2",
+            note="I'm ringing people who pay by the month and would be better off paying yearly. "
+            "{name} is next, with the {product}. What would {name.he} save over twelve months, "
+            "going by today's prices?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -66,15 +66,15 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} needs to save money but wants to keep “{product}”. Please switch "
-            "{name.him} to the [plan] with the lowest price per month out of those we still "
-            "offer. How often {name.he}'s billed doesn't matter.",
-            colleague="{name} wants to spend less on “{product}”. Could you switch {name.him} to "
-            "the [plan] that's cheapest per month, out of the ones still offered?",
-            chat="{name} keeps “{product}” but wants it as cheap as possible per month, length "
-            "doesn't matter. pls switch to the best [plan] we offer",
-            note="{name} was going to cancel “{product}” because of the price, and I'd like to "
-            "keep {name.him}. Work out which of the [plans] on offer today comes to the least "
+            email="{name} needs to save money but would like to keep the {product}. Could you "
+            "switch {name.him} to the [plan] that costs the least a month, of those we still "
+            "offer? {name.He} doesn't mind how often {name.he} pays.",
+            colleague="{name} wants to pay less for the {product}. Please switch {name.him} to "
+            "the [plan] that's cheapest per month, out of the ones still offered.",
+            chat="{name} is keeping the {product} but wants it as cheap as possible. can you "
+            "switch {name.him} to the [plan] with the lowest price per month that we still offer",
+            note="{name} was going to cancel the {product} because of the price, and I'd like to "
+            "keep {name.him}. Please work out which of the [plans] we offer today costs the least "
             "per month and move {name.him} to that one.",
         ),
         calls=(
@@ -111,16 +111,16 @@ def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is back earlier than planned and would like the [subscription] for "
-            "“{product}” to start again today. {name.He} also wants to pay yearly from now on, "
-            "so please change the [plan] as well.",
-            colleague="{name} is back. Can you restart the [subscription] for “{product}” today "
-            "and put it on the twelve-month [plan]?",
-            chat="{name} is back early. start “{product}” up again today pls, {name.he} wants "
-            "yearly from now on",
-            note="{name} rang to say {name.he} doesn't need the pause on “{product}” any longer. "
-            "Take it off today, and once it's running again move it from monthly to yearly, "
-            "which is how {name.he}'d like to pay.",
+            email="{name} is back earlier than planned and would like the {product} to start "
+            "again today. From now on {name.he} wants to pay by the year. Could you end the pause "
+            "and change the [plan]?",
+            colleague="{name} is back. Please restart {name.his} [subscription] for the {product} "
+            "today and put it on the twelve-month [plan].",
+            chat="{name} is back early, can you start the {product} up again today? {name.he} "
+            "wants to pay yearly from now on",
+            note="{name} rang to say {name.he} doesn't need the pause on the {product} any "
+            "longer. Please take it off today, and move {name.him} from the monthly [plan] to the "
+            "yearly one, which is how {name.he}'d like to pay.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -156,13 +156,13 @@ def leaving_with_a_failed_charge(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} doesn't need “{product}” any more and would like to cancel it straight "
-            "away. {name.He} says everything's paid up. Please end the [subscription] today.",
-            colleague="{name} is giving up the [subscription] for “{product}”. Can you end it as "
-            "of today?",
-            chat="pls end “{product}” for {name} today, {name.he} says nothing's owed",
-            note="{name} phoned to cancel “{product}”. I told {name.him} the [subscription] "
-            "would be off {name.his} account by tonight, so please end it. As far as {name.he} "
+            email="{name} doesn't need the {product} any more and says everything's paid up. "
+            "Could you end the [subscription] today?",
+            colleague="{name} is giving up the {product}. Please end the [subscription] as of "
+            "today.",
+            chat="can you end the {product} for {name} today? {name.he} says nothing's owed",
+            note="{name} phoned to cancel the {product}. I told {name.him} it would be off "
+            "{name.his} account by tonight, so please end the [subscription]. As far as {name.he} "
             "knows there's nothing left to pay.",
         ),
         calls=(
@@ -198,15 +198,15 @@ def charged_twice_in_a_week(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Could you credit the later of {name}'s last two [charges] for “{product}”? "
-            "{name.He} was charged twice within three days, and accounts have confirmed that "
-            "it's our mistake. The first one is fine.",
-            colleague="Billing ran twice for {name}, “{product}”. Could you credit the second of "
-            "the two latest [charges]? That one's our error.",
-            chat="{name} was billed twice for “{product}” two days apart, our mistake. credit the "
-            "later [charge] pls, leave the first",
+            email="{name} was charged twice for the {product} within three days, and accounts say "
+            "it's our mistake. Could you credit the later of the two [charges]? The first one is "
+            "fine.",
+            colleague="We've charged {name} twice for the {product}, two days apart. That's our "
+            "error, so please credit the later [charge].",
+            chat="{name} was charged twice for the {product} two days apart, our mistake. can you "
+            "credit the later one",
             note="Something went wrong in our last billing run, and {name} has two [charges] for "
-            "“{product}” only two days apart. Please credit the later one.",
+            "the {product} only two days apart. Please credit the later one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -214,7 +214,7 @@ def charged_twice_in_a_week(maker: Maker) -> Draft | None:
             call("get_subscription", subscription_id=subscription["id"]),
             call("credit_charge", charge_id=double["id"]),
         ),
-        answer="{name} gets {amount} back: the second [charge] for “{product}”, on {day}, has "
+        answer="{name} gets {amount} back: the second [charge] for {product}, on {day}, has "
         "been credited. The first one stands.",
         values={
             "name": customer["name"],
@@ -236,16 +236,15 @@ def credit_for_a_change_of_mind(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} says {name.he} didn't need “{product}” this month after all and has "
-            "asked for the money back. Otherwise {name.he}'d like to stay with us. Please credit "
-            "the last [charge].",
-            colleague="Could you credit {name} the latest [charge] for “{product}”? {name.He} "
-            "says {name.he} could have done without it this time.",
-            chat="can you credit {name}'s last [charge] for “{product}”? {name.he} says "
-            "{name.he} changed {name.his} mind about it",
-            note="{name} has changed {name.his} mind about the last payment for “{product}” and "
-            "asked if we could give the money back. {name.He}'s been with us a long time, so "
-            "please credit the latest [charge]. I'll explain it to accounts.",
+            email="{name} didn't need the {product} this month after all and has asked for the "
+            "money back. {name.He}'d like to stay with us. Could you credit the last [charge]?",
+            colleague="{name} could have done without the {product} this time. Please credit the "
+            "latest [charge].",
+            chat="can you credit {name}'s last [charge] for the {product}? {name.he} says "
+            "{name.he} didnt need it after all",
+            note="{name} has asked whether we could give back the last payment for the {product}, "
+            "because {name.he} changed {name.his} mind. {name.He}'s been with us a long time, so "
+            "please credit the latest [charge].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -279,16 +278,14 @@ def one_of_two_is_too_old(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has been charged twice for “{product}” on two occasions, each time on "
-            "two days running. Accounts confirm that both are our mistake. Please credit the "
-            "repeat [charges] where it isn't too late, and let me know about any that can't be "
-            "credited.",
-            colleague="{name} was billed for “{product}” on two consecutive days, twice. Our "
-            "error both times. Can you credit the repeats as far as we still can, and say what's "
-            "left?",
-            chat="{name} paid double for “{product}” on two occasions (next-day repeats, our "
-            "bug). credit the repeats we still can, say which we can't",
-            note="We've charged {name} for “{product}” on two days in a row, once recently and "
+            email="{name} was charged twice for the {product} on two occasions, each time on two "
+            "days running, and it was our mistake. Please credit the repeats, and let me know if "
+            "it's too late for one of them.",
+            colleague="{name} was billed for the {product} on two consecutive days, twice. It's "
+            "our error both times: please credit the repeats, and tell me if one is too old.",
+            chat="{name} paid double for the {product} on two occasions (next-day repeats, our "
+            "bug). can you credit the repeats? tell me if one is too old",
+            note="We've charged {name} for {product} on two days in a row, once recently and "
             "once a while back. The repeats should go back to {name.him} if {name.he}'s still "
             "within the time limit. I'm writing to {name} afterwards, so I need to know if one "
             "can't be credited.",
@@ -329,15 +326,14 @@ def as_much_discount_as_i_may(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has had a better offer for “{product}” elsewhere and would stay for "
-            "{wanted} % off. Please give {name.him} that. If it's more than you're allowed to, "
-            "set the highest discount you can.",
-            colleague="{name} will only stay with “{product}” for {wanted} % off. If that's above "
-            "your limit, go as high as you're allowed.",
-            chat="{name} is about to leave, {wanted}% off “{product}” would keep {name.him}. do "
-            "it, or the max you're allowed to give",
+            email="{name} has had a better offer for the {product} elsewhere and would stay for "
+            "{wanted} % off. Please give {name.him} that, or as much as you're allowed to.",
+            colleague="{name} will only stay with the {product} for {wanted} % off. If that's "
+            "above your limit, please go as high as you're allowed.",
+            chat="{name} is about to leave, {wanted}% off the {product} would keep {name.him}. "
+            "can you put that in, or the max you're allowed to give",
             note="We've lost two [customers] to cheaper offers this month and I don't want {name} "
-            "to be the next. Take {wanted} % off “{product}”, or if that isn't possible with your "
+            "to be the next. Take {wanted} % off {product}, or if that isn't possible with your "
             "role, the most you can give. I'll deal with the rest on Monday.",
         ),
         calls=(
@@ -374,14 +370,13 @@ def away_for_longer_than_we_pause(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} won't be needing “{product}” until {home} and has asked us to pause the "
-            "[subscription] from today until then. If that's longer than we allow, pause it for "
-            "as long as we can.",
-            colleague="{name} is away until {home}. Could you pause the [subscription] for "
-            "“{product}” till then, or if that's too long, till the last day possible?",
-            chat="pause “{product}” for {name} pls, away till {home}. if thats over the limit "
+            email="{name} won't be needing the {product} until {home} and has asked us to pause "
+            "it from today. If that's longer than we allow, please pause it for as long as we can.",
+            colleague="{name} is away until {home}. Please pause the {product} till then, or till "
+            "the last day possible if that's too long.",
+            chat="can you pause the {product} for {name}? away till {home}, if thats too long "
             "take the longest we do",
-            note="I've told {name} we'd pause the [subscription] for “{product}” until {home}, "
+            note="I've told {name} we'd pause the [subscription] for {product} until {home}, "
             "starting today. I wasn't sure about the maximum, so if {home} is past it, just use "
             "the maximum.",
         ),

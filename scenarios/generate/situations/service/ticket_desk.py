@@ -37,16 +37,15 @@ def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{away} writes: “I've got a fever and won't be in this week. Could {heir} "
-                "take my high and urgent [tickets]? The others can wait until I'm back.” Please "
-                "assign them.",
+                email="{away} has a fever and won't be in this week. {heir} can take over "
+                "{away.his} high and urgent [tickets]; the others can wait. Could you assign them?",
                 colleague="{away} is off sick all week. Please assign {away.his} high and urgent "
                 "[tickets] to {heir}; the low and normal ones stay.",
                 chat="{away} is out sick til friday, can you give {away.his} high and urgent "
                 "[tickets] to {heir}? the others can wait for {away.him}",
-                note="{away} is off sick this week. Please assign all {away.his} high and urgent "
-                "[tickets] to {heir} today. The normal and low ones can wait until {away} is back, so "
-                "leave those.",
+                note="{away} is off sick this week, and {heir} has agreed to help out. Please "
+                "assign all of {away}'s high and urgent [tickets] to {heir} today. The normal and "
+                "low ones can wait until {away} is back, so leave those.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),
@@ -90,17 +89,16 @@ def trouble_is_back_in_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “You told me that ‘{subject}’ was solved, but this "
-            "morning I had the same trouble again.” If the old [ticket] can still be reopened, "
-            "please do that. If it's too late, open a new one with the same subject and normal "
-            "priority.",
-            colleague="{name} says “{subject}” is back. Check when we solved it: reopen it if we "
-            "still can, otherwise open a new one with the same subject, normal priority.",
-            chat="{name} just rang, the “{subject}” thing is back. can you reopen it if that's "
-            "still allowed, new [ticket] (same subject, normal) if not",
+            email="{name} was told that “{subject}” was solved, but this morning {name.he} had "
+            "the same trouble again. Could you reopen the [ticket], if that's still possible? If "
+            "it's too late, open a new one with the same subject and normal priority.",
+            colleague="{name} says “{subject}” is back. Please reopen the [ticket] if we still "
+            "can, otherwise open a new one with the same subject, normal priority.",
+            chat="{name} just rang, the “{subject}” thing is back. can you reopen it if thats "
+            "still allowed, otherwise a new [ticket] (same subject, normal)",
             note="{name} came in this morning because “{subject}”, which we'd solved, has come "
-            "back. Please reopen the old [ticket] if our rules still allow that, and open a new "
-            "one with the same subject and normal priority if they don't.",
+            "back. Please reopen the old [ticket] if our rules still allow that. If they don't, "
+            "it needs a new one, with the same subject and normal priority.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -138,15 +136,13 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us: “Some weeks ago you solved ‘{subject}’ for me, and "
-            "since yesterday it's back. Please reopen my old [ticket], the whole story is in "
-            "there.” If it's too late for that, open a new one with the same subject and normal "
-            "priority.",
-            colleague="“{subject}” is back for {name}, who'd like the old [ticket] reopened. "
-            "Check when it was solved; if it's too late, open a new one, same subject, normal "
-            "priority.",
-            chat="{name} wants {name.his} old [ticket] “{subject}” reopened, same problem again. "
-            "check if we still can, otherwise a new one (same subject, normal)",
+            email="We solved “{subject}” for {name} some weeks ago, and since yesterday it's "
+            "back. {name.He}'d like the old [ticket] reopened. If it's too late for that, please "
+            "open a new one with the same subject and normal priority.",
+            colleague="“{subject}” is back for {name}, who'd like the old [ticket] reopened. If "
+            "it's too late for that, please open a new one, same subject, normal priority.",
+            chat="{name} has the same problem again (“{subject}”) and wants the old [ticket] "
+            "reopened. if its too late for that can you open a new one, same subject, normal",
             note="{name} rang: what we solved under “{subject}” some time ago has come back. "
             "Please reopen the old [ticket], or open a new one with the same subject and normal "
             "priority if it's been too long. I said we'd look at it today.",
@@ -185,16 +181,53 @@ def reported_twice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “I'm afraid I sent you ‘{subject}’ twice, because I never got a "
-            "confirmation.” Please close the later [ticket] as a duplicate: solve it, with a "
-            "public comment that gives the reference of the first one.",
-            colleague="{name} has sent “{subject}” twice. Please solve the later one as a "
-            "duplicate, with the reference of the first in a public comment.",
-            chat="{name} reported “{subject}” twice. can you solve the newer one as a duplicate? "
-            "put the reference of the first one in a public comment",
-            note="{name} is on the list twice with “{subject}”, and two of us are working on it. "
-            "Please solve the second one as a duplicate, and give {name.him} the reference of "
-            "the first in a public comment so that nobody answers it again.",
+            email=(
+                (
+                    "{name} has sent us “{subject}” twice, because {name.he} never got a "
+                    "confirmation the first time. Could you solve the second [ticket] as a "
+                    "duplicate? Put the reference of the first one in a public comment, so "
+                    "{name.he} knows where we're dealing with it."
+                ),
+                (
+                    "{name} wasn't sure that “{subject}” had reached us and sent it again. Now we "
+                    "have two [tickets]. Could you solve the later one, and let {name.him} know "
+                    "in a public comment under which reference we're dealing with it?"
+                ),
+            ),
+            colleague=(
+                (
+                    "{name} has reported “{subject}” twice. Please solve the later [ticket] as a "
+                    "duplicate and give {name.him} the reference of the first one in a public "
+                    "comment."
+                ),
+                (
+                    "There are two [tickets] from {name} about “{subject}”. Please solve the "
+                    "second as a duplicate, with the reference of the first in a public comment."
+                ),
+            ),
+            chat=(
+                (
+                    "{name} sent “{subject}” two times. can you close the newer [ticket] as a "
+                    "duplicate? public comment with the reference of the first, then solve it"
+                ),
+                (
+                    "we've got “{subject}” from {name} twice. pls solve the later one and comment "
+                    "the reference of the first (public)"
+                ),
+            ),
+            note=(
+                (
+                    "Two of us have been working on “{subject}” for {name}, because there are two "
+                    "[tickets] for it. Please keep the first. Solve the second one, with a public "
+                    "comment that tells {name.him} which reference we're using."
+                ),
+                (
+                    "{name} got impatient and sent “{subject}” again, so it's in our list twice. "
+                    "We only need the first. Please solve the other one, and put the reference of "
+                    "the first in a public comment there, or {name.he}'ll think that we've "
+                    "forgotten {name.him}."
+                ),
+            ),
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -233,13 +266,13 @@ def impatient_with_normal_priority(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} writes: “I've been with you for years, and I know your manager. "
-            "‘{subject}’ can't just be treated like everybody else's.” Please set that [ticket] "
-            "to high.",
-            colleague="Please set “{subject}” of {name} to high. {name.He}'s rung three times "
+            email="{name} has been with us for years, knows your manager, and thinks that "
+            "“{subject}” deserves more than the usual treatment. Could you set that [ticket] to "
+            "high?",
+            colleague="Please set “{subject}” from {name} to high. {name.He}'s rung three times "
             "today.",
-            chat="can you set the “{subject}” [ticket] of {name} to high? nothing new but "
-            "{name.he} keeps ringing me",
+            chat="can you set {name}'s [ticket] “{subject}” to high? nothing new but {name.he} "
+            "keeps ringing me",
             note="{name} knows our owner quite well and has asked whether “{subject}” could get "
             "high priority. Nothing has changed about the problem itself, but please do "
             "{name.him} the favour.",
@@ -276,11 +309,12 @@ def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="E-mail from {name}: “About ‘{subject}’: this can't wait until next week, I need "
-            "it dealt with today.” Please set it to urgent.",
-            colleague="{name} says “{subject}” can't wait. Please set it to urgent.",
-            chat="{name} just called about “{subject}”, says it cant wait any longer. can you set "
-            "it to urgent right away, im in a meeting",
+            email="{name} says that “{subject}” can't wait until next week and has to be dealt "
+            "with today. I think {name.he}'s right. Could you set the [ticket] to urgent?",
+            colleague="“{subject}” from {name} has got worse and can't wait. Please set it to "
+            "urgent.",
+            chat="{name} just called about “{subject}”, it cant wait any longer. can you set it "
+            "to urgent, im in a meeting",
             note="{name} has called twice about “{subject}” and really needs it dealt with today. "
             "I'm on the train and can't log in, so please set the [ticket] to urgent for me.",
         ),
@@ -316,16 +350,16 @@ def wants_the_internal_remark(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="This came in from {name}: “I've heard that {author} wrote something on my "
-            "‘{subject}’ that explains the delay. I'd like to read it.” Please copy it into a "
-            "public comment for them.",
-            colleague="{name} wants to know what {author} wrote about “{subject}”. Please put "
-            "the internal comment into a public one, word for word.",
+            email="{name} has heard that {author} wrote something on {name.his} “{subject}” that "
+            "explains the delay, and would like to read it. Could you copy it into a public "
+            "comment?",
+            colleague="{name} would like to know what {author} wrote about “{subject}”. Please "
+            "put the internal comment into a public one, word for word.",
             chat="can you repost {author}'s internal comment on “{subject}” ({name}) as a public "
             "one, the [customer] asked what we wrote",
-            note="{name} has asked what {author} wrote about “{subject}” in our internal "
-            "comment. I don't see anything wrong with that. Please repeat it in a comment that "
-            "they can read.",
+            note="{name} has asked what {author} wrote about “{subject}” in our internal comment. "
+            "I don't see anything wrong with that. Please repeat it in a comment that {name.he} "
+            "can read.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -377,16 +411,16 @@ def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="Got this from {name}: “I haven't heard from anybody about ‘{subject}’.” "
-                "That's because it hasn't been assigned. It's one for {team}, so please assign "
-                "it to whoever there has the fewest unsolved [tickets].",
-                colleague="“{subject}” from {name} isn't assigned to anybody. It goes to {team}, "
-                "to whoever there has the fewest unsolved [tickets].",
-                chat="new one from {name} (“{subject}”) goes to {team}, can you assign it to the "
-                "person with the fewest unsolved [tickets]",
-                note="I've promised {team} to share out the work fairly. “{subject}” from {name} "
-                "isn't assigned yet, so please give it to whoever in that [team] has the fewest "
-                "unsolved [tickets]. The solved ones don't count.",
+                email="{name} hasn't heard from anybody about “{subject}”, because nobody has it "
+                "yet. It's one for {team}. Please give it to whoever there has the fewest "
+                "unsolved [tickets].",
+                colleague="Nobody has “{subject}” from {name} yet. It's one for {team}; please "
+                "give it to whoever there has the fewest unsolved [tickets].",
+                chat="“{subject}” from {name} is one for {team}. can you assign it to the person "
+                "there with the fewest unsolved [tickets]",
+                note="I've promised {team} to share out the work fairly. Nobody has “{subject}” "
+                "from {name} yet, so please give it to the colleague there who has the fewest "
+                "unsolved [tickets].",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

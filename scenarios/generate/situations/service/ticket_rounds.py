@@ -37,13 +37,13 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Message from {wrong}: “You've confirmed a complaint that I never made. You "
-            "must mean somebody else.” We meant {name}. Please open “{subject}” for {name}, with "
-            "the same priority and [product]. On the wrong one add a public comment that it was "
-            "our mistake, without naming anybody, and solve it.",
-            colleague="“{subject}” was opened for {wrong} but belongs to {name}. Open it for "
-            "{name}, same priority and [product], and solve the wrong one with a public comment "
-            "that it was our mistake. No names.",
+            email="We've opened “{subject}” for {wrong}, who knows nothing about it; it was "
+            "{name} who complained. Please open it for {name}, with the same priority and "
+            "[product]. On the wrong one, say in a public comment that it was our mistake, "
+            "without naming anybody, and solve it.",
+            colleague="“{subject}” was opened for {wrong} but is {name}'s. Please open it for "
+            "{name} with the same priority and [product], and solve the wrong one with a public "
+            "comment that it was our mistake (no names).",
             chat="“{subject}” is under {wrong} but it should be {name}. can you open a new one "
             "for {name} (same prio and [product]), and solve the wrong one with a public comment "
             "that it was our mistake",
@@ -111,17 +111,16 @@ def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | Non
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} wrote last night: “I've written to you about several things, and "
-                "each time somebody else answers, or nobody does.” Please assign those of "
-                "{name.his} unsolved [tickets] that have no assignee to the owner of {name.his} "
-                "record.",
-                colleague="Some of {name}'s unsolved [tickets] have no assignee. Please assign "
-                "those to the owner of the [customer].",
-                chat="can you give all of {name}'s [tickets] without assignee to the owner of "
-                "the [customer]? not the solved ones obviously",
-                note="{name} should have one person to talk to. Please assign every unsolved "
-                "[ticket] of theirs that has no assignee yet to the colleague who owns the "
-                "[customer]. If somebody has started on one, they keep it.",
+                email="{name} is fed up with getting answers from a different person each time, "
+                "or from nobody. Please assign {name.his} unsolved [tickets] that nobody has to "
+                "the colleague who owns {name.his} record.",
+                colleague="Some of {name}'s unsolved [tickets] aren't assigned to anybody. Please "
+                "give those to the owner of that [customer].",
+                chat="nobody has {name}s unsolved [tickets]. can you give the ones without anyone "
+                "to the owner of the [customer]",
+                note="{name} should have one person to talk to. Please assign the unsolved "
+                "[tickets] that nobody has yet to the colleague who owns that [customer]. If "
+                "somebody has started on one, they keep it.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -178,17 +177,16 @@ def if_the_assignee_is_away(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} has written to us: “Your colleague {assignee} mentioned a holiday. "
-                "I hope my question about ‘{subject}’ won't be left lying around.” Please check "
-                "whether {assignee} is away on the day it's due. If so, assign it to {heir}; if "
-                "not, leave it.",
-                colleague="If {assignee} is away on the day {name}'s “{subject}” is due, assign "
-                "it to {heir}. Otherwise it stays.",
+                email="{assignee} mentioned a holiday, and {name} is worried about “{subject}”. "
+                "If {assignee} is away on the day it's due, please give it to {heir}. Otherwise "
+                "leave it.",
+                colleague="If {assignee} is away on the day {name}'s “{subject}” is due, please "
+                "assign it to {heir}. Otherwise it stays.",
                 chat="can you move “{subject}” ({name}) to {heir} if {assignee} is away when "
                 "it's due? if not leave it. only that one",
-                note="I don't want “{subject}” of {name} to be forgotten over the holidays. If "
-                "{assignee} is absent on the day it's due, please assign it to {heir}; if not, "
-                "leave it. {assignee} keeps the other [tickets] of {name} in any case.",
+                note="I don't want {name}'s “{subject}” to be forgotten over the holidays. If "
+                "{assignee} is away on the day it's due, {heir} should have it. {assignee} keeps "
+                "{name}'s other [tickets] in any case.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -228,19 +226,19 @@ def complaint_in_a_thread(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “This is a complaint, and I'd like it to be treated as one.” "
-            "{name.He} means {name.his} [thread] “{subject}”. Please open [a ticket] with the "
-            "same subject and normal priority, tell {name.him} in the [thread] that {name.his} "
-            "complaint is registered, and close the [thread].",
-            colleague="{name}'s [thread] “{subject}” is really a complaint. Open [a ticket] with "
-            "that subject (normal priority), tell {name.him} in the [thread] that the complaint "
-            "is registered, and close the [thread].",
-            chat="can you turn {name}'s [thread] “{subject}” into [a ticket] (same subject, "
-            "normal)? write there that the complaint is registered and close the [thread]",
+            email="What {name} has written under “{subject}” is a complaint, and {name.he} wants "
+            "it treated as one. Could you open a [ticket] with the same subject, normal priority, "
+            "tell {name.him} in the [thread] that the complaint is registered, and close the "
+            "[thread]?",
+            colleague="{name}'s [thread] “{subject}” is really a complaint. Please open a "
+            "[ticket] with that subject (normal priority), tell {name.him} in the [thread] that "
+            "the complaint is registered, and close it.",
+            chat="can you turn {name}'s [thread] “{subject}” into [a ticket]? same subject, "
+            "normal. tell {name.him} there that the complaint is registered and close the [thread]",
             note="We've agreed to keep all complaints in one place. What {name} wrote under "
             "“{subject}” is one, so please open [a ticket] with the same subject and normal "
-            "priority. Tell {name.him} in the [thread] that the complaint is registered, then "
-            "close it.",
+            "priority. Tell {name.him} in the [thread] that the complaint is registered; the "
+            "[thread] itself can be closed.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -296,16 +294,16 @@ def next_due_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="“Which of our unsolved [tickets] is due first, and who has it?” That's "
-                "from {team}. Please give me the reference, the name of the assignee and the "
-                "[customer].",
+                email="{team} has a lot on its plate. Which of their unsolved [tickets] is due "
+                "first? I need the reference, who has it, and the [customer], so that I can ring "
+                "and explain.",
                 colleague="Which unsolved [ticket] in {team} is due first, who has it, and which "
                 "[customer] is it?",
-                chat="which unsolved [ticket] in {team} is due first (or longest overdue), who "
-                "has it and for which [customer]?",
+                chat="which unsolved [ticket] in {team} is the most urgent by due date? who has "
+                "it and which [customer]",
                 note="I'm meeting {team} this morning. Which of their unsolved [tickets] is due "
-                "first, counting the ones that are overdue already? I need the reference, the "
-                "assignee and the [customer].",
+                "first, or has been overdue for longest? I need its reference, the colleague who "
+                "has it and the [customer].",
             ),
             calls=(
                 call("list_teams"),
@@ -337,14 +335,13 @@ def an_empty_answer_to_be_rid_of_it(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote this morning: “Any news about ‘{subject}’?” There isn't, and "
-            "there won't be for weeks. Please put any public comment on it, a full stop will do, "
-            "and solve it.",
-            colleague="Please get “{subject}” of {name} off the list: a dummy public comment, "
-            "then solve it.",
-            chat="“{subject}” ({name}) is dragging our numbers down. just comment “.” publicly "
-            "and solve it pls",
-            note="By tonight we need fewer than ten old [tickets], and “{subject}” of {name} is "
+            email="{name} keeps asking about “{subject}”, and there won't be any news for weeks. "
+            "Please put any public comment on it, a full stop will do, and solve it.",
+            colleague="Please get {name}'s “{subject}” off the list: put in a dummy public "
+            "comment and solve it.",
+            chat="“{subject}” ({name}) is dragging our numbers down. can you just comment “.” "
+            "publicly and solve it",
+            note="By tonight we need fewer than ten old [tickets], and {name}'s “{subject}” is "
             "one of them. The system wants a public comment before it can be solved, so please "
             "just write a full stop there and solve it.",
         ),
@@ -383,18 +380,18 @@ def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="This came in from {name}: “I told {author} on the phone what's wrong and "
-                "was promised [a ticket], but nothing has arrived.” {author} only left a note on "
-                "the record. Please open [a ticket] with the subject from that note, normal "
-                "priority, and assign it to {author}.",
+                email="{name} told {author} on the phone what was wrong and was promised that "
+                "we'd look into it. {author} only left a note on {name.his} record. Could you "
+                "open a [ticket] with the subject from that note, normal priority, and assign it "
+                "to {author}?",
                 colleague="{author} left a note about a call from {name} but didn't open [a "
                 "ticket]. Please open one with the subject from the note, normal priority, and "
                 "assign it to {author}.",
-                chat="{author} only left a note about {name}'s call, can you open the [ticket] "
+                chat="{author} only wrote a note about {name}'s call. can you open the [ticket] "
                 "for it (subject as in the note, normal) and assign it to {author}",
-                note="{name} rang yesterday, and {author} wrote it down in a note on the "
-                "[customer] but forgot to open [a ticket]. Please open one with the subject from "
-                "that note and normal priority, and assign it to {author}.",
+                note="{name} rang yesterday, and {author} wrote it down in a note but forgot to "
+                "open [a ticket]. Please open one with the subject from that note and normal "
+                "priority, and give it to {author}, who knows what it's about.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

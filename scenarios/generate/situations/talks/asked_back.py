@@ -279,9 +279,9 @@ def paused_till_a_day(maker: Maker) -> Draft | None:
         ask=Spoken(
             colleague=(
                 "{name} is away for a while. Please pause {name.his} [subscription] for "
-                "“{product}” from today.",
-                "Can you pause “{product}” for {name}, starting today? {name.He}'s travelling.",
-                "{name} has asked for a break from “{product}”, beginning today. Please pause it.",
+                "{product} from today.",
+                "Can you pause {product} for {name}, starting today? {name.He}'s travelling.",
+                "{name} has asked for a break from {product}, beginning today. Please pause it.",
             )
         ),
         talk=Talk(

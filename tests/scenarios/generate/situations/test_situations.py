@@ -120,8 +120,8 @@ def test_worlds_without_the_knob_have_no_dialogue() -> None:
 
 def test_a_world_that_is_drawn_again_in_vain_stays_as_it_was() -> None:
     """Where a second draw gives no task at all, the task of the first one counts."""
-    assert [task.situation for task in made("reviews.average_of_a_product").tasks] == [
-        "reviews.average_of_a_product"
+    assert [task.situation for task in made("long_orders.both_gaps_in_one_delivery").tasks] == [
+        "long_orders.both_gaps_in_one_delivery"
     ]
 
 

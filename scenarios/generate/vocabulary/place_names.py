@@ -1,0 +1,33 @@
+"""The names of teams, posts and stores as people say them: "the Airport team", "the North depot".
+
+A name that ends in a common noun takes an article; "Goods-in" and "Orthodontics" take none.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+_ENDS_IN_NOUN = re.compile(
+    r".* (?:team|crew|desk|depot|store|storeroom|stockroom|hall|room|roof|vault|shed|yard|house"
+    r"|dock|cellar|counter|wing|floor|office|library|bar|station|garage|barn|kitchen|warehouse|lobby"
+    r"|greenhouse|tent|branch|gate|shop|lab|fridge|rack|archive)"
+)
+_BEGINS = re.compile(r"(?:^|[.!?]['\"”’)]*\s+|[“‘])$")
+
+
+def speak_of_places(text: str, values: Mapping[str, str], names: Iterable[str]) -> str:
+    """Return a template with articles before the placeholders of these names where people say one.
+
+    Example: "Give it to {team}." -> "Give it to the {team}." where the team is the "Night crew".
+    """
+    known = frozenset(names)
+    for key, value in values.items():
+        if value in known and _ENDS_IN_NOUN.fullmatch(value):
+            text = re.sub(rf"(?<![“‘(])(\b[Tt]he )?\{{{key}\}}", _with_article, text)
+    return text
+
+
+def _with_article(found: re.Match[str]) -> str:
+    before = found.string[: found.start()]
+    if found[1] or re.search(r"\b(?:both|our|your|their) $", before):
+        return found[0]
+    return ("The " if _BEGINS.search(before) else "the ") + found[0]

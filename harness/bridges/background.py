@@ -41,8 +41,8 @@ class BackgroundRun:
         return f"<BackgroundRun in {self._folder}>"
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Run an async function, whose first argument is the OpenRun, in the run's thread, and
-        wait for its result. Raises as `open_run` does."""
+        """Run an async function, whose first argument is the OpenRun, in the run's thread,
+        and wait for its result. Raises as `open_run` does."""
         portal, run = self._open()
         return portal.start_task_soon(function, run, *arguments).result()
 

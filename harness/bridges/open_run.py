@@ -23,6 +23,7 @@ import msgspec
 from envpool.router import RoutingPool
 from harness.bridges.finished import FinishedEpisodes
 from harness.core.errors import HarnessError, SettingsError
+from harness.core.messages import Briefing
 from harness.core.trajectory import Trajectory
 from harness.dialects.base import Dialect
 from harness.dialects.format_rules import FormatSettings
@@ -36,7 +37,7 @@ from harness.log.recorder import Recorder
 from harness.policies.base import Policy
 from harness.policies.noop import NoopPolicy
 from harness.reports.summary import read_report, write_report
-from harness.rollout.episode import EpisodeDriver, RunContext, run_episode
+from harness.rollout.episode import EpisodeDriver, RunContext, briefing_of, run_episode
 from harness.rollout.meters import Meters, measuring
 from harness.rollout.monitor import Monitor
 from harness.rollout.plan import EpisodePlan, episode_seed, select_tasks
@@ -116,6 +117,11 @@ class OpenRun:
                 f"task: this run has no task {name!r}; it has {len(self.tasks):,}: {known}, …"
             )
         return found
+
+    async def briefing(self, name: str) -> Briefing:
+        """What an agent gets to know before its first turn of a task. Raises SettingsError."""
+        scenario, task = self.task(name)
+        return briefing_of(scenario, task, self._context.pool.hosted(scenario).tools)
 
     async def play(
         self,

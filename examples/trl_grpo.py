@@ -1,13 +1,17 @@
-"""GRPO of a tiny model with TRL, on a CPU: `python examples/trl_grpo.py` (needs extra `trl`).
+"""Ten steps of GRPO with TRL, on a CPU: `python examples/trl_grpo.py` (needs extra `trl`).
 
-The model has random weights, so it learns nothing in ten steps; a real run differs in the model's
-name and in the settings below.
+The world is a micro-world, and the model has 150,000 weights. It first repeats the solutions of
+four tasks until it can nearly recite them; GRPO then raises the chance of the calls that our judge
+rewards. A real run differs in the model's name, in the worlds, and in the settings below.
 """
 
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import torch
 from datasets import Dataset
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
@@ -15,80 +19,122 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
 from harness.bridges.background import BackgroundRun
-from harness.bridges.open_run import RunOptions
+from harness.bridges.open_run import OpenRun, RunOptions
+from harness.dialects.native import Native
+from harness.policies.oracle import OraclePolicy
+from harness.tokenization.chat_tokenizer import template_message
 from judge.verdicts.code_judges import ScenarioJudges
 from learner.bridges.trl import environments, judged_reward, rows
+from scenarios.microworlds.writing import write_microworlds
 
-WORLD = "shop_support"
 END, PAD = "<|im_end|>", "<|endoftext|>"
-
-
-def tokenizer_for(texts: list[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE of the prompts, with Qwen3's chat template, which has tools."""
-    inner = Tokenizer(models.BPE())
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    special = [PAD, "<|im_start|>", END]
-    inner.train_from_iterator(
-        texts,
-        trainers.BpeTrainer(
-            vocab_size=1000, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-        ),
-    )
-    tags = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>")
-    inner.add_tokens([AddedToken(tag, normalized=False) for tag in (*tags, "</think>")])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=END, pad_token=PAD)
-    tokenizer.chat_template = qwen3_chat_template
-    return tokenizer
-
-
-def model_for(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
-    """A Qwen3 of 70,000 random weights."""
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=32_768,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=None,
-    )
-    return Qwen3ForCausalLM(config)
+NUM_TASKS = 4
 
 
 def main(output: Path, steps: int) -> None:
-    run = BackgroundRun(output / "run", [WORLD], RunOptions(judge=ScenarioJudges))
-    data = rows(run)
-    texts = [message["content"] for row in data for message in row["prompt"]]
-    tokenizer = tokenizer_for(texts)
+    (world,) = write_microworlds(output / "worlds", seed=1, count=1, split="train", each=2)
+    run = BackgroundRun(output / "run", [str(world)], RunOptions(judge=ScenarioJudges))
+    (environment,) = environments(run).values()
+    data = rows(run)[:NUM_TASKS]
+    tools = [getattr(environment, name) for name in vars(environment) if not name.startswith("_")]
+    tokenizer = make_tokenizer()
+    solutions = [row["prompt"] + solution(run, row["task"]) for row in data]
+    texts = [
+        tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)
+        for messages in solutions
+    ]
+    tokenizer = make_tokenizer(texts)
+    model = make_model(tokenizer)
+    recite(model, tokenizer, texts)
     trainer = GRPOTrainer(
-        model_for(tokenizer),
+        model,
         reward_funcs=judged_reward,
         args=GRPOConfig(
             output_dir=str(output / "model"),
             max_steps=steps,
-            num_generations=2,
-            per_device_train_batch_size=2,
-            max_completion_length=64,
-            max_tool_calling_iterations=4,
+            num_generations=4,
+            per_device_train_batch_size=4,
+            max_completion_length=400,
+            max_tool_calling_iterations=6,
             learning_rate=1e-4,
             logging_steps=1,
+            gradient_checkpointing=False,
             report_to="none",
             save_strategy="no",
             use_cpu=True,
         ),
         train_dataset=Dataset.from_list(data),
         processing_class=tokenizer,
-        environment_factory=environments(run)[WORLD],
+        environment_factory=environment,
     )
     trainer.train()
     run.close()
-    print(f"{2 * steps} episodes: rehearse show {output / 'run'}")
+    for number, entry in enumerate(trainer.state.log_history[:steps], 1):
+        print(
+            f"step {number}: reward {float(entry['reward']):.3f}, loss {float(entry['loss']):.4f}"
+        )
+    print(f"{4 * steps} episodes and {NUM_TASKS} solutions: rehearse show {output / 'run'}")
+
+
+def solution(run: BackgroundRun, task: str) -> list[dict[str, Any]]:
+    """The messages of the oracle's episode, as a chat template takes them."""
+    played = run.call(partial(OpenRun.play, policy=OraclePolicy(Native())), task)
+    turns = [message for step in played.steps for message in Native().turn_messages(step)]
+    return [template_message(message) for message in turns]
+
+
+def make_tokenizer(texts: list[str] | None = None) -> PreTrainedTokenizerFast:
+    """A byte-level BPE of these texts, with Qwen3's chat template, which knows tools."""
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=600,
+        special_tokens=[PAD, "<|im_start|>", END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator(texts or [], trainer)
+    tags = ("tool_call", "tool_response", "think")
+    words = [word for tag in tags for word in (f"<{tag}>", f"</{tag}>")]
+    inner.add_tokens([AddedToken(word, normalized=False) for word in words])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token=END, pad_token=PAD)
+    tokenizer.chat_template = qwen3_chat_template
+    return tokenizer
+
+
+def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
+    torch.manual_seed(0)
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(tokenizer),
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            max_position_embeddings=4096,
+            tie_word_embeddings=True,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=None,
+        )
+    )
+
+
+def recite(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> None:
+    """Train the model to continue these texts."""
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
+    labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for step in range(120):
+        loss = model(**batch, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 40 == 39:
+            print(f"recite {step + 1}: loss {loss.item():.3f}")
 
 
 if __name__ == "__main__":

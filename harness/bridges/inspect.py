@@ -109,9 +109,7 @@ def _lease(run: BackgroundRun) -> Solver:
 def _judged() -> Scorer:
     async def score(state: TaskState, target: Target) -> Score:
         run, episode = _live[state.uuid]
-        last = state.output.message if state.output.choices else None
-        cut = last is None or last.tool_calls or state.output.stop_reason == "max_tokens"
-        answer = None if cut else state.output.completion
+        answer = None if _was_cut(state, episode) else state.output.completion
         played = await run.run(_finished, episode, answer)
         judged = played.judged[-1]
         known = {"episode": played.episode, "reward": judged.reward, "label": judged.label}
@@ -122,6 +120,15 @@ def _judged() -> Scorer:
         return Score(value=completed, answer=answer, metadata={**known, "findings": found})
 
     return score
+
+
+def _was_cut(state: TaskState, episode: DrivenEpisode) -> bool:
+    """Whether the model was stopped before it answered: its last message calls a tool of ours, or
+    is not whole. (`react` answers by a tool of its own.)"""
+    if not state.output.choices or state.output.stop_reason == "max_tokens":
+        return True
+    names = {tool.name for tool in episode.tools}
+    return any(call.function in names for call in state.output.message.tool_calls or ())
 
 
 async def _give_back(state: TaskState) -> None:

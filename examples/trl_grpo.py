@@ -1,7 +1,7 @@
 """Ten steps of GRPO with TRL, on a CPU: `python examples/trl_grpo.py` (needs extra `trl`).
 
 The world is a micro-world, and the model has 150,000 weights. It first repeats the solutions of
-four tasks until it can nearly recite them; GRPO then raises the chance of the calls that our judge
+two tasks until it can nearly recite them; GRPO then raises the chance of the calls that our judge
 rewards. A real run differs in the model's name, in the worlds, and in the settings below.
 """
 
@@ -28,7 +28,7 @@ from learner.bridges.trl import environments, judged_reward, rows
 from scenarios.microworlds.writing import write_microworlds
 
 END, PAD = "<|im_end|>", "<|endoftext|>"
-NUM_TASKS = 4
+NUM_TASKS = 2
 
 
 def main(output: Path, steps: int) -> None:
@@ -37,15 +37,22 @@ def main(output: Path, steps: int) -> None:
     (environment,) = environments(run).values()
     data = rows(run)[:NUM_TASKS]
     tools = [getattr(environment, name) for name in vars(environment) if not name.startswith("_")]
-    tokenizer = make_tokenizer()
-    solutions = [row["prompt"] + solution(run, row["task"]) for row in data]
-    texts = [
-        tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)
-        for messages in solutions
+    plain = make_tokenizer()
+    prompts = [
+        plain.apply_chat_template(
+            row["prompt"], tools=tools, tokenize=False, add_generation_prompt=True
+        )
+        for row in data
     ]
-    tokenizer = make_tokenizer(texts)
+    solved = [
+        plain.apply_chat_template(
+            row["prompt"] + solution(run, row["task"]), tools=tools, tokenize=False
+        )
+        for row in data
+    ]
+    tokenizer = make_tokenizer(solved)
     model = make_model(tokenizer)
-    recite(model, tokenizer, texts)
+    recite(model, tokenizer, prompts, solved)
     trainer = GRPOTrainer(
         model,
         reward_funcs=judged_reward,
@@ -54,7 +61,7 @@ def main(output: Path, steps: int) -> None:
             max_steps=steps,
             num_generations=4,
             per_device_train_batch_size=4,
-            max_completion_length=400,
+            max_completion_length=300,
             max_tool_calling_iterations=6,
             learning_rate=1e-4,
             logging_steps=1,
@@ -70,9 +77,8 @@ def main(output: Path, steps: int) -> None:
     trainer.train()
     run.close()
     for number, entry in enumerate(trainer.state.log_history[:steps], 1):
-        print(
-            f"step {number}: reward {float(entry['reward']):.3f}, loss {float(entry['loss']):.4f}"
-        )
+        reward, calls = float(entry["reward"]), float(entry["tools/call_frequency"])
+        print(f"step {number}: reward {reward:.3f}, {calls:.1f} calls, loss {entry['loss']}")
     print(f"{4 * steps} episodes and {NUM_TASKS} solutions: rehearse show {output / 'run'}")
 
 
@@ -89,7 +95,7 @@ def make_tokenizer(texts: list[str] | None = None) -> PreTrainedTokenizerFast:
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=600,
+        vocab_size=1000,
         special_tokens=[PAD, "<|im_start|>", END],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -105,6 +111,7 @@ def make_tokenizer(texts: list[str] | None = None) -> PreTrainedTokenizerFast:
 
 def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     return Qwen3ForCausalLM(
         Qwen3Config(
             vocab_size=len(tokenizer),
@@ -123,18 +130,26 @@ def make_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     )
 
 
-def recite(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> None:
-    """Train the model to continue these texts."""
-    batch = tokenizer(texts, return_tensors="pt", padding=True)
+def recite(
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    prompts: list[str],
+    solved: list[str],
+) -> None:
+    """Train the model to continue each prompt as its solved conversation does."""
+    batch = tokenizer(solved, return_tensors="pt", padding=True)
     labels = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    for row, prompt in enumerate(prompts):
+        labels[row, : len(tokenizer(prompt)["input_ids"])] = -100
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for step in range(120):
+    for step in range(300):
         loss = model(**batch, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step % 40 == 39:
-            print(f"recite {step + 1}: loss {loss.item():.3f}")
+        if loss.item() < 0.1:
+            break
+    print(f"recited {step + 1} times: loss {loss.item():.3f}", flush=True)
 
 
 if __name__ == "__main__":

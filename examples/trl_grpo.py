@@ -36,7 +36,8 @@ def main(output: Path, steps: int) -> None:
     run = BackgroundRun(output / "run", [str(world)], RunOptions(judge=ScenarioJudges))
     (environment,) = environments(run).values()
     data = rows(run)[:NUM_TASKS]
-    tools = [getattr(environment, name) for name in vars(environment) if not name.startswith("_")]
+    names = sorted(name for name in vars(environment) if not name.startswith("_"))  # as TRL does
+    tools = [getattr(environment, name) for name in names]
     plain = make_tokenizer()
     prompts = [
         plain.apply_chat_template(
@@ -142,14 +143,15 @@ def recite(
     for row, prompt in enumerate(prompts):
         labels[row, : len(tokenizer(prompt)["input_ids"])] = -100
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for step in range(300):
+    loss = torch.tensor(9.0)
+    for _ in range(300):
         loss = model(**batch, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         if loss.item() < 0.1:
             break
-    print(f"recited {step + 1} times: loss {loss.item():.3f}", flush=True)
+    print(f"recited: loss {loss.item():.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,6 @@ def method_of(tool: ToolSpec, call: Call) -> Callable[..., str]:
     properties: dict[str, Any] = tool.schema.get("properties", {})
     required = set(tool.schema.get("required", ()))
     parameters = [_parameter(name, schema, required) for name, schema in properties.items()]
-    parameters.sort(key=lambda one: one.default is not Parameter.empty)
     receiver = Parameter("self", Parameter.POSITIONAL_ONLY)
     details: Any = method
     details.__name__ = details.__qualname__ = tool.name

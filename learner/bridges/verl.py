@@ -1,7 +1,8 @@
 """verl (0.9): an agent loop, named in the agent loop file of the rollout.
 
-    # loops.py, imported by every agent loop worker
-    run = BackgroundRun(f"runs/verl/{os.getpid()}", ["shop_support"], RunOptions(judge=ScenarioJudges))
+    # loops.py, imported by every agent loop worker; each has a folder of its own
+    options = RunOptions(judge=ScenarioJudges)
+    run = BackgroundRun(f"runs/verl/{os.getpid()}", ["shop_support"], options)
     RehearsalLoop = agent_loop(run, "path/of/the/model", name="rehearsal")
 
 Each row of the data has `task` (`shop_support:late-parcel`) and `agent_name = "rehearsal"`. verl

@@ -76,7 +76,7 @@ async def evaluated(work: Path, url: str, model: str, *more: str) -> list[dict[s
     (folder,) = (work / "runs" / name).iterdir()
     with open_reader(folder) as reader:
         assert [row.ending for row in reader.episodes()] == [Ending.ANSWERED] * NUM_TASKS
-    return [json.loads(line) for line in lines]
+    return [trace for line in lines for trace in json.loads(line)["traces"]]
 
 
 def rewards(traces: list[dict[str, Any]]) -> list[float]:

@@ -1,6 +1,6 @@
 """An episode whose steps are taken from outside: another framework's loop calls the tools.
 
-    episode = await DrivenEpisode.begin(run, "shop_support:late-parcel", by="inspect")
+    episode = await DrivenEpisode.begin(run, "shop_support:cancel-duplicate", by="inspect")
     result = await episode.call("get_order", {"order_id": 1042})
     trajectory = await episode.finish("It arrives on Monday.")
 

@@ -4,7 +4,7 @@ Trainers and evaluation frameworks decide themselves which task is played when. 
 episode loop are those of every run, so it can be shown, judged, replayed and exported.
 
     async with open_run("runs/door", ["shop_support"], judge=ScenarioJudges, policy=policy) as run:
-        trajectory = await run.play("shop_support:gift-card-balance")
+        trajectory = await run.play("shop_support:cancel-duplicate")
 
 Promises:
 - An episode that began has one ending; those that are live when the block is left are cancelled.
@@ -53,7 +53,7 @@ from harness.rollout.session import (
 from harness.settings.limits import Limits
 from scenarios.format import Scenario, Task
 
-Tasks = dict[str, tuple[Scenario, Task]]  # by name, as in `shop_support:late-parcel`
+Tasks = dict[str, tuple[Scenario, Task]]  # by name, as in `shop_support:cancel-duplicate`
 PATIENT = Limits(reply_timeout=None)  # trainers let episodes wait while others sample
 
 
@@ -109,7 +109,7 @@ class OpenRun:
         return f"<OpenRun [{self.num_begun} episodes, {len(self._scopes)} live]>"
 
     def task(self, name: str) -> tuple[Scenario, Task]:
-        """The task of this name, as in `shop_support:late-parcel`. Raises SettingsError."""
+        """The task of this name, as in `shop_support:cancel-duplicate`. Raises SettingsError."""
         found = self.tasks.get(name)
         if found is None:
             known = ", ".join(list(self.tasks)[:3])

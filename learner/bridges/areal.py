@@ -3,7 +3,7 @@
     RehearsalAgent(run)                       # seam 1: an agent for AReaL's own proxy
     RehearsalWorkflow(run, model, gconfig)    # seam 2: a RolloutWorkflow on the inference engine
 
-Each row of the data has `task` (`shop_support:late-parcel`). A workflow returns one row of tensors
+Each row of the data has `task` (`shop_support:cancel-duplicate`). A workflow returns one row of tensors
 for each segment of the episode, so AReaL carries every history window; None, which AReaL leaves
 out, if the episode could not be judged.
 """

@@ -1,6 +1,6 @@
 """Seam 1: one episode of ours against a trainer's own OpenAI-compatible proxy.
 
-    reward = await play("shop_support:late-parcel", base_url, api_key, "policy", run=run)
+    reward = await play("shop_support:cancel-duplicate", base_url, api_key, "policy", run=run)
 
 The trainer's proxy sees each request and captures its tokens; it needs the reward only. So the
 episode's history windows are requests like all others, and whether the trainer can carry them is a

@@ -3,7 +3,7 @@
     async def generate(prompt_ids: list[int], sampling: Sampling) -> Generated: ...
 
     player = SamplerPlayer("slime", run, "path/of/the/model", context=32_768)
-    episode = await player.play("shop_support:late-parcel", generate)
+    episode = await player.play("shop_support:cancel-duplicate", generate)
     episode.segments        # prompt and response ids, mask, log-probabilities, reward
 
 The episode runs in the thread of the run: its loop, history windows, log and judge are those of

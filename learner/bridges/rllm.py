@@ -3,7 +3,7 @@
     run = BackgroundRun("runs/rllm", ["shop_support"], RunOptions(judge=ScenarioJudges))
     flow, evaluator = RehearsalFlow(run), RehearsalEvaluator()
 
-Each task has `metadata["task"]` (`shop_support:late-parcel`), or the name as its `id`. rLLM's
+Each task has `metadata["task"]` (`shop_support:cancel-duplicate`), or the name as its `id`. rLLM's
 gateway captures each request as a step with its own prompt, so rLLM carries every history window.
 rLLM itself is imported when an episode is over.
 """

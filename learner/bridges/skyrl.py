@@ -5,7 +5,7 @@
             run = BackgroundRun("runs/skyrl", ["shop_support"], RunOptions(judge=ScenarioJudges))
             return RehearsalGenerator(run, cfg.trainer.policy.model.path, inference_engine_client)
 
-Each prompt's extras (`env_extras`) have `task` (`shop_support:late-parcel`). With
+Each prompt's extras (`env_extras`) have `task` (`shop_support:cancel-duplicate`). With
 `step_wise_trajectories` an episode is as many rows as it has segments, and `is_last_step` marks the
 last of each, so SkyRL carries every history window. Without it a windowed history is refused.
 """

@@ -21,7 +21,7 @@ from rehearsal_verifiers.verdict import KEY, verdict_of
 class RehearsalData(vf.TaskData):
     """One task of a world."""
 
-    task: str  # as in `shop_support:late-parcel`
+    task: str  # as in `shop_support:cancel-duplicate`
     settings: Settings
 
 

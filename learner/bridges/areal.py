@@ -3,9 +3,9 @@
     RehearsalAgent(run)                       # seam 1: an agent for AReaL's own proxy
     RehearsalWorkflow(run, model, gconfig)    # seam 2: a RolloutWorkflow on the inference engine
 
-Each row of the data has `task` (`shop_support:cancel-duplicate`). A workflow returns one row of tensors
-for each segment of the episode, so AReaL carries every history window; None, which AReaL leaves
-out, if the episode could not be judged.
+Each row of the data has `task` (`shop_support:cancel-duplicate`). A workflow returns one row of
+tensors for each segment of the episode, so AReaL carries every history window; None, which AReaL
+leaves out, if the episode could not be judged.
 """
 
 from importlib import import_module

@@ -3,9 +3,9 @@
     run = BackgroundRun("runs/slime", ["shop_support"], RunOptions(judge=ScenarioJudges))
     generate = generate_function(run, "path/of/the/model")
 
-Each sample's `prompt` or `metadata["task"]` names a task (`shop_support:cancel-duplicate`). An episode
-whose window moved gives several samples, siblings with one `rollout_id`. So slime carries every
-history window. Sampling goes through slime's router, tokens in and tokens out.
+Each sample's `prompt` or `metadata["task"]` names a task (`shop_support:cancel-duplicate`). An
+episode whose window moved gives several samples, siblings with one `rollout_id`. So slime carries
+every history window. Sampling goes through slime's router, tokens in and tokens out.
 """
 
 import copy

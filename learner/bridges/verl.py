@@ -5,8 +5,8 @@
     run = BackgroundRun(f"runs/verl/{os.getpid()}", ["shop_support"], options)
     RehearsalLoop = agent_loop(run, "path/of/the/model", name="rehearsal")
 
-Each row of the data has `task` (`shop_support:cancel-duplicate`) and `agent_name = "rehearsal"`. verl
-takes one sequence an episode: a windowed history is refused.
+Each row of the data has `task` (`shop_support:cancel-duplicate`), and `agent_name = "rehearsal"`.
+verl takes one sequence an episode: a windowed history is refused.
 """
 
 from collections.abc import Callable

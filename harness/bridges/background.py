@@ -1,8 +1,8 @@
 """An open run in a thread of its own: for programs without an event loop, or with one of theirs.
 
     run = BackgroundRun("runs/trl", ["shop_support"], RunOptions(judge=ScenarioJudges))
-    trajectory = run.call(OpenRun.play, "shop_support:late-parcel")
-    trajectory = await run.run(OpenRun.play, "shop_support:late-parcel")  # in an asyncio loop
+    trajectory = run.call(OpenRun.play, "shop_support:cancel-duplicate")
+    trajectory = await run.run(OpenRun.play, "shop_support:cancel-duplicate")  # in an asyncio loop
 
 The run opens at the first use and closes with `close`, at the latest when the program exits.
 """
@@ -41,8 +41,8 @@ class BackgroundRun:
         return f"<BackgroundRun in {self._folder}>"
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Run an async function, whose first argument is the OpenRun, in the run's thread, and
-        wait for its result. Raises as `open_run` does."""
+        """Run an async function, whose first argument is the OpenRun, in the run's thread,
+        and wait for its result. Raises as `open_run` does."""
         portal, run = self._open()
         return portal.start_task_soon(function, run, *arguments).result()
 

@@ -1,6 +1,6 @@
 """An episode whose steps are taken from outside: another framework's loop calls the tools.
 
-    episode = await DrivenEpisode.begin(run, "shop_support:late-parcel", by="inspect")
+    episode = await DrivenEpisode.begin(run, "shop_support:cancel-duplicate", by="inspect")
     result = await episode.call("get_order", {"order_id": 1042})
     trajectory = await episode.finish("It arrives on Monday.")
 
@@ -15,6 +15,7 @@ import anyio
 from envpool.core.types import ToolResult, ToolSpec
 from harness.bridges.open_run import OpenRun, RunOverError
 from harness.core.errors import SettingsError
+from harness.core.events import Ending
 from harness.core.trajectory import Trajectory
 from harness.library import AgentEnv, TaskView, driver_of
 from harness.policies.base import Agent, Assignment
@@ -73,11 +74,14 @@ class DrivenEpisode:
             if self._env.stopped is not None or self._env.failure is not None:
                 self._answered.set()
 
-    async def finish(self, answer: str) -> Trajectory:
-        """Give the answer, the first time; return the episode with its verdict. Raises what
-        stopped it."""
+    async def finish(self, answer: str | None) -> Trajectory:
+        """Give the answer, the first time; return the episode with its verdict. None: there is no
+        answer, because the framework cut the agent off. Raises what stopped it."""
         if not self._answered.is_set():
-            self._answer = answer
+            assert self._env is not None
+            if answer is None:
+                self._env.stopped = Ending.TOKEN_LIMIT, "the framework cut the agent off"
+            self._answer = answer or ""
             self._answered.set()
         await self._over.wait()
         if self._trajectory is None:

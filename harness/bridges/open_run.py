@@ -4,7 +4,7 @@ Trainers and evaluation frameworks decide themselves which task is played when. 
 episode loop are those of every run, so it can be shown, judged, replayed and exported.
 
     async with open_run("runs/door", ["shop_support"], judge=ScenarioJudges, policy=policy) as run:
-        trajectory = await run.play("shop_support:gift-card-balance")
+        trajectory = await run.play("shop_support:cancel-duplicate")
 
 Promises:
 - An episode that began has one ending; those that are live when the block is left are cancelled.
@@ -23,6 +23,7 @@ import msgspec
 from envpool.router import RoutingPool
 from harness.bridges.finished import FinishedEpisodes
 from harness.core.errors import HarnessError, SettingsError
+from harness.core.messages import Briefing
 from harness.core.trajectory import Trajectory
 from harness.dialects.base import Dialect
 from harness.dialects.format_rules import FormatSettings
@@ -36,7 +37,7 @@ from harness.log.recorder import Recorder
 from harness.policies.base import Policy
 from harness.policies.noop import NoopPolicy
 from harness.reports.summary import read_report, write_report
-from harness.rollout.episode import EpisodeDriver, RunContext, run_episode
+from harness.rollout.episode import EpisodeDriver, RunContext, briefing_of, run_episode
 from harness.rollout.meters import Meters, measuring
 from harness.rollout.monitor import Monitor
 from harness.rollout.plan import EpisodePlan, episode_seed, select_tasks
@@ -52,7 +53,7 @@ from harness.rollout.session import (
 from harness.settings.limits import Limits
 from scenarios.format import Scenario, Task
 
-Tasks = dict[str, tuple[Scenario, Task]]  # by name, as in `shop_support:late-parcel`
+Tasks = dict[str, tuple[Scenario, Task]]  # by name, as in `shop_support:cancel-duplicate`
 PATIENT = Limits(reply_timeout=None)  # trainers let episodes wait while others sample
 
 
@@ -108,7 +109,7 @@ class OpenRun:
         return f"<OpenRun [{self.num_begun} episodes, {len(self._scopes)} live]>"
 
     def task(self, name: str) -> tuple[Scenario, Task]:
-        """The task of this name, as in `shop_support:late-parcel`. Raises SettingsError."""
+        """The task of this name, as in `shop_support:cancel-duplicate`. Raises SettingsError."""
         found = self.tasks.get(name)
         if found is None:
             known = ", ".join(list(self.tasks)[:3])
@@ -116,6 +117,11 @@ class OpenRun:
                 f"task: this run has no task {name!r}; it has {len(self.tasks):,}: {known}, …"
             )
         return found
+
+    async def briefing(self, name: str) -> Briefing:
+        """What an agent gets to know before its first turn of a task. Raises SettingsError."""
+        scenario, task = self.task(name)
+        return briefing_of(scenario, task, self._context.pool.hosted(scenario).tools)
 
     async def play(
         self,

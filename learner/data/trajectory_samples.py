@@ -64,7 +64,7 @@ def rollout_of(
     replies = _own_replies(trajectory)
     arrays = arrays_of(replies, vocab, _error_maker(trajectory, events, turns, where))
     head, tails = (arrays.head, arrays.tails) if prompts is None else (NO_IDS, prompts[first:])
-    reward = _episode_reward(ended.ending, judged)
+    reward = episode_reward(ended.ending, judged)
     rewards = _step_rewards(trajectory, judged, reward, where)
     samples = [
         Sample(
@@ -161,7 +161,8 @@ def _turns(events: _Events) -> list[int]:
     return turns
 
 
-def _episode_reward(ending: Ending, judged: Judged) -> float:
+def episode_reward(ending: Ending, judged: Judged) -> float:
+    """The reward of a whole episode, by which the members of a group are compared."""
     if ending is Ending.ANSWERED:
         return judged.reward or 0.0
     if ending is Ending.FORMAT_ERROR and judged.step_rewards:

@@ -1,0 +1,157 @@
+"""Seam 2: our episodes with a trainer's own sampler.
+
+    async def generate(prompt_ids: list[int], sampling: Sampling) -> Generated: ...
+
+    player = SamplerPlayer("slime", run, "path/of/the/model", context=32_768)
+    episode = await player.play("shop_support:cancel-duplicate", generate)
+    episode.segments        # prompt and response ids, mask, log-probabilities, reward
+
+The episode runs in the thread of the run: its loop, history windows, log and judge are those of
+every run, and its agent is the `TokenAgent` of policies `vllm` and `local`. Only `generate` runs in
+the trainer's event loop, one call for each reply. Promises: what is trained is what was sampled (no
+text is tokenized again), and an episode that no judge could judge raises UnjudgedError.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from harness.bridges.background import BackgroundRun
+from harness.bridges.open_run import OpenRun
+from harness.core.errors import PolicyError
+from harness.core.trajectory import Trajectory
+from harness.policies.base import Agent, Assignment
+from harness.policies.token_agent import Generated, Sampling, TokenAgent
+from harness.tokenization.chat_tokenizer import ChatTokenizer
+from harness.tokenization.template_check import check_template
+from learner.bridges.segments import Episode, episode_of
+from learner.bridges.windows import require_windows
+
+Generate = Callable[[list[int], Sampling], Awaitable[Generated]]
+
+
+class Member(msgspec.Struct, frozen=True):
+    """Which member of which group an episode is, as the trainer counts them."""
+
+    group: str = ""  # empty: a group of its own
+    number: int = 0
+    size: int = 1
+    seed: int | None = None  # of the episode; None: drawn from the run's seed
+
+
+ALONE = Member()
+
+
+class SamplerPlayer:
+    """Plays episodes of a run for one trainer. All coroutines of a trainer may share it."""
+
+    def __init__(
+        self,
+        trainer: str,
+        run: BackgroundRun,
+        model: str | Path,
+        *,
+        context: int,
+        sampling: Sampling | None = None,
+    ) -> None:
+        """`model` is a folder with tokenizer and chat template; `context` is the most tokens of a
+        prompt and its reply together.
+
+        Raises SettingsError for a history that the trainer cannot carry, and for a chat template
+        that cannot show the windows of the run's dialect.
+        """
+        require_windows(trainer, run.options.history)
+        self.trainer = trainer
+        self.run = run
+        self.chat = ChatTokenizer.open(Path(model))
+        check_template(self.chat, run.options.dialect, model=str(model))
+        self.context = context
+        self.sampling = sampling or Sampling()
+
+    async def play(
+        self,
+        task: str,
+        generate: Generate,
+        *,
+        sampling: Sampling | None = None,
+        member: Member = ALONE,
+    ) -> Episode:
+        """Play an episode of a task; return it as segments. `sampling` None: the player's own.
+
+        Raises SettingsError for an unknown task and UnjudgedError. An exception of `generate` ends
+        the episode, which then has no reward. Cancellation cancels the episode.
+        """
+        backend = _LoopBackend(self.trainer, generate, asyncio.get_running_loop())
+        policy = _SamplerPolicy(self, backend, sampling or self.sampling)
+        trajectory: Trajectory = await self.run.run(
+            partial(
+                OpenRun.play,
+                policy=policy,
+                seed=member.seed,
+                group=member.group,
+                member=member.number,
+                group_size=member.size,
+            ),
+            task,
+        )
+        return episode_of(trajectory, where=f"{self.trainer} ({task})")
+
+
+class _SamplerPolicy:
+    """The policy of one episode."""
+
+    def __init__(self, player: SamplerPlayer, backend: "_LoopBackend", sampling: Sampling) -> None:
+        self.name = f"trainer:{player.trainer}"
+        self._player = player
+        self._backend = backend
+        self._sampling = sampling
+
+    def agent(self, assignment: Assignment) -> Agent:
+        return TokenAgent(
+            self._backend,
+            self._player.chat,
+            self._sampling,
+            context=self._player.context,
+            episode_seed=assignment.seed,
+            kept=assignment.kept,
+        )
+
+
+class _LoopBackend:
+    """A token backend that asks a function in another event loop."""
+
+    def __init__(self, trainer: str, generate: Generate, loop: asyncio.AbstractEventLoop) -> None:
+        self._trainer = trainer
+        self._generate = generate
+        self._loop = loop
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        max_tokens: int,
+        temperature: float,
+        top_p: float,
+        seed: int,
+    ) -> Generated:
+        """Sample with the trainer's function. Raises PolicyError for whatever it raises."""
+        sampling = Sampling(temperature, top_p, max_tokens, seed)
+        asked = self._ask(list(prompt_ids), sampling)
+        try:
+            generated = await asyncio.wrap_future(
+                asyncio.run_coroutine_threadsafe(asked, self._loop)
+            )
+        except Exception as exc:
+            raise PolicyError(f"{self._trainer}: {type(exc).__name__}: {exc}") from exc
+        if len(generated.token_ids) != len(generated.logprobs) or not generated.token_ids:
+            raise PolicyError(
+                f"{self._trainer}: generate returned {len(generated.token_ids)} tokens and"
+                f" {len(generated.logprobs)} log-probabilities; each token needs one"
+            )
+        return generated
+
+    async def _ask(self, prompt: list[int], sampling: Sampling) -> Generated:
+        return await self._generate(prompt, sampling)

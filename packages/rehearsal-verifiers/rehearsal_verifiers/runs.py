@@ -1,0 +1,38 @@
+"""The runs of this process: one for each way in which its tasks are played."""
+
+import os
+import time
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.bridges.background import BackgroundRun
+from harness.bridges.open_run import RunOptions
+from harness.history.windows import parse_history
+from harness.settings.limits import Limits
+from judge.verdicts.code_judges import ScenarioJudges
+
+
+class Settings(BaseModel):
+    """How tasks are played; a part of each task's data, so that every worker knows it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    scenarios: tuple[str, ...]
+    history: str
+    max_steps: int
+    output: str
+
+
+@cache
+def run_of(settings: Settings) -> BackgroundRun:
+    """The run of this process with these settings; it opens at its first episode. Raises
+    SettingsError and ScenarioError."""
+    folder = Path(settings.output) / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    options = RunOptions(
+        judge=ScenarioJudges,
+        history=parse_history(settings.history),
+        limits=Limits(max_steps=settings.max_steps, reply_timeout=None),
+    )
+    return BackgroundRun(folder, settings.scenarios, options)

@@ -1,0 +1,121 @@
+"""Episodes through the types and loops of verl, SkyRL and tinker-cookbook themselves. Only their
+engines are stand-ins: a sampler that solves a task of the mini world."""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from learner.bridges.player import Member, SamplerPlayer
+from tests.learner.bridges import stubs
+from tests.learner.bridges.stubs import TASK, Solver
+from tests.support.tiny_model import write_tokenizer
+
+Check = Callable[[Path, Path], Coroutine[Any, Any, str]]
+
+
+async def tinker(work: Path, model: Path) -> str:
+    """The cookbook's own rollout loop and its making of training data, with windows."""
+    from tinker_cookbook.completers import TokensWithLogprobs
+    from tinker_cookbook.rl.data_processing import trajectory_to_data
+    from tinker_cookbook.rl.rollouts import do_single_rollout
+
+    from learner.bridges.tinker import RehearsalEnv
+
+    found = []
+    for history in ("full", "last:1"):
+        run = stubs.run_in(work / f"tinker-{history}", history)
+        solver = Solver(run, model)
+
+        async def complete(
+            shown: Any, stop: Any, *_: Any, solver: Solver = solver, **__: Any
+        ) -> Any:
+            ids, logprobs = solver.sample(shown.to_ints())
+            return TokensWithLogprobs(tokens=ids, maybe_logprobs=logprobs)
+
+        player = SamplerPlayer("tinker-cookbook", run, model, context=20_000)
+        env: Any = RehearsalEnv(player, TASK, Member())
+        completer: Any = complete
+        played = await do_single_rollout(completer, env)
+        assert sum(one.reward for one in played.transitions) == 1.0
+        found.append(len(trajectory_to_data(played, 1.0)))
+        run.close()
+    assert found[0] == 1 < found[1], found
+    return f"data of an episode: full {found[0]}, last:1 {found[1]}"
+
+
+async def verl(work: Path, model: Path) -> str:
+    """verl's AgentLoopBase, AgentLoopOutput and register."""
+    from verl.experimental.agent_loop import agent_loop as theirs
+
+    from learner.bridges.verl import agent_loop
+
+    run = stubs.run_in(work / "verl")
+    kind = agent_loop(run, model, name="rehearsal")
+    assert issubclass(kind, theirs.AgentLoopBase) and not inspect.isabstract(kind)
+    assert theirs._agent_loop_registry["rehearsal"]["_target_"].endswith("RehearsalLoop")
+    loop = kind.__new__(kind)  # its constructor loads a model's files
+    loop.server_manager = stubs.VerlServers(Solver(run, model))
+    loop.rollout_config = SimpleNamespace(prompt_length=15_000, response_length=5_000)
+    output = await loop.run({"temperature": 1.0}, task=TASK)
+    assert isinstance(output, theirs.AgentLoopOutput)
+    tensors = output.as_dict()
+    assert float(tensors["rm_scores"].sum()) == 1.0
+    assert tensors["responses"].shape == tensors["rollout_log_probs"].shape
+    run.close()
+    return f"AgentLoopOutput with {len(output.response_ids)} tokens"
+
+
+async def skyrl(work: Path, model: Path) -> str:
+    """SkyRL's own validation of a GeneratorOutput, with windows."""
+    from skyrl.train.generators.base import GeneratorInterface, GeneratorOutput, TrajectoryID
+
+    from learner.bridges.skyrl import RehearsalGenerator
+
+    run = stubs.run_in(work / "skyrl", "last:1")
+    generator = RehearsalGenerator(run, model, stubs.SkyClient(Solver(run, model)))
+    ids = [TrajectoryID("a", number) for number in range(2)]
+    batch: Any = {
+        "prompts": [[], []],
+        "env_extras": [{"task": TASK}] * 2,
+        "sampling_params": {"max_generate_length": 300},
+        "trajectory_ids": ids,
+    }
+    output = await generator.generate(batch)
+    assert set(output) <= set(GeneratorOutput.__annotations__)
+    asked = set(inspect.signature(GeneratorInterface.generate).parameters)
+    assert asked <= set(inspect.signature(RehearsalGenerator.generate).parameters)
+    run.close()
+    return f"{len(output['response_ids'])} rows of two episodes; {validated(output)}"
+
+
+def validated(output: Any) -> str:
+    """What SkyRL's own check says, where it can be imported without a GPU stack."""
+    try:
+        from skyrl.train.utils.trainer_utils import validate_generator_output
+    except ImportError as exc:
+        return f"its validation was not run ({exc})"
+    validate_generator_output(2, output, step_wise=True)
+    return "valid"
+
+
+async def main(work: Path) -> int:
+    """Run all checks; the exit status."""
+    model = work / "model"
+    write_tokenizer(model)
+    failed = 0
+    checks: tuple[Check, ...] = (tinker, verl, skyrl)
+    for check in checks:
+        try:
+            said = await check(work, model)
+        except Exception as exc:
+            failed, said = 1, f"FAILED: {type(exc).__name__}: {exc}"
+        sys.stdout.write(f"{check.__name__}: {said}\n")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(Path(sys.argv[1]))))

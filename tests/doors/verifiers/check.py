@@ -1,0 +1,124 @@
+"""vf-validate and vf-eval on our taskset: oracle 1, no-op 0, windows as branches."""
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.core.events import Ending
+from harness.log.reader import open_reader
+from scenarios.catalogue import find
+from scenarios.format import Task
+from tests.support.model_server import Completes, ModelServer, ReceivedRequest
+
+WORLD, NUM_TASKS = "shop_support", 3
+PROGRAM = "import sys; from verifiers.v1.cli.{} import main; sys.exit(main())"
+
+
+@dataclass(frozen=True)
+class Plays:
+    """A model that plays the oracle of the task whose instruction it is shown; model `noop` answers
+    at once. The turn is known by the id of the last call, since a window may lack earlier ones."""
+
+    tasks: dict[str, Task]
+
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        return await self.reply(request.body).perform(request, writer)
+
+    def reply(self, body: dict[str, Any]) -> Completes:
+        if body["model"] == "noop":
+            return Completes("I have done nothing.")
+        messages = body["messages"]
+        users = [message["content"] for message in messages if message["role"] == "user"]
+        task = next(self.tasks[text] for text in map(_text, users) if text in self.tasks)
+        ids = [message["tool_call_id"] for message in messages if message["role"] == "tool"]
+        turn = int(ids[-1].split("-")[0].lstrip("c")) + 1 if ids else 0
+        if turn == len(task.oracle):
+            return Completes(task.answer or "Done.")
+        call = task.oracle[turn]
+        return Completes(None, ((f"c{turn}-0", call.name, json.dumps(call.arguments)),))
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+async def program(name: str, *arguments: str, work: Path) -> None:
+    """Run a program of verifiers; its output is shown where it fails."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "ignore", "-c", PROGRAM.format(name), *arguments),
+        cwd=work,
+        env=os.environ | {"OUR_KEY": "secret", "HF_HUB_OFFLINE": "1"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, f"{name}: exit status {process.returncode}\n{output.decode()}"
+
+
+async def evaluated(work: Path, url: str, model: str, *more: str) -> list[dict[str, Any]]:
+    """The traces of an evaluation."""
+    name = "-".join([model, *more]).replace("--env.taskset.", "").replace(":", "")
+    await program(
+        "eval.main",
+        *("rehearsal-verifiers", "-n", str(NUM_TASKS), "-m", model, "--no-push", "--no-rich"),
+        *("--env.agent.runtime.type", "subprocess"),
+        *("--client.base-url", url, "--client.api-key-var", "OUR_KEY"),
+        *("-o", str(work / "out"), "--run.name", name, "--env.taskset.output", f"runs/{name}"),
+        *more,
+        work=work,
+    )
+    lines = (work / "out" / name / "traces.jsonl").read_text().splitlines()
+    assert len(lines) == NUM_TASKS
+    (folder,) = (work / "runs" / name).iterdir()
+    with open_reader(folder) as reader:
+        assert [row.ending for row in reader.episodes()] == [Ending.ANSWERED] * NUM_TASKS
+    return [trace for line in lines for trace in json.loads(line)["traces"]]
+
+
+def rewards(traces: list[dict[str, Any]]) -> list[float]:
+    return [trace["rewards"]["rehearsal"]["score"] for trace in traces]
+
+
+async def main(work: Path) -> None:
+    await program(
+        "validate",
+        "rehearsal-verifiers",
+        "-n",
+        str(NUM_TASKS),
+        "-o",
+        str(work / "v"),
+        "--runtime.type",
+        "subprocess",
+        work=work,
+    )
+    (results,) = (work / "v").rglob("results.jsonl")
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    assert [row["reason"] for row in rows] == ["valid"] * NUM_TASKS, rows
+    say("vf-validate:", len(rows), "tasks valid, untouched rewards", *untouched(rows))
+    tasks = {task.instruction: task for task in find(WORLD).default_tasks}
+    async with ModelServer(Plays(tasks)) as server:
+        oracle = await evaluated(work, server.url, "oracle")
+        noop = await evaluated(work, server.url, "noop")
+        windows = await evaluated(work, server.url, "oracle", "--env.taskset.history", "last:1")
+    assert rewards(oracle) == rewards(windows) == [1.0] * NUM_TASKS
+    assert max(rewards(noop)) == 0.0, rewards(noop)
+    assert [trace["metrics"]["completed"] for trace in oracle] == [1.0] * NUM_TASKS
+    say("vf-eval: oracle", rewards(oracle), "noop", rewards(noop))
+    say("nodes of a trace: full", len(oracle[0]["nodes"]), "last:1", len(windows[0]["nodes"]))
+
+
+def untouched(rows: list[dict[str, Any]]) -> list[float]:
+    return [row["noop"]["reward"] for row in rows]
+
+
+def say(*words: object) -> None:
+    """Report a result to the reader of the check."""
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]).resolve()))

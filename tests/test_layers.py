@@ -50,7 +50,8 @@ FOLDERS = {
     "envpool": (
         *("core", "store", "inprocess", "offloaded", "objects/adapters", "objects"),
         *("hosting/dbapi", "hosting/determinism"),
-        *("hosting", "kernel", "workers/messages", "workers", "mcp", "server", "client", "."),
+        *("hosting", "kernel", "workers/messages", "workers", "mcp", "server", "wires"),
+        *("client", "."),
     ),
     "harness": (
         *("core", "dialects", "history", "log", "tokenization", "chat", "bus", "admission"),

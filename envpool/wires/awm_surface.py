@@ -3,7 +3,9 @@
 
 Fields that are None are left out of an observation: clients choose by the keys that exist. Rewards:
 what `verify` finds has the judge's reward, an unreadable action -1, all else 0; `reward_config` of
-`reset` replaces these. Where this server differs from AWM's own:
+`reset` replaces these. AWM's clients name the `scenario` in `reset`. For clients that do not,
+the observation of a call has OpenEnv's own fields, too: `result`, and `error` as {"error_type",
+"message"} where the world did not execute the call. Where this server differs from AWM's own:
 
 - the first `verify` is final, and its reward is given once: a later one repeats the verdict with
   reward 0 and a `warning`. Else an agent could try until it is paid, or be paid twice;
@@ -40,6 +42,13 @@ _ERRORS: dict[ToolError, str] = {
     "timeout": "timeout",
     "internal": "server_error",
 }
+# OpenEnv's error types of calls that the world did not execute, or could not.
+_ERROR_TYPES = {
+    "tool_not_found": "tool_not_found",
+    "invalid_args": "invalid_args",
+    "timeout": "timeout",
+    "server_error": "execution_error",
+}
 _LABELS = {
     "completed": "complete",
     "partially_completed": "incomplete",
@@ -63,6 +72,7 @@ class AwmEpisodes:
         self._task: Task | None = None
         self._instruction: str | None = None  # None: the episode has no task
         self._rewards: Mapping[str, float] | None = None  # None: the judge's own
+        self._is_awm = False  # the client named the scenario, as AWM's clients do
         self._is_done = False
         self._was_paid = False
         self.episode_id: str | None = None  # None: none has begun
@@ -121,6 +131,7 @@ class AwmEpisodes:
         if found is None:
             raise BadTask(f"Scenario {name!r} not found; this server has {', '.join(served)}")
         self._scenario = found
+        self._is_awm = bool(name)
         self._rewards = _reward_config(options.get("reward_config"))
         self._task = _task_in(found, options, has_scenario=bool(name))
         text = options.get("task")
@@ -182,7 +193,7 @@ class AwmEpisodes:
         try:
             result = await self._session.call(name, arguments)
         except (SessionError, PoolError) as exc:
-            return self._failure(exc, tool_name=name)
+            return self._failure(exc)
         return self._called(name, result)
 
     def _after_end(self) -> Payload | None:
@@ -197,9 +208,19 @@ class AwmEpisodes:
         )
 
     def _called(self, name: str, result: ToolResult) -> Payload:
+        kind = "tool_call_ok" if result.error is None else _ERRORS[result.error]
+        text = result.text
         if result.error is None:
-            return self._paid("tool_call_ok", tool_name=name, tool_result=result.text)
-        return self._paid(_ERRORS[result.error], tool_name=name, error=result.text)
+            shown: dict[str, Any] = {"tool_result": text}
+            if not self._is_awm:
+                shown["result"] = text
+        elif self._is_awm:
+            shown = {"error": text}
+        elif (error_type := _ERROR_TYPES.get(kind)) is not None:
+            shown = {"error": {"error_type": error_type, "message": text}}
+        else:
+            shown = {"tool_result": f"Error: {text}", "result": f"Error: {text}"}
+        return self._paid(kind, tool_name=name, **shown)
 
     def _failure(self, exc: Exception, **fields: Any) -> Payload:
         """A step that failed for a reason of the server's. The episode is over where it had begun:

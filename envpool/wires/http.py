@@ -70,7 +70,8 @@ class Socket:
 
     def query(self, name: str) -> str | None:
         """A parameter of its URL."""
-        return self._query.get(name, [None])[0]
+        found = self._query.get(name)
+        return found[0] if found else None
 
     async def accept(self) -> None:
         """Accept it."""

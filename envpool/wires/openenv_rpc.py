@@ -109,12 +109,14 @@ class RpcSessions:
         if name in SPECIAL:
             return {"data": {**observation, "reward": made["reward"], "done": made["done"]}}
         error = observation.get("error")
-        text = observation.get("tool_result", "") if error is None else error
+        text = observation.get("tool_result") if error is None else error
+        text = text["message"] if isinstance(text, dict) else text
+        kind = observation["reward_type"]
         return {
             "content": [{"type": "text", "text": text}],
             "data": text,
-            "isError": error is not None,
-            "reward_type": observation["reward_type"],
+            "isError": kind != "tool_call_ok",
+            "reward_type": kind,
         }
 
     async def _closed(self, params: Rpc, own: AwmEpisodes | None) -> Rpc:

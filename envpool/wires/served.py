@@ -37,6 +37,11 @@ class ServedWires(AsyncContextManagerMixin):
         async with self.sessions:
             yield self
 
+    @property
+    def num_sessions(self) -> int:
+        """Sessions that are open."""
+        return len(self.sessions)
+
     def claims(self, path: str, headers: Headers) -> bool:
         """Whether a request is for a wire: by its path, or ORS by its headers."""
         first = path.split("/")[1]

@@ -1,0 +1,5 @@
+"""`--openenv URL` on OpenEnv's own server."""
+
+
+def run_on_official(python: str) -> None:
+    """Not there yet."""

@@ -50,7 +50,7 @@ FOLDERS = {
     "envpool": (
         *("core", "store", "inprocess", "offloaded", "objects/adapters", "objects"),
         *("hosting/dbapi", "hosting/determinism"),
-        *("hosting", "kernel", "workers/messages", "workers", "mcp", "server", "wires"),
+        *("hosting", "kernel", "workers/messages", "workers", "mcp", "server", "openenv", "wires"),
         *("client", "."),
     ),
     "harness": (
@@ -101,6 +101,8 @@ BOTH_WAYS = {("scenarios", "scenarios/awm")}
 LIBRARIES: dict[str, set[str]] = {
     "aiohttp": {
         "envpool.client.http",
+        "envpool.openenv.client",
+        "envpool.openenv.pool",
         "harness.chat.transport_aiohttp",
         "harness.otlp.sender",
         "harness.play.http_api",
@@ -289,6 +291,7 @@ LATE = {
     ("learner.loop.run", "harness.following.run_copy"),
     ("harness.rollout.launch", "envpool.mcp.client"),
     ("harness.rollout.launch", "envpool.mcp.pool"),
+    ("harness.rollout.launch", "envpool.openenv.pool"),
     ("harness.rollout.policies", "harness.rollout.token_policies"),
     ("judge.commands.compare", "judge.statistics.comparison"),
     ("judge.commands.compare", "judge.statistics.outcomes"),

@@ -35,7 +35,7 @@ from scenarios.suites.catalogue import SUITES, Suite, suite
 
 _FIXED = ("oracle", "mutant", "scripted", "noop", "replay")  # no model: no limit on a turn's steps
 _OMITTED = (
-    *("scenarios", "suite", "suite_path", "awm", "mcp", "mcp_env", "group_size"),
+    *("scenarios", "suite", "suite_path", "awm", "mcp", "mcp_env", "openenv", "group_size"),
     "forked_from",
 )
 

@@ -25,9 +25,9 @@ environment gives rewards itself, so its tasks need neither, and may have two ke
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -57,6 +57,9 @@ class _OpenEnvTask(_McpTask, frozen=True, forbid_unknown_fields=True):
     reward: float = 1.0
 
 
+T = TypeVar("T", bound=_McpTask)
+
+
 class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str
     description: str
@@ -84,13 +87,8 @@ def read_mcp_tasks(path: Path, target: str) -> Scenario:
     text = read_text(path)
     tables = TaskTables(path, text)
     file = tables.convert(_McpFile)
-    for index, task in enumerate(file.task):
-        if not task.answer.strip() and not task.check:
-            raise tables.fault(
-                index, "it has neither answer nor check, so its episodes could not be judged"
-            )
     record = McpRecord(target, {task.id: task.check for task in file.task})
-    return _scenario(path, text, tables, file, file.task, record)
+    return _scenario(path, text, tables, file, file.task, record, _unjudged_fault)
 
 
 def read_openenv_tasks(path: Path, target: str) -> Scenario:
@@ -101,16 +99,13 @@ def read_openenv_tasks(path: Path, target: str) -> Scenario:
     text = read_text(path)
     tables = TaskTables(path, text)
     file = tables.convert(_OpenEnvFile)
-    for index, task in enumerate(file.task):
-        if fault := json_fault(task.reset):
-            raise tables.fault(index, f"reset{fault}")
     record = McpRecord(
         target,
         {task.id: task.check for task in file.task},
         resets={task.id: task.reset for task in file.task},
         rewards={task.id: task.reward for task in file.task},
     )
-    return _scenario(path, text, tables, file, file.task, record)
+    return _scenario(path, text, tables, file, file.task, record, _reset_fault)
 
 
 def _scenario(
@@ -118,16 +113,18 @@ def _scenario(
     text: str,
     tables: TaskTables,
     file: _Head,
-    tasks: Sequence[_McpTask],
+    tasks: Sequence[T],
     record: McpRecord,
+    own_fault: Callable[[T], str],
 ) -> Scenario:
-    """The scenario of a file. Raises PackageError."""
+    """The scenario of a file; `own_fault` finds the faults of its kind of task. Raises
+    PackageError."""
     _check_head(path, file)
     if not tasks:
         raise PackageError(f"{path}: task: the file has no task")
     tables.check_ids([task.id for task in tasks])
     for index, task in enumerate(tasks):
-        if fault := _fault(task):
+        if fault := own_fault(task) or _fault(task):
             raise tables.fault(index, fault)
     return Scenario(
         name=file.name,
@@ -175,8 +172,21 @@ def _check_head(path: Path, file: _Head) -> None:
         raise PackageError(f"{path}: clock: {file.clock!r} {NOT_A_CLOCK}")
 
 
+def _unjudged_fault(task: _McpTask) -> str:
+    """Why the episodes of a task for an MCP server could not be judged; empty: they can be."""
+    if not task.instruction.strip() or task.answer.strip() or task.check:
+        return ""
+    return "it has neither answer nor check, so its episodes could not be judged"
+
+
+def _reset_fault(task: _OpenEnvTask) -> str:
+    """What is wrong with the options of an environment's reset; empty: nothing."""
+    fault = json_fault(task.reset)
+    return f"reset{fault}" if fault else ""
+
+
 def _fault(task: _McpTask) -> str:
-    """The fault of a task; empty: it has none."""
+    """The fault of a task of either kind; empty: it has none."""
     if not task.instruction.strip():
         return "instruction: must not be empty"
     for index, call in enumerate(task.oracle):

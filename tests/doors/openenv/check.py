@@ -1,7 +1,7 @@
 """OpenEnv 0.10's own clients on /openenv: `openenv validate` 6/6; 64 concurrent episodes of
 GenericEnvClient and MCPToolClient on bundled worlds and AWM's fixtures, where the oracle gets 1 and
 doing nothing does not; AWM's fields; and steps a second, against the official server with a trivial
-environment. A run of ours on the official server's environment is in `foreign.py`."""
+environment. `foreign.py` runs episodes in the environments of the official server."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`--openenv URL`: runs of ours in environments that OpenEnv's own server serves, one with tools
+"""`rehearse run --openenv URL` in environments that OpenEnv's own server serves, one with tools
 and one without, and the labels that they get."""
 
 import subprocess

@@ -19,7 +19,7 @@ def anyio_backend() -> str:
 @pytest.mark.parametrize("task", DIALOGUES, ids=lambda task: task.id)
 async def test_the_oracle_of_a_dialogue_gets_one(task: Task) -> None:
     """The oracle says its lines between its calls, and its answer to the user at the end."""
-    said = {line.after: line.text for line in task.utterances}
+    lines = {line.after: line.text for line in task.utterances}
     async with (
         served_wires(SHOP) as client,
         client.socket("/openenv/shop_support/ws") as talk,
@@ -30,8 +30,8 @@ async def test_the_oracle_of_a_dialogue_gets_one(task: Task) -> None:
         assert names[-1] == TALK.name
         assert start["observation"]["num_tools"] == len(names)
         for number in range(len(task.oracle) + 1):
-            if number in said:
-                heard = await talk.call(TALK.name, text=said[number])
+            if number in lines:
+                heard = await talk.call(TALK.name, text=lines[number])
                 assert heard["observation"]["reward_type"] == "tool_call_ok"
             if number < len(task.oracle):
                 call = task.oracle[number]

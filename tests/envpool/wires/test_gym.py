@@ -110,7 +110,7 @@ async def test_wrong_requests(method: str, path: str, body: Any, status: int, wh
 
 
 async def test_failed_calls_have_a_status() -> None:
-    """An unknown tool, wrong arguments and a refusal can be told from a result."""
+    """An unknown tool, wrong arguments and a refusal have another status than a result."""
     async with served_wires(SHOP) as client:
         cookie = await seeded(client)
         found = [

@@ -117,12 +117,17 @@ class CallCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class McpRecord(msgspec.Struct, frozen=True):
-    """The part of an MCP server's scenario that takes the place of SQL and code."""
+    """The part of a scenario that takes the place of SQL and code where another server has the
+    world: an MCP server, or an OpenEnv environment."""
 
     # The server's URL, or the command that starts it; empty: nothing reaches the world any more,
     # since its episodes were imported.
     target: str
     checks: dict[str, tuple[CallCheck, ...]]  # by task id
+    # Of an OpenEnv environment, by task id: the options of its reset, and the sum of its rewards at
+    # which the task is done. None: it is an MCP server, which has neither.
+    resets: dict[str, dict[str, Any]] | None = None
+    rewards: dict[str, float] | None = None
 
 
 def parse_path(path: str) -> tuple[str | int, ...] | None:

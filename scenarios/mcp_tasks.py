@@ -1,4 +1,4 @@
-"""Tasks for any MCP server, read from one TOML file.
+"""Tasks for any MCP server or OpenEnv environment, read from one TOML file.
 
     name = "notebook"
     description = "Notes of one person"
@@ -17,11 +17,17 @@
     name = "list_notes"
     expect = { contains = "milk" }
 
-A task needs an answer or a check; without either, its episodes could not be judged.
+A task needs an answer or a check; without either, its episodes could not be judged. An OpenEnv
+environment gives rewards itself, so its tasks need neither, and may have two keys more:
+
+    reset = { seed = 3 }                  # the options of the environment's reset
+    reward = 1.0                          # done where its rewards add up to this (default: 1.0)
 """
 
 import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -46,15 +52,30 @@ class _McpTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     check: tuple[CallCheck, ...] = ()
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _OpenEnvTask(_McpTask, frozen=True, forbid_unknown_fields=True):
+    reset: dict[str, Any] = {}
+    reward: float = 1.0
+
+
+T = TypeVar("T", bound=_McpTask)
+
+
+class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str
     description: str
-    task: tuple[_McpTask, ...]
     title: str = ""
     version: str = "0"
     policy: str = ""
     clock: str = ""  # empty: the agent does not learn the time
     user: User = NO_USER
+
+
+class _McpFile(_Head, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    task: tuple[_McpTask, ...]
+
+
+class _OpenEnvFile(_Head, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    task: tuple[_OpenEnvTask, ...]
 
 
 def read_mcp_tasks(path: Path, target: str) -> Scenario:
@@ -65,11 +86,45 @@ def read_mcp_tasks(path: Path, target: str) -> Scenario:
     """
     text = read_text(path)
     tables = TaskTables(path, text)
-    file = tables.convert(_File)
+    file = tables.convert(_McpFile)
+    record = McpRecord(target, {task.id: task.check for task in file.task})
+    return _scenario(path, text, tables, file, file.task, record, _unjudged_fault)
+
+
+def read_openenv_tasks(path: Path, target: str) -> Scenario:
+    """Return a task file as a scenario for the OpenEnv environment at the URL `target`.
+
+    The digest covers the file and the URL. Raises PackageError as `read_mcp_tasks` does.
+    """
+    text = read_text(path)
+    tables = TaskTables(path, text)
+    file = tables.convert(_OpenEnvFile)
+    record = McpRecord(
+        target,
+        {task.id: task.check for task in file.task},
+        resets={task.id: task.reset for task in file.task},
+        rewards={task.id: task.reward for task in file.task},
+    )
+    return _scenario(path, text, tables, file, file.task, record, _reset_fault)
+
+
+def _scenario(
+    path: Path,
+    text: str,
+    tables: TaskTables,
+    file: _Head,
+    tasks: Sequence[T],
+    record: McpRecord,
+    own_fault: Callable[[T], str],
+) -> Scenario:
+    """The scenario of a file; `own_fault` finds the faults of its kind of task. Raises
+    PackageError."""
     _check_head(path, file)
-    tables.check_ids([task.id for task in file.task])
-    for index, task in enumerate(file.task):
-        if fault := _fault(task):
+    if not tasks:
+        raise PackageError(f"{path}: task: the file has no task")
+    tables.check_ids([task.id for task in tasks])
+    for index, task in enumerate(tasks):
+        if fault := own_fault(task) or _fault(task):
             raise tables.fault(index, fault)
     return Scenario(
         name=file.name,
@@ -81,10 +136,10 @@ def read_mcp_tasks(path: Path, target: str) -> Scenario:
         schema_sql="",
         data_sql="",
         rules=file.policy.strip(),
-        tasks=tuple(map(_task, file.task)),
+        tasks=tuple(map(_task, tasks)),
         path=path,
-        digest=hashlib.blake2b(f"{target}\0{text}".encode(), digest_size=16).hexdigest(),
-        foreign=McpRecord(target, {task.id: task.check for task in file.task}),
+        digest=hashlib.blake2b(f"{record.target}\0{text}".encode(), digest_size=16).hexdigest(),
+        foreign=record,
     )
 
 
@@ -108,23 +163,32 @@ def _task(task: _McpTask) -> Task:
     )
 
 
-def _check_head(path: Path, file: _File) -> None:
+def _check_head(path: Path, file: _Head) -> None:
     if not NAME.fullmatch(file.name):
         raise PackageError(f"{path}: name: {file.name!r} is not a lower-case identifier")
     if not file.description.strip():
         raise PackageError(f"{path}: description: must not be empty")
     if file.clock and not is_clock(file.clock):
         raise PackageError(f"{path}: clock: {file.clock!r} {NOT_A_CLOCK}")
-    if not file.task:
-        raise PackageError(f"{path}: task: the file has no task")
+
+
+def _unjudged_fault(task: _McpTask) -> str:
+    """Why the episodes of a task for an MCP server could not be judged; empty: they can be."""
+    if not task.instruction.strip() or task.answer.strip() or task.check:
+        return ""
+    return "it has neither answer nor check, so its episodes could not be judged"
+
+
+def _reset_fault(task: _OpenEnvTask) -> str:
+    """What is wrong with the options of an environment's reset; empty: nothing."""
+    fault = json_fault(task.reset)
+    return f"reset{fault}" if fault else ""
 
 
 def _fault(task: _McpTask) -> str:
-    """The fault of a task; empty: it has none."""
+    """The fault of a task of either kind; empty: it has none."""
     if not task.instruction.strip():
         return "instruction: must not be empty"
-    if not task.answer.strip() and not task.check:
-        return "it has neither answer nor check, so its episodes could not be judged"
     for index, call in enumerate(task.oracle):
         if fault := json_fault(call.arguments):
             return f"oracle[{index}].arguments{fault}"

@@ -51,8 +51,8 @@ FOLDERS = {
     "envpool": (
         *("core", "store", "inprocess", "offloaded", "objects/adapters", "objects"),
         *("hosting/dbapi", "hosting/determinism"),
-        *("hosting", "kernel", "workers/messages", "workers", "mcp", "served"),
-        *("server", "client", "."),
+        *("hosting", "kernel", "workers/messages", "workers", "mcp", "served", "server", "openenv"),
+        *("wires", "client", "."),
     ),
     "harness": (
         *("core", "dialects", "history", "log", "tokenization", "chat", "bus", "admission"),
@@ -105,6 +105,8 @@ BOTH_WAYS = {("scenarios", "scenarios/awm")}
 LIBRARIES: dict[str, set[str]] = {
     "aiohttp": {
         "envpool.client.http",
+        "envpool.openenv.client",
+        "envpool.openenv.pool",
         "harness.chat.transport_aiohttp",
         "harness.otlp.sender",
         "harness.play.http_api",
@@ -319,6 +321,7 @@ LATE = {
     ("harness.rollout.launch", "envpool.mcp.pool"),
     ("harness.rollout.launch", "envpool.served.needs"),
     ("harness.rollout.launch", "envpool.served.pool"),
+    ("harness.rollout.launch", "envpool.openenv.pool"),
     ("harness.rollout.policies", "harness.rollout.token_policies"),
     ("judge.commands.compare", "judge.statistics.comparison"),
     ("judge.commands.compare", "judge.statistics.outcomes"),

@@ -73,13 +73,14 @@ class HostedInfo(msgspec.Struct, frozen=True):
     module_state: bytes = b""  # at the start of every world (see envpool.core.offload.Snapshot)
 
 
-class Health(msgspec.Struct, frozen=True):
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the server."""
 
     status: str  # ok, draining
     worlds: int  # live
     leases: int  # so far
     calls: int  # so far
+    sessions: int | None = None  # open over other protocols than MCP; None: there are none
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

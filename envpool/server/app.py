@@ -57,6 +57,10 @@ class Request(msgspec.Struct, frozen=True):
 class Wires(Protocol):
     """The protocols beside MCP. All of them are served on the paths that they claim."""
 
+    @property
+    def num_sessions(self) -> int:
+        """Sessions that are open."""
+
     def claims(self, path: str, headers: Headers) -> bool:
         """Whether a request is theirs."""
 
@@ -251,7 +255,8 @@ class App:
     def _health(self) -> Response:
         leases = self._leases
         status = "draining" if leases.draining else "ok"
-        health = Health(status, leases.num_live, leases.num_leases, leases.calls)
+        sessions = None if self._wires is None else self._wires.num_sessions
+        health = Health(status, leases.num_live, leases.num_leases, leases.calls, sessions)
         return json(503 if leases.draining else 200, health)
 
     def _world(self, lease_id: str, owner: int | None) -> Lease:

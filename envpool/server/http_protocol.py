@@ -116,7 +116,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = self._bytes_without_body = 0
         super().on_headers_complete()
-        self.headers = []  # for trailers, which are dropped
+        if not (self.parser.should_upgrade() and self._should_upgrade()):
+            self.headers = []  # for trailers, which are dropped
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""

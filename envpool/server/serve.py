@@ -41,9 +41,7 @@ async def serving(leases: Leases, wires: Wires | None = None) -> AsyncIterator[s
         yield url
 
 
-async def serve(
-    leases: Leases, ready: Callable[[str], None], wires: Wires | None = None
-) -> None:
+async def serve(leases: Leases, ready: Callable[[str], None], wires: Wires | None = None) -> None:
     """Serve until SIGTERM or SIGINT, then drain: lease no new worlds, and wait up to `drain_s`
     seconds until the live ones are released. A second signal ends that wait.
 

@@ -17,12 +17,13 @@ import structlog
 from anyio import AsyncContextManagerMixin
 
 from envpool.core.errors import PoolError, WorldError
-from envpool.core.types import ToolResult, ToolSpec
+from envpool.core.types import StoredState, ToolResult, ToolSpec
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.server.api import NewWorld
 from envpool.server.lease import Lease
 from envpool.server.leases import LeaseRefused, Leases
 from envpool.wires.episodes import Episodes, PlayedWorld, WorldVerdict
+from scenarios.checks import Finding
 from scenarios.format import Scenario, Task
 
 MAX_CALLS = 10_000  # of one episode: all of them are kept until it is judged
@@ -47,6 +48,8 @@ class Session:
         self.owner = owner  # the number of its token; None: without tokens
         self.used_at = anyio.current_time()
         self.is_attached = False  # a WebSocket holds it
+        self.view: object = None  # what its wire keeps about it
+        self.is_closing = False  # it closes when its WebSocket does
         self.is_closed = False
         self.verdict: WorldVerdict | None = None  # None: the episode was not judged yet
         self.num_calls = 0  # of the episode
@@ -70,6 +73,12 @@ class Session:
     def task(self) -> Task | None:
         """The task of the episode; None: it has none."""
         return self._task
+
+    def touch(self) -> None:
+        """The client has shown that it is there."""
+        self.used_at = anyio.current_time()
+        if self._lease is not None:
+            self._lease.used_at = self.used_at
 
     async def begin(self, scenario: Scenario, task: Task | None) -> None:
         """Begin an episode in a fresh world; the one before is released. Raises LeaseRefused and
@@ -126,7 +135,9 @@ class Session:
         return self._lease
 
     async def _played(self, wire: str, lease: Lease, task: Task, answer: str) -> PlayedWorld:
-        state, checked, error = None, (), self._broken
+        state: StoredState | None = None
+        checked: tuple[Finding, ...] = ()
+        error = self._broken
         if error is None:
             try:
                 state, checked = await lease.finish(task, answer)
@@ -197,7 +208,7 @@ class Sessions(AsyncContextManagerMixin):
         session = self._live.get(key)
         if session is None or session.owner != owner:
             return None
-        session.used_at = anyio.current_time()
+        session.touch()
         return session
 
     async def close(self, session: Session) -> None:
@@ -215,9 +226,8 @@ class Sessions(AsyncContextManagerMixin):
         """Close the sessions that have been idle too long. `now`: a time of anyio.current_time."""
         for session in list(self._live.values()):
             lease = session.lease
-            used_at = max(session.used_at, 0.0 if lease is None else lease.used_at)
             is_busy = session.is_attached or (lease is not None and lease.busy)
-            if not is_busy and now - used_at >= self.leases.settings.idle_s:
+            if not is_busy and now - session.used_at >= self.leases.settings.idle_s:
                 log.info("session_expired", calls=session.num_calls)
                 await self.close(session)
 

@@ -12,13 +12,12 @@ from harness.following.copied import read_copied
 from harness.imports.unknown_world import is_unknown, scenario_in
 from harness.log.reader import LogReader, open_reader, require_format
 from harness.log.schema import LOG_NAME
-from harness.rollout.launch import finder, planned
+from harness.rollout.launch import finder, planned, tasks_reader
 from harness.settings.judge import Rewards, read_judge
 from harness.settings.run import Settings, resolve
 from scenarios.catalogue import find
 from scenarios.errors import ScenarioError
 from scenarios.format import Scenario
-from scenarios.mcp_tasks import read_mcp_tasks
 
 
 def run_settings(folder: Path) -> Settings:
@@ -78,7 +77,7 @@ def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
     run began, or among the bundled ones; a suite's where the suite is now; of an imported, unknown
     world what the log has. Raises ScenarioError for a suite whose data is not found."""
     settings = run_settings(folder)
-    mcp = settings.worlds.mcp
+    read = tasks_reader(settings.worlds) or find
     find_entry = finder(settings) if settings.worlds.suite else None
     with open_reader(folder) as reader:
         worlds = reader.scenarios()
@@ -100,9 +99,7 @@ def scenario_finder(folder: Path) -> Callable[[str, str], Scenario]:
         if digest in imported:
             return imported[digest]
         path = paths.get(digest) or name
-        found = (
-            [_find(name, find_entry)] if find_entry else [_find_at(p, mcp) for p in (path, name)]
-        )
+        found = [_find(name, find_entry)] if find_entry else [_find(p, read) for p in (path, name)]
         known = [scenario for scenario in found if scenario is not None and scenario.name == name]
         for scenario in known:
             if scenario.digest == digest:
@@ -131,10 +128,6 @@ def found_scenarios(
         with suppress(LogError):
             found.append(scenario_of(world.scenario, world.scenario_digest))
     return found
-
-
-def _find_at(path: str, mcp: str) -> Scenario | None:
-    return _find(path, (lambda path: read_mcp_tasks(Path(path), mcp)) if mcp else find)
 
 
 def _find(name: str, find_one: Callable[[str], Scenario]) -> Scenario | None:

@@ -16,6 +16,7 @@ from harness.core.terminal import Terminal
 from harness.log.reader import require_format
 from harness.log.schema import write_atomically
 from harness.rollout.launch import finder
+from harness.settings.fields import fields_of
 from harness.settings.run import Settings, difference, resolve
 
 
@@ -63,6 +64,20 @@ _CONFIG = click.option(
 )
 _SCENARIOS = click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]...")
 _HOSTING = ("awm", "seeding", "isolate", "workers", "worker_memory_mb", "sandbox")
+_NOT_SERVED = ("judge_concurrency", "judge_backlog")  # of runs: a server's clients wait themselves
+judge_flags = flags_of(  # of commands that judge what others play
+    Settings,
+    only=[
+        field.key
+        for field in fields_of(Settings)
+        if field.table == "judge" and field.key not in _NOT_SERVED
+    ],
+    words={"judge": ("code", "llm", "hybrid", "none")},
+    help={
+        "judge": "Judge of the episodes: the scenarios' code (code), models (llm), code with "
+        "models for what it leaves open (hybrid), or no judge (none)."
+    },
+)
 pool_flags = flags_of(Settings, only=_HOSTING)  # of commands that need worlds and run no episodes
 
 

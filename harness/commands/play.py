@@ -28,7 +28,7 @@ from harness.settings.run import Settings, resolve
 
 _FLAGS = (
     *("max_steps", "time_limit", "history", "seed", "seeding", "awm"),
-    *("isolate", "sandbox", "worker_memory_mb", "pool", "mcp", "mcp_env"),
+    *("isolate", "sandbox", "worker_memory_mb", "pool", "mcp", "mcp_env", "openenv"),
 )
 _MAX_STEPS = 200  # a person looks around more than a model
 

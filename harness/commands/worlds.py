@@ -3,8 +3,10 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -19,14 +21,18 @@ from envpool.server.api import NewWorld
 from envpool.server.leases import Leases
 from envpool.server.settings import ServeSettings
 from envpool.server.stdio import serve_stdio
+from envpool.wires.served import ServedWires
+from harness.commands.context import CommandContext
 from harness.commands.flags import SectionedCommand, flags_of, select_flags, settings_from
-from harness.commands.options import JSON, console_of, pool_flags, write_json
+from harness.commands.options import JSON, console_of, judge_flags, pool_flags, write_json
 from harness.core.errors import SettingsError
 from harness.core.terminal_text import printable
 from harness.reports.world_view import WorldReport, render_world, world_report
-from harness.rollout.launch import finder, pool_of
+from harness.rollout.launch import OpenJudge, finder, pool_of
 from harness.rollout.process import raise_file_limit, run
 from harness.rollout.progress_display import ProgressDisplay
+from harness.serving.world_episodes import ServedEpisodes
+from harness.settings.judge import asks_models
 from harness.settings.run import Settings, resolve
 from scenarios.awm.folder import CLOCK
 from scenarios.awm.importing import ImportReport, import_awm
@@ -214,18 +220,34 @@ def _render_import(report: ImportReport, out: Path, console: Console) -> None:
     "--task", metavar="ID", help="Task that the world of --stdio is leased for (default: none)."
 )
 @flags_of(ServeSettings)
+@judge_flags
 @pool_flags
+@click.pass_obj
 def serve_command(
-    names: Sequence[str], http: str | None, stdio: bool, task: str | None, **flags: Any
+    context: CommandContext,
+    /,
+    names: Sequence[str],
+    http: str | None,
+    stdio: bool,
+    task: str | None,
+    **flags: Any,
 ) -> None:
-    """Serve worlds over MCP: each leased world has an endpoint of its own."""
+    """Serve worlds: over MCP, OpenEnv, NeMo Gym's contract and ORS.
+
+    \b
+        http://HOST:PORT/worlds            leases; each has an MCP endpoint
+        http://HOST:PORT/openenv/SCENARIO  OpenEnv
+        http://HOST:PORT/gym/SCENARIO      NeMo Gym (rows: rehearse export --to gym)
+        http://HOST:PORT/ors               ORS
+    """
     if stdio and len(names) != 1:
         raise SettingsError(f"--stdio: one world is served, so name one scenario, not {len(names)}")
     host, port = address(http)
     serving = settings_from(ServeSettings, {"host": host, "port": port, **flags})
     settings = resolve(None, select_flags(Settings, flags))
+    open_judge = context.judge_opener(settings)
     raise_file_limit(max(serving.max_worlds, serving.max_connections + 256))
-    run(_serve, settings, serving, names, task, stdio)
+    run(_serve, settings, serving, names, task, stdio, open_judge)
 
 
 async def _serve(
@@ -234,6 +256,7 @@ async def _serve(
     names: Sequence[str],
     task: str | None,
     stdio: bool,
+    open_judge: OpenJudge | None,
 ) -> None:
     find = finder(settings)
     scenarios = [find(name) for name in names]
@@ -241,11 +264,20 @@ async def _serve(
         pool.announce(scenarios)
         if any(map(pool.isolates, scenarios)):
             await pool.start()
-        async with Leases(pool, scenarios, serving) as leases:
+        if models := asks_models(settings.judge.mode):
+            await pool.host_all(scenarios)
+        async with AsyncExitStack() as stack:
+            leases = await stack.enter_async_context(Leases(pool, scenarios, serving))
             if stdio:
                 await serve_stdio(leases, NewWorld(scenarios[0].name, task))
-            else:
-                await _server().serve(leases, _report_url)
+                return
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="rehearse-serve-")))
+            judged = ServedEpisodes(
+                pool, open_judge, scenarios, folder=folder, one_by_one=not models
+            )
+            episodes = await stack.enter_async_context(judged)
+            wires = await stack.enter_async_context(ServedWires(leases, episodes))
+            await _server().serve(leases, _report_url, wires)
 
 
 def _report_url(url: str) -> None:

@@ -72,7 +72,7 @@ from scenarios.awm.folder import AwmFolder
 from scenarios.catalogue import find
 from scenarios.distribution import missing_package
 from scenarios.format import Scenario, Task
-from scenarios.mcp_tasks import read_mcp_tasks
+from scenarios.mcp_tasks import read_mcp_tasks, read_openenv_tasks
 from scenarios.suites.catalogue import Suite, SuiteFinder, SuiteSource, suite
 from scenarios.suites.suite_flags import SuiteFlags
 
@@ -298,6 +298,10 @@ async def pool_of(
             remote = await stack.enter_async_context(leased)
         elif worlds.mcp:
             remote = _mcp_pool(worlds)
+        elif worlds.openenv:
+            token = os.environ.get("REHEARSE_TOKEN", "")
+            made = import_module("envpool.openenv.pool").OpenEnvPool(worlds.openenv, token=token)
+            remote = await stack.enter_async_context(made)
         elif worlds.suite and suite(worlds.suite).adapter:
             remote = await stack.enter_async_context(_suite_pool(worlds))
         elif worlds.suite:
@@ -350,11 +354,21 @@ def _mcp_pool(settings: WorldSettings) -> Pool:
     return pool
 
 
+def tasks_reader(worlds: WorldSettings) -> Callable[[str], Scenario] | None:
+    """A function that reads a file of tasks for the server of someone else's worlds; None: the
+    settings name none. The function raises PackageError."""
+    if worlds.mcp:
+        return lambda path: read_mcp_tasks(Path(path), worlds.mcp)
+    if worlds.openenv:
+        return lambda path: read_openenv_tasks(Path(path), worlds.openenv)
+    return None
+
+
 def finder(settings: Settings) -> Callable[[str], Scenario]:
     """A function that finds the scenarios of these settings by name. Raises ScenarioError."""
     worlds = settings.worlds
-    if worlds.mcp:
-        return lambda path: read_mcp_tasks(Path(path), worlds.mcp)
+    if (read := tasks_reader(worlds)) is not None:
+        return read
     if worlds.suite:
         return SuiteFinder(*opened_suite(worlds)).find
     if worlds.awm:
@@ -479,7 +493,7 @@ def _limits_of(settings: Settings) -> Limits:
     (see pool_of)."""
     worlds = settings.worlds
     is_served = worlds.suite and not suite(worlds.suite).adapter
-    is_remote = worlds.pool or worlds.mcp or is_served
+    is_remote = worlds.pool or worlds.mcp or worlds.openenv or is_served
     return msgspec.structs.replace(
         settings.limits,
         call_timeout=settings.limits.call_timeout if is_remote else None,

@@ -350,16 +350,7 @@ def _check(settings: Settings) -> None:
         raise SettingsError("mcp: both mcp and pool are set; worlds come from one of them")
     if worlds.pool and (fault := url_fault(worlds.pool)):
         raise SettingsError(f"pool: {fault}")
-    if (worlds.mcp or _is_served(worlds.suite)) and settings.forked_from:
-        raise SettingsError(
-            "from: the worlds of an MCP server do not reveal their state, so no episode can begin "
-            "in the middle of another one; leave --from out"
-        )
-    if worlds.mcp.startswith(("http://", "https://")) and "@" in worlds.mcp:
-        raise SettingsError(
-            "mcp: the URL contains a user name or a password; put the server's token into the "
-            "environment variable REHEARSE_TOKEN, and leave them out"
-        )
+    _check_foreign(worlds, is_fork=bool(settings.forked_from))
     if worlds.mcp_env and not (worlds.mcp or worlds.suite):
         raise SettingsError("mcp_env: variables are for the command of --mcp, which is not given")
     if worlds.suite_servers and not worlds.suite:
@@ -381,6 +372,35 @@ def _check(settings: Settings) -> None:
             f"tokens: policy {policy.name!r} logs its own model's tokens; leave tokens out"
         )
     _check_judge(settings.judge)
+
+
+def _check_foreign(worlds: WorldSettings, *, is_fork: bool) -> None:
+    """Refuse what does not go together with the server of someone else's worlds."""
+    if worlds.openenv:
+        for other in ("mcp", "pool"):
+            if getattr(worlds, other):
+                raise SettingsError(
+                    f"openenv: both openenv and {other} are set; worlds come from one of them"
+                )
+        if not worlds.openenv.startswith(("http://", "https://")):
+            raise SettingsError(
+                f"openenv: {worlds.openenv!r} is not a URL such as http://localhost:8000"
+            )
+    for key, url, kind in (
+        ("mcp", worlds.mcp, "an MCP server"),
+        ("openenv", worlds.openenv, "an OpenEnv environment"),
+        ("suite", worlds.suite if _is_served(worlds.suite) else "", "an MCP server"),
+    ):
+        if url and is_fork:
+            raise SettingsError(
+                f"from: the worlds of {kind} do not reveal their state, so no episode can begin "
+                "in the middle of another one; leave --from out"
+            )
+        if url.startswith(("http://", "https://")) and "@" in url:
+            raise SettingsError(
+                f"{key}: the URL contains a user name or a password; put the server's token into "
+                "the environment variable REHEARSE_TOKEN, and leave them out"
+            )
 
 
 def _check_judge(judge: JudgeSettings) -> None:

@@ -64,6 +64,14 @@ class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"metavar": "TARGET"},
         ),
     ] = ""
+    openenv: Annotated[
+        str,
+        Meta(
+            description="URL of an OpenEnv environment that is the world; scenarios are then files "
+            "of tasks.",
+            extra={"metavar": "URL"},
+        ),
+    ] = ""
     suite: Annotated[
         str,
         Meta(

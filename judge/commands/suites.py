@@ -41,7 +41,7 @@ from scenarios.suites.catalogue import SUITES, Suite, suite
 
 _FIXED = ("oracle", "mutant", "scripted", "noop", "replay")  # no model: no limit on a turn's steps
 _OMITTED = (
-    *("scenarios", "suite", "suite_path", "awm", "mcp", "group_size"),
+    *("scenarios", "suite", "suite_path", "awm", "mcp", "openenv", "group_size"),
     "forked_from",
 )
 

@@ -10,7 +10,7 @@ from scenarios.api import User
 from scenarios.call_checks import CallCheck, Expectation, McpRecord, parse_path
 from scenarios.errors import PackageError, UnknownScenario
 from scenarios.format import Call, Scenario, Task
-from scenarios.mcp_tasks import read_mcp_tasks
+from scenarios.mcp_tasks import read_mcp_tasks, read_openenv_tasks
 
 HEAD = 'name = "notes"\ndescription = "Notes"\n'
 TASK = '[[task]]\nid = "milk"\ninstruction = "Note milk."\n'
@@ -124,6 +124,23 @@ def test_the_fault_of_a_broken_file_is_named(tmp_path: Path, text: str, why: str
         read_mcp_tasks(path, "a server")
     assert str(raised.value).startswith(f"{path}: ")
     assert why in str(raised.value)
+
+
+def test_a_file_for_an_openenv_environment(tmp_path: Path) -> None:
+    """Its tasks have options for reset and a sum of rewards, and need neither answer nor check."""
+    text = f"{HEAD}{TASK}reset = {{ seed = 3 }}\n[[task]]\nid = 'b'\ninstruction = 'B'\nreward = 2"
+    scenario = read_openenv_tasks(task_file(tmp_path, text), "http://127.0.0.1:1")
+    assert scenario.foreign == McpRecord(
+        "http://127.0.0.1:1",
+        {"milk": (), "b": ()},
+        {"milk": {"seed": 3}, "b": {}},
+        {"milk": 1.0, "b": 2.0},
+    )
+    with pytest.raises(PackageError, match="reset"):
+        read_mcp_tasks(task_file(tmp_path, text), "a server")
+    wrong = task_file(tmp_path, f"{HEAD}{TASK}reset = {{ at = 2026-03-14 }}")
+    with pytest.raises(PackageError, match="2026-03-14 has no form in JSON"):
+        read_openenv_tasks(wrong, "http://127.0.0.1:1")
 
 
 def test_an_unknown_task_of_a_task_file(tmp_path: Path) -> None:

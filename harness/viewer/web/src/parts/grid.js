@@ -61,15 +61,16 @@ export function Grid({ label, columns, total, rowAt, onRange, sort, onSort, onOp
     }
   };
   const current = active >= first && active < last ? active : first; // one row can always be reached
+  const minWidth = fit ? undefined : `${shown.reduce((sum, one) => sum + one.width + 12, 28)}px`;
   const lines = [];
   for (let i = first; i < last; i++) lines.push(i);
   return html`<div class="grid" ref=${box}>
     <div class="grid-scroll" ref=${scroller} role="grid" aria-label=${label} aria-rowcount=${rows + 1} aria-colcount=${shown.length}
       tabindex=${rows === 0 ? 0 : undefined} style=${{ maxHeight }} onScroll=${(event) => setTop(event.currentTarget.scrollTop)} onKeyDown=${onKeyDown}>
-      <div role="row" aria-rowindex="1" class="grid-head" style=${{ gridTemplateColumns: template }}>
+      <div role="row" aria-rowindex="1" class="grid-head" style=${{ gridTemplateColumns: template, minWidth }}>
         ${shown.map((one) => html`<${Head} column=${one} sort=${sort} onSort=${onSort} />`)}
       </div>
-      <div role="rowgroup" class="grid-body" style=${{ height: `${rows * rowHeight}px` }}>
+      <div role="rowgroup" class="grid-body" style=${{ height: `${rows * rowHeight}px`, minWidth }}>
         ${lines.map((i) => {
           const row = rowAt(i);
           return html`<div role="row" key=${i} data-row=${i} aria-rowindex=${i + 2} tabindex=${i === current ? 0 : -1}

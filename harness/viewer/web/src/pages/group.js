@@ -43,7 +43,7 @@ function Members({ run, data }) {
       { key: "pick", title: "", label: "Chosen", width: 24, render: (row) => html`<input type="checkbox" tabindex="-1" aria-label=${`Choose ${row.episode}`} checked=${pair.includes(row.episode)} onChange=${() => flip(row.episode)} />` },
       { key: "member", title: "Member", width: 60, end: true, priority: 4, render: (row) => html`<span class="figure">${row.member}</span>` },
       { key: "episode", title: "Episode", width: 90, grow: 1, render: (row) => html`<a class="mono" tabindex="-1" href=${episodeHref(run, row.episode)}>${row.episode}</a>` },
-      { key: "label", title: "Label", width: 140, grow: 1, render: (row) => html`<${Label} name=${labelName(row)} small />` },
+      { key: "label", title: "Label", width: 140, narrow: 28, grow: 1, render: (row, isNarrow) => html`<${Label} name=${labelName(row)} small isShort=${isNarrow} />` },
       { key: "reward", title: "Reward", width: 70, end: true, priority: 1, render: (row) => html`<span class="figure">${decimal(row.reward)}</span>` },
       { key: "turns", title: "Turns", width: 60, end: true, priority: 2, render: (row) => html`<span class="figure">${row.turns}</span>` },
       { key: "errors", title: "Errors", width: 60, end: true, priority: 3, render: (row) => html`<span class="figure">${row.errors}</span>` },

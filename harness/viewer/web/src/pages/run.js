@@ -72,8 +72,8 @@ function views({ run, tab, summary, onRows }) {
 }
 
 function Head({ summary, live }) {
-  const { line } = summary;
-  const ended = live?.ended ?? line.ended;
+  const line = live?.line ?? summary.line;
+  const { ended } = line;
   const tokens = line.tokens ?? {};
   return html`
     <div class="page-head"><h1><${Word} value=${line.name} /></h1>${Status(line)}
@@ -83,10 +83,10 @@ function Head({ summary, live }) {
       ["Completed", percent(line.completed?.value), line.completed && `${percent(line.completed.lower)} to ${percent(line.completed.upper)}`,
         line.completed && html`<${Interval} value=${line.completed.value} lower=${line.completed.lower} upper=${line.completed.upper} tone="good" />`],
       ["Mean reward", decimal(line.mean_reward, 3)],
-      ["Episodes", line.planned && ended < line.planned ? `${number(ended)} of ${number(line.planned)}` : number(live?.episodes ?? line.episodes),
+      ["Episodes", line.planned && ended < line.planned ? `${number(ended)} of ${number(line.planned)}` : number(line.episodes),
         line.status === "live" ? `${number(live?.live ?? line.episodes - line.ended)} live` : line.unjudged ? `${number(line.unjudged)} unjudged` : null],
-      ["Tokens", number((tokens.prompt ?? 0) + (tokens.completion ?? 0)), tokens.prompt ? `${percent((tokens.cached ?? 0) / tokens.prompt, 0)} of the prompts cached` : null],
-      ["Cost", dollars(line.cost_usd)],
+      tokens.prompt > 0 && ["Tokens", number((tokens.prompt ?? 0) + (tokens.completion ?? 0)), tokens.prompt ? `${percent((tokens.cached ?? 0) / tokens.prompt, 0)} of the prompts cached` : null],
+      line.cost_usd !== null && line.cost_usd !== undefined && ["Cost", dollars(line.cost_usd)],
       ["Took", seconds(line.seconds), line.failed_worlds ? count(line.failed_worlds, "failed world") : null],
     ]} />
     ${line.status === "cut off" && html`<p class="dim">${words("cut_off")}: the run did not end by itself. <code>rehearse run --resume</code> goes on with it.</p>`}`;

@@ -1,5 +1,5 @@
 // A training run: curves, evaluation, what was dropped, samples of a batch, weights.
-import { date, number, short, words } from "../base/format.js";
+import { date, number, percent, short, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad } from "../base/hooks.js";
 import { episodeHref } from "../base/route.js";
@@ -22,7 +22,7 @@ function Curves({ run, data }) {
   const names = curveNames(data);
   const first = names.filter((one) => FIRST.includes(one.name)).sort((a, b) => FIRST.indexOf(a.name) - FIRST.indexOf(b.name));
   const rest = names.filter((one) => !FIRST.includes(one.name));
-  const chart = ({ name, unit }) => html`<div class="card" key=${name}><${Chart} title=${words(name)} unit=${unit ?? ""} x=${x} axis=${number} series=${[{ name: "Value", values: steps.map((one) => numberOr(one[name])) }]} /></div>`;
+  const chart = ({ name }) => html`<div class="card" key=${name}><${Chart} title=${words(name)} x=${x} axis=${number} series=${[{ name: "Value", values: steps.map((one) => numberOr(one[name])) }]} /></div>`;
   return html`
     ${steps.length === 0 && html`<${Notice}>No step has ended yet.<//>`}
     <section class="charts" aria-label="Curves">${first.map(chart)}<${Evaluations} of=${data.evaluations ?? []} /><${Dropped} x=${x} of=${data.dropped ?? {}} /></section>
@@ -51,15 +51,15 @@ function Evaluations({ of }) {
   const x = [...new Set(of.map((one) => one.step))].sort((a, b) => a - b);
   const value = (split, step) => {
     const found = of.find((one) => one.split === split && one.step === step)?.pass_rate;
-    return typeof found === "number" ? 100 * found : null;
+    return numberOr(found);
   };
-  return html`<div class="card"><${Chart} title="Evaluation" unit="%" x=${x} axis=${number} series=${splits.slice(0, 6).map((split) => ({ name: words(split ?? "all"), values: x.map((step) => value(split, step)) }))} /></div>`;
+  return html`<div class="card"><${Chart} title="Evaluation" show=${(value) => percent(value)} x=${x} axis=${number} series=${splits.slice(0, 6).map((split) => ({ name: words(split ?? "all"), values: x.map((step) => value(split, step)) }))} /></div>`;
 }
 
 function Dropped({ x, of }) {
   const reasons = Object.entries(of).filter(([, values]) => values.some((one) => one));
   if (reasons.length === 0) return null;
-  return html`<div class="card"><${Chart} title="Shares dropped" unit="%" x=${x} axis=${number} series=${reasons.slice(0, 6).map(([reason, values]) => ({ name: words(reason), values: values.map((one) => (typeof one === "number" ? 100 * one : null)) }))} /></div>`;
+  return html`<div class="card"><${Chart} title="Shares dropped" show=${(value) => percent(value)} x=${x} axis=${number} series=${reasons.slice(0, 6).map(([reason, values]) => ({ name: words(reason), values: values.map(numberOr) }))} /></div>`;
 }
 
 function Samples({ run, samples }) {

@@ -68,7 +68,15 @@ FOLDERS = {
             "profile",
         ),
         *("otlp", "serving", "commands"),
-        *("viewer/index", "viewer/reading", "viewer/server", "viewer", "."),
+        *(
+            "viewer/index",
+            "viewer/reading",
+            "viewer/worlds",
+            "viewer/acting",
+            "viewer/server",
+            "viewer",
+            ".",
+        ),
     ),
     "judge": (
         *(
@@ -217,11 +225,14 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "starlette": {
         "envpool.hosting.routes",
+        "harness.viewer.server.acting_routes",
         "harness.viewer.server.answers",
         "harness.viewer.server.app",
         "harness.viewer.server.events",
+        "harness.viewer.server.judge_routes",
         "harness.viewer.server.page",
         "harness.viewer.server.run_routes",
+        "harness.viewer.server.world_routes",
     },
     "time_machine": {"envpool.hosting.determinism.clock"},
     "tomli_w": {

@@ -14,6 +14,7 @@ from harness.core.errors import SettingsError
 from harness.core.terminal import Terminal
 from harness.rollout.process import run
 from harness.viewer.reading.open_runs import OpenRun, check_readable, checked
+from scenarios.catalogue import find
 from scenarios.distribution import missing_package
 
 _BASE = Path("runs")
@@ -35,17 +36,20 @@ def view_command(
 ) -> None:
     """Show runs in the browser: episodes, the rows that every call changed, the world at any turn.
 
-    RUN is the folder of a run or of a training run, finished or live, or a folder of such folders
-    (default: ./runs). The page is served on this machine only, until Ctrl-C.
+    RUN is the folder of a run or of a training run, finished or live, a folder of such folders
+    (default: ./runs), or the folder of a world. The page is served on this machine only, until
+    Ctrl-C.
 
     \b
         rehearse view                                     (the runs in ./runs, and all worlds)
         rehearse view runs/x runs/y
     """
-    found = checked(folders)
+    worlds = [folder for folder in folders if (folder / "scenario.toml").is_file()]
+    found = checked([folder for folder in folders if folder not in worlds])
     check_readable([OpenRun(folder) for folder in found])
     serving = _serving()
-    settings = serving.ServeSettings(found, None if folders else _BASE, port)
+    settings = serving.ServeSettings(found, None if folders else _BASE, port, worlds)
+    parts = serving.Parts(context.viewer(), context.judge_opener, find)
 
     def ready(url: str) -> None:
         Terminal(stderr=True).print(url, soft_wrap=True, highlight=False)
@@ -53,7 +57,7 @@ def view_command(
             with suppress(webbrowser.Error):
                 webbrowser.open(url)
 
-    run(serving.serve, settings, context.viewer(), ready)
+    run(serving.serve, settings, parts, ready)
 
 
 def _serving() -> Any:

@@ -155,8 +155,9 @@ def _run_line(run: OpenRun, interval: ShareInterval) -> RunLine:
     ended, judged, unjudged, failed, first, last, reward, requests, cost, unpriced, *rest = sums
     prompt, cached, completion, steps = (int(one or 0) for one in rest)
     settings = run.settings()
-    planned = run.num_planned()
     is_live = run.is_live()
+    is_reported = not is_live and ended == total and run.is_reported(total)
+    planned = total if is_reported else run.num_planned()
     is_whole = ended >= planned if planned else ended == total
     with run.reading() as reader:
         length = reader.num_records()

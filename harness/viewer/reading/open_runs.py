@@ -8,6 +8,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Literal
 
+import msgspec
+
 from harness.commands.logged_run import log_folder, num_planned
 from harness.core.errors import HarnessError, LogError, SettingsError
 from harness.log.reader import LogReader, open_reader
@@ -23,6 +25,12 @@ Kind = Literal["run", "training"]
 
 class NotHereError(HarnessError):
     """There is no such run, episode or world here."""
+
+
+class _Report(msgspec.Struct):
+    """What is read of report.json."""
+
+    episodes: int
 
 
 class OpenRun:
@@ -100,6 +108,14 @@ class OpenRun:
                 except Exception:  # a package that is gone, or a list that has changed since
                     self._planned = 0
             return self._planned
+
+    def is_reported(self, episodes: int) -> bool:
+        """Whether report.json, which a run writes at its end, has so many episodes."""
+        try:
+            data = (self.log_folder / "report.json").read_bytes()
+            return msgspec.json.decode(data, type=_Report).episodes == episodes
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, SettingsError):
+            return False
 
     def close(self) -> None:
         """Close the log and the index."""

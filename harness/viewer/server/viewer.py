@@ -1,5 +1,6 @@
 """What all handlers of the viewer share."""
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,6 +10,14 @@ import msgspec
 
 from harness.core.trajectory import Trajectory
 from harness.log.schema import ScenarioSnapshot
+from harness.rollout.launch import OpenJudge
+from harness.settings.run import Settings
+from harness.viewer.acting.catalogue import Catalogue
+from harness.viewer.acting.episodes import Plays
+from harness.viewer.acting.pools import Pools
+from harness.viewer.acting.scratch import Scratches
+from harness.viewer.reading.episode_rows import episode_table
+from harness.viewer.reading.lines import EpisodeLine
 from harness.viewer.reading.open_runs import NotHereError, OpenRun, Runs
 from harness.viewer.reading.parts import JudgingParts
 from harness.viewer.server.updates import IndexUpdates
@@ -22,7 +31,24 @@ class Viewer(msgspec.Struct, frozen=True):
     runs: Runs
     parts: JudgingParts
     updates: IndexUpdates
+    catalogue: Catalogue
+    pools: Pools
+    scratches: Scratches
+    plays: Plays
+    open_judge: Callable[[Settings], OpenJudge | None]
     closing: anyio.Event  # set when the server ends, so that event streams end
+    gates: dict[str, Any] = {}  # what the quality gate found, by scenario digest
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return time.time()
+
+    def first_line(self, run: OpenRun) -> EpisodeLine:
+        """The line of the first episode of a run. Raises NotHereError where there is none yet."""
+        rows = episode_table(run.index(), {"limit": ["1"]}).rows
+        if not rows:
+            raise NotHereError(f"{run.folder}: no episode has begun")
+        return rows[0]
 
     async def run_of(self, name: str) -> OpenRun:
         """The run of an id, its index folded as far as it came. Raises NotHereError and

@@ -1,6 +1,6 @@
 // One run: counters, and its views as tabs.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { count, decimal, dollars, number, percent, seconds, words } from "../base/format.js";
+import { count, decimal, dollars, number, percent, seconds } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLatest, useLoad, useTitle } from "../base/hooks.js";
 import { href, runHref } from "../base/route.js";
@@ -23,6 +23,12 @@ export function Run({ run, tab }) {
   const onRows = useRef(null); // the table's function for rows that changed
   const reload = useLatest(load.reload);
   const isLive = load.data?.line.status === "live";
+  const isPartial = load.data?.line.folded < 1;
+  useEffect(() => {
+    if (!isPartial) return undefined;
+    const timer = setTimeout(() => reload.current(), 1000);
+    return () => clearTimeout(timer);
+  }, [load.data]);
   useTitle(load.data?.line.name ?? run);
   useEffect(() => {
     if (!isLive) return undefined;
@@ -89,5 +95,6 @@ function Head({ summary, live }) {
       line.cost_usd !== null && line.cost_usd !== undefined && ["Cost", dollars(line.cost_usd)],
       ["Took", seconds(line.seconds), line.failed_worlds ? count(line.failed_worlds, "failed world") : null],
     ]} />
-    ${line.status === "cut off" && html`<p class="dim">${words("cut_off")}: the run did not end by itself. <code>rehearse run --resume</code> goes on with it.</p>`}`;
+    ${line.folded < 1 && html`<p class="dim" role="status">Reading the log: ${percent(line.folded, 0)} is indexed.</p>`}
+    ${line.status === "cut off" && html`<p class="dim">This run was cut off. <code>rehearse run --resume</code> goes on with it.</p>`}`;
 }

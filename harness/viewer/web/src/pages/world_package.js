@@ -5,7 +5,7 @@ import { html } from "../base/html.js";
 import { useLoad, useTitle } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
 import { go, href } from "../base/route.js";
-import { api } from "../base/source.js";
+import { api, post } from "../base/source.js";
 import { canDo } from "../base/state.js";
 import { Fold, Loaded, Notice, Tabs, Tag } from "../parts/basics.js";
 import { Grid } from "../parts/grid.js";
@@ -33,7 +33,7 @@ function tabView(tab, name, world, item) {
   if (tab === "tables") return html`<${Tables} name=${name} world=${world} table=${item} />`;
   if (tab === "tools") return html`<${Tools} tools=${world.tools} />`;
   if (tab === "rules") return html`<section class="card"><${Passage} value=${world.rules || "This world has no rules."} most=${20000} /><p class="dim small">${[world.user && `User: ${world.user}.`, world.now && `Time: ${world.now}.`].filter(Boolean).join(" ")}</p></section>`;
-  if (tab === "gate") return html`<${Gate} gate=${world.gate} />`;
+  if (tab === "gate") return html`<${Gate} name=${name} known=${world.gate} />`;
   return html`<${Tasks} name=${name} tasks=${world.tasks} />`;
 }
 
@@ -58,9 +58,21 @@ function Tools({ tools }) {
     <${Fold} summary=${count(Object.keys(tools[i].schema?.properties ?? {}).length, "argument")}><${Json} value=${tools[i].schema?.properties ?? {}} /><//></article>`} /></section>`;
 }
 
-function Gate({ gate }) {
-  if (!gate) return html`<${Notice}>The gate has not checked this world here. <code>rehearse scenarios check</code> does.<//>`;
-  return html`<section class="card"><h2>${gate.failures.length === 0 ? "The gate found nothing" : count(gate.failures.length, "finding")}</h2><p class="dim">Checked ${date(gate.checked_at)}</p>
+function Gate({ name, known }) {
+  const [state, setState] = useState({ gate: known });
+  const { gate } = state;
+  const check = async () => {
+    setState({ gate, isBusy: true });
+    try {
+      setState({ gate: await post(api`/api/worlds/${name}/gate`) });
+    } catch (error) {
+      setState({ gate, error: error.message });
+    }
+  };
+  const button = html`<button class="button primary" disabled=${state.isBusy} onClick=${check}>${state.isBusy ? "Checking…" : gate ? "Check again" : "Check this world"}</button>`;
+  if (state.error) return html`<${Notice} tone="bad" role="alert">${state.error} ${button}<//>`;
+  if (!gate) return html`<${Notice}>The quality gate has not checked this world since the viewer started. It plays every task and takes some seconds. ${button}<//>`;
+  return html`<div class="bar">${button}</div><section class="card"><h2>${gate.failures.length === 0 ? "The gate found nothing" : count(gate.failures.length, "finding")}</h2><p class="dim">Checked ${date(gate.checked_at)}</p>
     <ul class="findings">${gate.failures.slice(0, 200).map((one) => html`<li class="failed"><${Icon} name="cross" label="Failed" /><div>${typeof one === "string" ? html`<${Passage} value=${one} />` : html`<${Json} value=${one} />`}</div></li>`)}</ul></section>`;
 }
 

@@ -26,16 +26,17 @@ export function TableView({ path, name, hasHistory, maxHeight = "60vh" }) {
 const valuesOf = (row) => row.values ?? row;
 
 function gridColumns(columns, sample, hasHistory) {
+  const isFigure = (j) => sample.every((row) => typeof (valuesOf(row)[j] ?? 0) === "number") && sample.some((row) => valuesOf(row)[j] !== null);
   const found = columns.map((column, j) => ({
     key: column.name,
     title: column.name,
     width: widthOf(column.name, sample, j),
-    grow: 1,
-    end: sample.every((row) => typeof valuesOf(row)[j] === "number" || valuesOf(row)[j] === null) && sample.some((row) => valuesOf(row)[j] !== null),
+    grow: isFigure(j) ? 0 : 1,
+    end: isFigure(j),
     render: (row) => html`<span class=${row.was && column.name in row.was ? "cell-changed" : ""}><${Cell} value=${valuesOf(row)[j]} most=${80} /></span>`,
   }));
   if (!hasHistory) return found;
-  const state = { key: "state", title: "", label: "Difference", width: 74, render: (row) => (row.start === "same" ? null : html`<${Tag} tone=${row.start}>${WORDS[row.start]}<//>`) };
+  const state = { key: "state", title: "", label: "Difference", width: sample.some((row) => row.start !== "same") ? 66 : 4, render: (row) => (row.start === "same" ? null : html`<${Tag} tone=${row.start}>${WORDS[row.start]}<//>`) };
   return [state, ...found];
 }
 

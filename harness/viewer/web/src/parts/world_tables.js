@@ -16,6 +16,8 @@ const ONLY = [["all", "All rows"], ["start", "Changed since the start"], ["befor
 export function WorldTables({ world, base, query, table, onTable, only, onOnly }) {
   const name = world.tables.some((one) => one.name === table) ? table : firstTable(world);
   const hasChanges = (one) => sum(one.from_start) + sum(one.from_before) > 0;
+  const chosen = world.tables.find((one) => one.name === name);
+  const counts = { all: chosen?.rows ?? 0, start: sum(chosen?.from_start), before: sum(chosen?.from_before) };
   const path = `${base}/${encodeURIComponent(name)}?${query}&only=${only}`;
   return html`<div class="with-side">
     <nav class="side tables" aria-label="Tables"><ul>${world.tables.map((one) => html`<li><button aria-current=${one.name === name ? "true" : undefined} class=${hasChanges(one) ? "touched" : ""} onClick=${() => onTable(one.name)}>
@@ -24,7 +26,7 @@ export function WorldTables({ world, base, query, table, onTable, only, onOnly }
     </nav>
     <section class="stretch" aria-label=${`Table ${name}`}>
       <div class="bar"><h2 class="mono"><${Word} value=${name} /></h2><span class="spring"></span>
-        <div class="chips flat" role="group" aria-label="Show rows">${ONLY.map(([key, text]) => html`<button class="chip" aria-pressed=${only === key} onClick=${() => onOnly(key)}>${text}</button>`)}</div></div>
+        <div class="chips flat" role="group" aria-label="Show rows">${ONLY.map(([key, text]) => html`<button class="chip" aria-pressed=${only === key} onClick=${() => onOnly(key)}>${text} <b class="figure">${number(counts[key])}</b></button>`)}</div></div>
       <${TableView} key=${name} path=${path} name=${name} hasHistory />
     </section>
   </div>`;

@@ -70,13 +70,11 @@ SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     "CREATE TABLE episodes (" + ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()) + ")",
     "CREATE UNIQUE INDEX episode_names ON episodes (episode)",
-    "CREATE INDEX episode_groups ON episodes (grp)",
-    "CREATE INDEX episode_positions ON episodes (position)",
     "CREATE TABLE names (id INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE)",
     "CREATE TABLE moments (moment INTEGER PRIMARY KEY, "
     + ", ".join(f"{name} NOT NULL" for name in MOMENT_COLUMNS)
     + ")",
-    "CREATE VIRTUAL TABLE texts USING fts5(text, content='', tokenize='unicode61')",
+    "CREATE VIRTUAL TABLE texts USING fts5(text, content='', columnsize=0)",
 )
 # Another schema is another format; the number rises where the same columns get another meaning.
 FORMAT = f"1 {blake2b(repr(SCHEMA).encode(), digest_size=6).hexdigest()}"

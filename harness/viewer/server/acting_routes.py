@@ -15,9 +15,10 @@ from harness.viewer.acting.catalogue import tasks_of
 from harness.viewer.acting.episodes import solution
 from harness.viewer.acting.scratch import Origin, Scratch
 from harness.viewer.reading.episode import episode_page, tools_of, verdict_of
+from harness.viewer.reading.logged_episodes import logged_episode
 from harness.viewer.reading.open_runs import NotHereError
 from harness.viewer.server.answers import answering, body_of, number_of, only_of
-from harness.viewer.server.viewer import Viewer, in_thread, logged_episode
+from harness.viewer.server.viewer import Viewer, in_thread
 from harness.viewer.server.world_routes import SqlRequest
 from harness.viewer.worlds.logged_world import image_of, opened
 from harness.viewer.worlds.sql_box import query

@@ -8,11 +8,12 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from harness.core.events import Label
+from harness.viewer.reading.logged_episodes import logged_episode
 from harness.viewer.reading.open_runs import NotHereError, OpenRun
 from harness.viewer.reading.plain import built, plain
 from harness.viewer.reading.training import batch, training
 from harness.viewer.server.answers import answering, body_of, number_of
-from harness.viewer.server.viewer import Viewer, in_thread, logged_episode
+from harness.viewer.server.viewer import Viewer, in_thread
 
 _RUN = "/api/runs/{run}"
 _MAX_ITEMS = 500

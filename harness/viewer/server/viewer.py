@@ -8,8 +8,6 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from harness.core.trajectory import Trajectory
-from harness.log.schema import ScenarioSnapshot
 from harness.rollout.launch import OpenJudge
 from harness.settings.run import Settings
 from harness.viewer.acting.catalogue import Catalogue
@@ -61,13 +59,3 @@ class Viewer(msgspec.Struct, frozen=True):
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function that reads files."""
     return await anyio.to_thread.run_sync(function, *arguments)
-
-
-def logged_episode(run: OpenRun, episode: str) -> tuple[Trajectory, ScenarioSnapshot | None]:
-    """An episode of a log, and its scenario (None: the log does not have it). Raises LogError and
-    NotHereError."""
-    with run.reading() as reader:
-        if not reader.has_episode(episode):
-            raise NotHereError(f"{run.folder}: there is no episode {episode!r}")
-        trajectory = reader.trajectory(episode)
-    return trajectory, run.snapshots().get(trajectory.started.scenario_digest)

@@ -9,9 +9,10 @@ from starlette.routing import Route
 
 from harness.viewer.reading.compared import compared
 from harness.viewer.reading.episode_rows import group_lines, line_of
+from harness.viewer.reading.logged_episodes import logged_episode
 from harness.viewer.reading.open_runs import OpenRun
 from harness.viewer.server.answers import answering, body_of, number_of, only_of
-from harness.viewer.server.viewer import Viewer, in_thread, logged_episode
+from harness.viewer.server.viewer import Viewer, in_thread
 from harness.viewer.worlds.group_graph import GroupGraph, group_graph
 from harness.viewer.worlds.logged_world import logged_world
 from harness.viewer.worlds.pair import Pair, pair_of

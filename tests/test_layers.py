@@ -299,6 +299,8 @@ LATE = {
     ("harness.commands.spans", "harness.otlp.sender"),
     ("harness.cli", "judge.commands.viewing"),
     ("harness.commands.worlds", "envpool.server.serve"),
+    ("harness.viewer.acting.copies", "harness.bus.mqtt_runs"),
+    ("harness.viewer.acting.copies", "harness.following.run_copy"),
     ("harness.viewer.command", "harness.viewer.server.serve"),
     ("harness.viewer.reading.token_texts", "harness.tokenization.chat_tokenizer"),
     ("harness.reports.export", "harness.reports.parquet"),

@@ -33,6 +33,12 @@ _BASE = Path("runs")
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @click.option(
+    "--bus",
+    metavar="URL",
+    help="URL of the MQTT broker on which runs of other machines are published: "
+    "mqtt[s]://user@host:port. RUN is then their name (default: the one that is live).",
+)
+@click.option(
     "--export",
     "exported",
     type=click.Path(path_type=Path),
@@ -54,6 +60,7 @@ def view_command(
     folders: Sequence[Path],
     port: int,
     no_open: bool,
+    bus: str | None,
     exported: Path | None,
     episodes: int,
 ) -> None:
@@ -68,14 +75,37 @@ def view_command(
         rehearse view runs/x runs/y
         rehearse view runs/x --export x.html              (one file, to send to somebody)
     """
+    if bus is not None:
+        _view_published(context, bus, folders, port, no_open=no_open, exported=exported)
+        return
     worlds = [folder for folder in folders if (folder / "scenario.toml").is_file()]
     found = checked([folder for folder in folders if folder not in worlds])
     check_readable([OpenRun(folder) for folder in found])
     if exported is not None:
         _export(context, found, exported, episodes)
         return
+    settings = _serving().ServeSettings(found, None if folders else _BASE, port, worlds=worlds)
+    _serve(context, settings, no_open=no_open)
+
+
+def _view_published(
+    context: CommandContext,
+    bus: str,
+    names: Sequence[Path],
+    port: int,
+    *,
+    no_open: bool,
+    exported: Path | None,
+) -> None:
+    if exported is not None:
+        raise SettingsError("--export: a run on a broker cannot be exported; leave --export out")
+    published = [str(name) for name in names]
+    settings = _serving().ServeSettings((), None, port, bus=bus, published=published)
+    _serve(context, settings, no_open=no_open)
+
+
+def _serve(context: CommandContext, settings: Any, *, no_open: bool) -> None:
     serving = _serving()
-    settings = serving.ServeSettings(found, None if folders else _BASE, port, worlds)
     parts = serving.Parts(context.viewer(), context.judge_opener, find)
 
     def ready(url: str) -> None:

@@ -4,7 +4,7 @@ import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 
 import anyio
@@ -16,6 +16,7 @@ from harness.core.errors import SettingsError
 from harness.rollout.launch import OpenJudge
 from harness.settings.run import Settings
 from harness.viewer.acting.catalogue import Catalogue
+from harness.viewer.acting.copies import copies_of
 from harness.viewer.acting.episodes import Plays
 from harness.viewer.acting.pools import Pools
 from harness.viewer.acting.scratch import Scratches
@@ -36,6 +37,8 @@ class ServeSettings(msgspec.Struct, frozen=True):
     folders: Sequence[Path]
     base: Path | None  # whose runs are shown, too, as they come
     port: int = 0  # 0: a free one
+    bus: str = ""  # URL of a broker; empty: none
+    published: Sequence[str] = ()  # names of runs on it; none: the only live one
     worlds: Sequence[Path] = ()  # packages that are given by path
 
 
@@ -50,8 +53,14 @@ class Parts(msgspec.Struct, frozen=True):
 @asynccontextmanager
 async def open_viewer(settings: ServeSettings, parts: Parts) -> AsyncIterator[Viewer]:
     """What the handlers share, for a block."""
-    with closing(Runs(settings.folders, settings.base)) as runs:
-        async with open_updates() as updates, anyio.create_task_group() as group:
+    async with AsyncExitStack() as stack:
+        folders = list(settings.folders)
+        if settings.bus:
+            copies = copies_of(settings.bus, settings.published)
+            folders += await stack.enter_async_context(copies)
+        runs = stack.enter_context(closing(Runs(folders, settings.base)))
+        updates = await stack.enter_async_context(open_updates())
+        async with anyio.create_task_group() as group:
             pools = Pools(group)
             open_judge = parts.open_judge(Settings())
             assert open_judge is not None

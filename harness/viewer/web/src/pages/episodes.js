@@ -29,7 +29,7 @@ export function Episodes({ run, summary, onRows }) {
   useEffect(() => {
     onRows.current = (event) => {
       const fresh = rows.patch(event.rows ?? [], "episode");
-      if (event.more && event.episodes === Infinity) return rows.refresh();
+      if (event.isOver) return rows.refresh();
       // In the order of their numbers, new episodes come at the end: nothing moves.
       if (sort === "episode" && !isFiltered) {
         if (event.episodes !== seen.current) rows.refresh();

@@ -23,6 +23,8 @@ export function Run({ run, tab }) {
   const onRows = useRef(null); // the table's function for rows that changed
   const reload = useLatest(load.reload);
   const isLive = load.data?.line.status === "live";
+  const [isWatched, setWatched] = useState(false); // from the first sight of a live run to its last event
+  if (isLive && !isWatched) setWatched(true);
   const isPartial = load.data?.line.folded < 1;
   useEffect(() => {
     if (!isPartial) return undefined;
@@ -31,8 +33,13 @@ export function Run({ run, tab }) {
   }, [load.data]);
   useTitle(load.data?.line.name ?? run);
   useEffect(() => {
-    if (!isLive) return undefined;
+    if (!isWatched) return undefined;
     let timer = null;
+    const ends = []; // timers: what a run writes last may be folded a moment after its end
+    const readAgain = () => {
+      onRows.current?.({ rows: [], isOver: true });
+      reload.current();
+    };
     const later = () => {
       timer ??= setTimeout(() => {
         timer = null;
@@ -46,19 +53,20 @@ export function Run({ run, tab }) {
         later();
       },
       finished: () => {
-        onRows.current?.({ rows: [], more: true, episodes: Infinity });
-        reload.current();
+        setLive(null);
+        for (const after of [0, 1000, 4000]) ends.push(setTimeout(readAgain, after));
       },
     });
     return () => {
       clearTimeout(timer);
+      ends.forEach(clearTimeout);
       stop();
     };
-  }, [run, isLive]);
+  }, [run, isWatched]);
   return html`
     <nav class="crumbs" aria-label="Path"><a href=${href(["runs"])}>Runs</a></nav>
     <${Loaded} of=${load}>${(summary) => html`
-      <${Head} summary=${summary} live=${isLive ? live : null} />
+      <${Head} summary=${summary} live=${live} />
       <${Tabs} label="Views of the run" current=${tab} items=${[
         ["episodes", "Episodes", runHref(run)],
         ["overview", "Overview", runHref(run, "overview")],

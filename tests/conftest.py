@@ -20,7 +20,8 @@ from tests.support.warm_process import WarmProcess, open_warm_process
 
 __all__ = ["kept_fork_servers", "kept_servers", "rehearse", "warm_cli"]
 
-collect_ignore = ["ray", "vllm"]  # they need Ray and vLLM: `just test-ray` and `just test-vllm`
+# They need Ray, vLLM, and a browser: `just test-ray`, `just test-vllm` and `just test-viewer`.
+collect_ignore = ["ray", "viewer_web", "vllm"]
 
 # Small sums gain nothing by threads, and a child that is forked while OpenMP has threads hangs.
 # Torch reads it when it is first imported; processes that tests start inherit it.

@@ -70,7 +70,8 @@ FOLDERS = {
             "profile",
         ),
         *("otlp", "serving", "doctor", "exports", "task_exports", "imports", "commands"),
-        *("viewer/index", "viewer/reading", "viewer/server", "viewer", ".", "bridges"),
+        *("viewer/index", "viewer/reading", "viewer/worlds", "viewer/acting", "viewer/server"),
+        *("viewer", ".", "bridges"),
     ),
     "judge": (
         *(
@@ -231,11 +232,14 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "starlette": {
         "envpool.hosting.routes",
+        "harness.viewer.server.acting_routes",
         "harness.viewer.server.answers",
         "harness.viewer.server.app",
         "harness.viewer.server.events",
+        "harness.viewer.server.judge_routes",
         "harness.viewer.server.page",
         "harness.viewer.server.run_routes",
+        "harness.viewer.server.world_routes",
     },
     "time_machine": {"envpool.hosting.determinism.clock"},
     "tomli_w": {
@@ -309,6 +313,8 @@ LATE = {
     ("harness.cli", "judge.commands.viewing"),
     ("harness.commands.worlds", "envpool.server.serve"),
     ("harness.exports.lines", "harness.exports.parquet"),
+    ("harness.viewer.acting.copies", "harness.bus.mqtt_runs"),
+    ("harness.viewer.acting.copies", "harness.following.run_copy"),
     ("harness.viewer.command", "harness.viewer.server.serve"),
     ("harness.viewer.reading.token_texts", "harness.tokenization.chat_tokenizer"),
     ("harness.rollout.launch", "envpool.client.pool"),

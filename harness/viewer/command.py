@@ -2,7 +2,8 @@
 
 import webbrowser
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from harness.commands.context import CommandContext
 from harness.core.errors import SettingsError
 from harness.core.terminal import Terminal
 from harness.rollout.process import run
-from harness.viewer.reading.open_runs import OpenRun, check_readable, checked
+from harness.viewer.export import answers_of, write_export
+from harness.viewer.reading.open_runs import OpenRun, Runs, check_readable, checked
+from scenarios.catalogue import find
 from scenarios.distribution import missing_package
 
 _BASE = Path("runs")
@@ -29,23 +32,81 @@ _BASE = Path("runs")
     help="Port of 127.0.0.1 (default: a free one).",
 )
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@click.option(
+    "--bus",
+    metavar="URL",
+    help="URL of the MQTT broker on which runs of other machines are published: "
+    "mqtt[s]://user@host:port. RUN is then their name (default: the one that is live).",
+)
+@click.option(
+    "--export",
+    "exported",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write the runs into this file, which works without a server and without network, and do "
+    "not serve them.",
+)
+@click.option(
+    "--episodes",
+    type=click.IntRange(1, 1_000),
+    default=200,
+    show_default=True,
+    help="Number of episodes of each run in the exported file.",
+)
 @click.pass_obj
 def view_command(
-    context: CommandContext, /, folders: Sequence[Path], port: int, no_open: bool
+    context: CommandContext,
+    /,
+    folders: Sequence[Path],
+    port: int,
+    no_open: bool,
+    bus: str | None,
+    exported: Path | None,
+    episodes: int,
 ) -> None:
     """Show runs in the browser: episodes, the rows that every call changed, the world at any turn.
 
-    RUN is the folder of a run or of a training run, finished or live, or a folder of such folders
-    (default: ./runs). The page is served on this machine only, until Ctrl-C.
+    RUN is the folder of a run or of a training run, finished or live, a folder of such folders
+    (default: ./runs), or the folder of a world. The page is served on this machine only, until
+    Ctrl-C.
 
     \b
         rehearse view                                     (the runs in ./runs, and all worlds)
         rehearse view runs/x runs/y
+        rehearse view runs/x --export x.html              (one file, to send to somebody)
     """
-    found = checked(folders)
+    if bus is not None:
+        _view_published(context, bus, folders, port, no_open=no_open, exported=exported)
+        return
+    worlds = [folder for folder in folders if (folder / "scenario.toml").is_file()]
+    found = checked([folder for folder in folders if folder not in worlds])
     check_readable([OpenRun(folder) for folder in found])
+    if exported is not None:
+        _export(context, found, exported, episodes)
+        return
+    settings = _serving().ServeSettings(found, None if folders else _BASE, port, worlds=worlds)
+    _serve(context, settings, no_open=no_open)
+
+
+def _view_published(
+    context: CommandContext,
+    bus: str,
+    names: Sequence[Path],
+    port: int,
+    *,
+    no_open: bool,
+    exported: Path | None,
+) -> None:
+    if exported is not None:
+        raise SettingsError("--export: a run on a broker cannot be exported; leave --export out")
+    published = [str(name) for name in names]
+    settings = _serving().ServeSettings((), None, port, bus=bus, published=published)
+    _serve(context, settings, no_open=no_open)
+
+
+def _serve(context: CommandContext, settings: Any, *, no_open: bool) -> None:
     serving = _serving()
-    settings = serving.ServeSettings(found, None if folders else _BASE, port)
+    parts = serving.Parts(context.viewer(), context.judge_opener, find)
 
     def ready(url: str) -> None:
         Terminal(stderr=True).print(url, soft_wrap=True, highlight=False)
@@ -53,7 +114,18 @@ def view_command(
             with suppress(webbrowser.Error):
                 webbrowser.open(url)
 
-    run(serving.serve, settings, context.viewer(), ready)
+    run(serving.serve, settings, parts, ready)
+
+
+def _export(context: CommandContext, folders: Sequence[Path], path: Path, episodes: int) -> None:
+    if not folders:
+        raise SettingsError("--export: name the run to write into the file")
+    if not path.absolute().parent.is_dir():
+        raise SettingsError(f"--export: {path}: its folder does not exist")
+    with closing(Runs(folders)) as runs:
+        answers = run(partial(answers_of, runs.all(), context.viewer(), episodes=episodes))
+        size = write_export(path, answers)
+    click.echo(f"{path}: {size / 1e6:.1f} MB")
 
 
 def _serving() -> Any:

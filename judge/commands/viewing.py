@@ -18,7 +18,7 @@ from harness.viewer.reading.parts import JudgingParts, Tries
 from judge.core.case import Case
 from judge.core.errors import JudgeError
 from judge.core.evidence import Verification, episode_digest, gather, scenario_info
-from judge.failures.reading import diagnose_one
+from judge.failures.reading import diagnose_one, read_failures
 from judge.gate.job_pool import JobSettings, check_worlds
 from judge.llm.prompt_items import groups_of
 from judge.reliability.annotations import HumanLabel, LabelBook, read_labels
@@ -47,6 +47,7 @@ def judging_parts(find: Callable[[str], Scenario]) -> JudgingParts:
         disagreements=_disagreements,
         evidence=_evidence,
         failures=diagnose_one,
+        run_failures=_run_failures,
         labels=_LabelFile(labeller),
         labeller=labeller,
         gate=gate,
@@ -66,6 +67,11 @@ def _compare(first: Path, second: Path) -> Any:
 
 def _disagreements(trajectories: Sequence[Trajectory]) -> list[Disagreement]:
     return ranked(queue(trajectories))
+
+
+async def _run_failures(folder: Path) -> dict[str, Any]:
+    reading = await read_failures(folder)
+    return {one.episode: one.mistakes for one in reading.episodes}
 
 
 def _evidence(trajectory: Trajectory, world: ScenarioSnapshot) -> list[Mapping[str, str]]:

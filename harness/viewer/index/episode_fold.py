@@ -56,6 +56,7 @@ class EpisodeFold:
     tools: Names
     causes: Names
     kinds: Names
+    weights: str  # of the first reply; empty: not known
     num_texts: int
     position: int
     words: list[str]
@@ -85,6 +86,7 @@ class EpisodeFold:
         fold.prompt_tokens = fold.cached_tokens = fold.completion_tokens = 0
         fold.tags = event.tags
         fold.changed = fold.tools = fold.causes = fold.kinds = ()
+        fold.weights = ""
         fold.num_texts = fold.position = 0
         fold.words = [event.instruction, event.task]
         return fold
@@ -138,6 +140,7 @@ class EpisodeFold:
             id_of(self.tools),
             id_of(self.causes),
             id_of(self.kinds),
+            self.weights,
             self.num_texts,
             self.position,
         )
@@ -155,6 +158,8 @@ class EpisodeFold:
             words.append(user.text)
             self._add_calls(user.calls, user.results)
         self._add_usage(reply.usage)
+        if reply.weights and not self.weights:
+            self.weights = reply.weights
         self.policy_s += step.policy_s
         self.calls_s += step.calls_s
         self.turns += 1

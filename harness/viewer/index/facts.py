@@ -56,6 +56,7 @@ class Reply(msgspec.Struct, gc=False):
 
     text: str = ""
     usage: Usage = Usage()
+    weights: str = ""
 
 
 class User(msgspec.Struct, gc=False):

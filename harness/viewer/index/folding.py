@@ -5,7 +5,7 @@ inside the transaction.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,12 @@ class Folding:
         ((last,),) = self._database.execute("SELECT coalesce(max(number), 0) FROM episodes")
         self._next_number = last + 1
 
-    def fold(self, records: Iterable[StoredRecord]) -> int:
+    def fold(self, records: Sequence[StoredRecord]) -> int:
         """Fold records that follow each other; returns the position of the last one. The caller
         has begun the transaction. Raises LogError for a record that is damaged."""
         page = _Page()
         position = 0
+        self._read({record[1] for record in records} - self._known.keys())
         for record in records:
             position = record[0]
             add = _ADD.get(record[4])
@@ -69,7 +70,7 @@ class Folding:
 
     def _started(self, page: "_Page", record: StoredRecord) -> None:
         position, episode, attempt, _, _, at, data, _ = record
-        before = self._episode(episode)
+        before = self._known.get(episode)
         if before is not None:
             if before.attempt >= attempt:
                 return
@@ -81,7 +82,8 @@ class Folding:
         fold = EpisodeFold.begin(self._next_number, episode, attempt, at, facts.started_of(data))
         self._next_number += 1
         self._known[episode] = fold
-        page.touch(fold, position, at)
+        fold.position = position
+        page.touched[fold.number] = fold
         page.moment(at)[_AT_STARTED] += 1
 
     def _step(self, page: "_Page", record: StoredRecord) -> None:
@@ -118,22 +120,24 @@ class Folding:
 
     def _of(self, page: "_Page", record: StoredRecord) -> EpisodeFold | None:
         """The episode of a record; None: a later attempt has begun, or it never began."""
-        position, episode, attempt, _, _, at, _, _ = record
-        fold = self._known.get(episode) or self._episode(episode)
-        if fold is None or fold.attempt != attempt:
+        fold = self._known.get(record[1])
+        if fold is None or fold.attempt != record[2]:
             return None
-        page.touch(fold, position, at)
+        page.touched[fold.number] = fold
+        fold.position = record[0]
+        fold.last_at = record[5]
         return fold
 
-    def _episode(self, episode: str) -> EpisodeFold | None:
-        """The latest attempt at an episode so far; None: there is none."""
-        fold = self._known.get(episode)
-        if fold is None:
-            sql = f"SELECT {', '.join(COLUMNS)} FROM episodes WHERE episode = ?"
-            row = self._database.execute(sql, (episode,)).fetchone()
-            if row is not None:
-                fold = self._known[episode] = EpisodeFold.of_row(row, self._names)
-        return fold
+    def _read(self, episodes: set[str]) -> None:
+        """Read what the index has of these episodes."""
+        sql = (
+            f"SELECT {', '.join(COLUMNS)} FROM episodes"
+            " WHERE episode IN (SELECT value FROM json_each(?))"
+        )
+        listed = msgspec.json.encode(list(episodes)).decode()
+        for row in self._database.execute(sql, (listed,)).fetchall():
+            fold = EpisodeFold.of_row(row, self._names)
+            self._known[fold.episode] = fold
 
     def _store(self, page: "_Page") -> None:
         run = self._database.executemany
@@ -178,12 +182,6 @@ class _Page:
         self.touched: dict[int, EpisodeFold] = {}
         self.replaced: list[int] = []  # numbers of attempts that a later one replaces
         self.moments: dict[int, list[float]] = {}
-
-    def touch(self, fold: EpisodeFold, position: int, at: float) -> None:
-        """Note that a record of an episode is folded."""
-        self.touched[fold.number] = fold
-        fold.position = position
-        fold.last_at = at
 
     def moment(self, at: float) -> list[float]:
         """The counts of the moment of a time."""

@@ -22,7 +22,7 @@ from harness.viewer.index.folding import Folding
 from harness.viewer.index.tables import FORMAT, NAME, SCHEMA
 
 PAGE = 10_000  # records that one transaction folds
-_CACHE_PAGES = -32_768  # KiB of SQLite's page cache while folding
+_CACHE_PAGES = -65_536  # KiB of SQLite's page cache while folding
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
@@ -136,6 +136,7 @@ def _fits(database: sqlite3.Connection, reader: LogReader, identity: str) -> boo
 
 
 def _create(database: sqlite3.Connection, identity: str) -> None:
+    database.execute("PRAGMA page_size = 8192")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("BEGIN IMMEDIATE")
     for statement in SCHEMA:

@@ -9,7 +9,8 @@ texts     the words of the episodes (FTS5 without content); a row is one page's 
           episode, and its rowid has the episode's number in front (see TEXTS_PER_EPISODE)
 """
 
-FORMAT = "1"
+from hashlib import blake2b
+
 NAME = "view.sqlite"
 MOMENTS_PER_SECOND = 5
 TEXTS_PER_EPISODE = 1 << 16  # rowid // this = number of the episode
@@ -55,6 +56,7 @@ COLUMNS = {
     "tools": "INTEGER NOT NULL",
     "causes": "INTEGER NOT NULL",
     "kinds": "INTEGER NOT NULL",
+    "weights": "TEXT NOT NULL",
     "num_texts": "INTEGER NOT NULL",
     "position": "INTEGER NOT NULL",
 }
@@ -68,14 +70,14 @@ SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     "CREATE TABLE episodes (" + ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()) + ")",
     "CREATE UNIQUE INDEX episode_names ON episodes (episode)",
-    "CREATE INDEX episode_groups ON episodes (grp)",
-    "CREATE INDEX episode_positions ON episodes (position)",
     "CREATE TABLE names (id INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE)",
     "CREATE TABLE moments (moment INTEGER PRIMARY KEY, "
     + ", ".join(f"{name} NOT NULL" for name in MOMENT_COLUMNS)
     + ")",
-    "CREATE VIRTUAL TABLE texts USING fts5(text, content='', tokenize='unicode61')",
+    "CREATE VIRTUAL TABLE texts USING fts5(text, content='', columnsize=0)",
 )
+# Another schema is another format; the number rises where the same columns get another meaning.
+FORMAT = f"1 {blake2b(repr(SCHEMA).encode(), digest_size=6).hexdigest()}"
 INSERT_EPISODE = f"INSERT OR REPLACE INTO episodes VALUES ({', '.join('?' * len(COLUMNS))})"
 ADD_MOMENT = (
     f"INSERT INTO moments VALUES ({', '.join('?' * (1 + len(MOMENT_COLUMNS)))})"

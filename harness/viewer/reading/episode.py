@@ -20,14 +20,15 @@ TextOf = Callable[[Sequence[int]], str]  # of token ids
 
 
 def episode_page(
-    line: EpisodeLine,
+    line: EpisodeLine | None,
     trajectory: Trajectory,
     times: Mapping[int, float],
     world: ScenarioSnapshot | None,
     text_of: TextOf | None,
 ) -> Json:
-    """An episode. `times` has the time of each turn, `world` is the logged scenario (None: the log
-    does not have it), `text_of` reads single tokens (None: the tokenizer is not known)."""
+    """An episode; `line` None: it is in no index. `times` has the time of each turn, `world` is the
+    logged scenario (None: the log does not have it), `text_of` reads single tokens (None: the
+    tokenizer is not known)."""
     started, ended = trajectory.started, trajectory.ended
     tools = () if world is None else world.tools
     verdict = trajectory.judged[-1] if trajectory.judged else None

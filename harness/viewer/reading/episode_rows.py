@@ -28,6 +28,7 @@ class Cell(msgspec.Struct, frozen=True):
     reward: float | None
     ending: str | None
     end_digest: str
+    group: str
 
 
 class GridTask(msgspec.Struct, frozen=True):
@@ -90,8 +91,9 @@ def grid(index: RunIndex) -> Grid:
         " FROM episodes ORDER BY scenario, task, grp, member"
     )
     tasks: dict[tuple[str, str, str], dict[int, Cell]] = {}
-    for scenario, task, group, member, *cell in rows:
-        tasks.setdefault((scenario, task, group), {})[member] = Cell(*cell)
+    for scenario, task, group, member, episode, label, reward, ending, digest in rows:
+        cell = Cell(episode, label, reward, ending, digest, group)
+        tasks.setdefault((scenario, task, group), {})[member] = cell
     members = 1 + max((member for found in tasks.values() for member in found), default=-1)
     return Grid(
         [GridTask(*key) for key in tasks],

@@ -155,17 +155,19 @@ def _run_line(run: OpenRun, interval: ShareInterval) -> RunLine:
     ended, judged, unjudged, failed, first, last, reward, requests, cost, unpriced, *rest = sums
     prompt, cached, completion, steps = (int(one or 0) for one in rest)
     settings = run.settings()
-    planned = run.num_planned()
     is_live = run.is_live()
-    is_whole = ended >= planned if planned else ended == total
+    is_reported = not is_live and ended == total and run.is_reported(total)
     with run.reading() as reader:
         length = reader.num_records()
+    is_behind = index.position < length and run.was_written_lately()
+    planned = total if is_reported else run.num_planned()
+    is_whole = ended >= planned if planned else ended == total
     return RunLine(
         run.id,
         run.folder.name,
         str(run.folder),
         run.kind,
-        status="live" if is_live else "finished" if is_whole else "cut off",
+        status="live" if is_live or is_behind else "finished" if is_whole else "cut off",
         scenarios=settings.scenarios,
         policy=settings.policy.name,
         model=settings.model.name,

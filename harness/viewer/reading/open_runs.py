@@ -1,12 +1,15 @@
 """The runs that the viewer shows: found in folders, opened once, and folded while needed."""
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from threading import RLock
 from typing import Literal
+
+import msgspec
 
 from harness.commands.logged_run import log_folder, num_planned
 from harness.core.errors import HarnessError, LogError, SettingsError
@@ -19,10 +22,17 @@ from harness.viewer.reading.token_texts import TextOf, token_reader
 
 TRAINING_FILE = "train.toml"
 Kind = Literal["run", "training"]
+_LATELY_S = 15.0
 
 
 class NotHereError(HarnessError):
     """There is no such run, episode or world here."""
+
+
+class _Report(msgspec.Struct):
+    """What is read of report.json."""
+
+    episodes: int
 
 
 class OpenRun:
@@ -100,6 +110,22 @@ class OpenRun:
                 except Exception:  # a package that is gone, or a list that has changed since
                     self._planned = 0
             return self._planned
+
+    def was_written_lately(self) -> bool:
+        """Whether the log was written in the last seconds: what it has is not all folded yet."""
+        path = self.log_folder / LOG_NAME
+        return any(
+            time.time() - _changed_at(one) < _LATELY_S
+            for one in (path, path.with_name(f"{path.name}-wal"))
+        )
+
+    def is_reported(self, episodes: int) -> bool:
+        """Whether report.json, which a run writes at its end, has so many episodes."""
+        try:
+            data = (self.log_folder / "report.json").read_bytes()
+            return msgspec.json.decode(data, type=_Report).episodes == episodes
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, SettingsError):
+            return False
 
     def close(self) -> None:
         """Close the log and the index."""

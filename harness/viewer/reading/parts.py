@@ -39,6 +39,7 @@ class JudgingParts(msgspec.Struct, frozen=True):
     disagreements: Callable[[Sequence[Trajectory]], list[Any]]
     evidence: Callable[[Trajectory, ScenarioSnapshot], list[Mapping[str, str]]]
     failures: Callable[[Path, str], Awaitable[list[Any]]]  # of a run's folder and an episode
+    run_failures: Callable[[Path], Awaitable[Mapping[str, Any]]]  # of a run, by episode
     labels: Labels
     labeller: str
     gate: Callable[[str], list[Any]]  # what the quality gate finds in a world

@@ -22,12 +22,19 @@ _BUCKETS = 300
 StatisticsOf = Callable[[Sequence[EpisodeRow]], RunStatistics]
 
 
+class Example(msgspec.Struct, frozen=True):
+    """An episode, and the turn of its first error."""
+
+    episode: str
+    turn: int | None
+
+
 class Cause(msgspec.Struct, frozen=True):
     """A cause of errors or a kind of failure: how many episodes have it, and one of them."""
 
     cause: str
     n: int
-    example: str
+    example: Example
 
 
 class Curves(msgspec.Struct, frozen=True):
@@ -117,12 +124,12 @@ def _counts(index: RunIndex, what: str) -> dict[str, int]:
 
 def _having(index: RunIndex, names: Mapping[int, Sequence[str]], column: str) -> list[Cause]:
     """How many episodes have each name of a set, the most frequent first."""
-    found: dict[str, tuple[int, str]] = {}
-    sql = f"SELECT {column}, count(*), min(episode) FROM episodes GROUP BY 1"
-    for number, count, example in index.rows(sql):
+    found: dict[str, tuple[int, Example]] = {}
+    sql = f"SELECT {column}, count(*), min(episode), first_error_turn FROM episodes GROUP BY 1"
+    for number, count, *example in index.rows(sql):
         for cause in names[number]:
-            before, first = found.get(cause, (0, example))
-            found[cause] = before + count, min(first, example)
+            before, first = found.get(cause, (0, Example(*example)))
+            found[cause] = before + count, first
     causes = [Cause(cause, *counted) for cause, counted in found.items()]
     return sorted(causes, key=lambda one: (-one.n, one.cause))
 

@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from envpool.core.errors import PoolError
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, SettingsError
 from harness.viewer.reading.open_runs import NotHereError
+from harness.viewer.worlds.world_tables import Only
 from scenarios.errors import ScenarioError
 
 Handler = Callable[[Request], Awaitable[Any]]
@@ -61,7 +62,16 @@ def query_of(request: Request) -> dict[str, list[str]]:
     return found
 
 
-def turn_of(request: Request, default: int = 0) -> int:
-    """The parameter `turn`."""
-    text = request.query_params.get("turn", "")
-    return int(text) if text.isascii() and text.isdigit() else default
+def number_of(request: Request, name: str, default: int) -> int:
+    """A parameter of the URL that is a whole number from 0."""
+    text = request.query_params.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else default
+
+
+def only_of(request: Request) -> Only:
+    """The parameter `only`. Raises SettingsError."""
+    text = request.query_params.get("only", "all")
+    match text:
+        case "all" | "start" | "before":
+            return text
+    raise SettingsError(f"only: {text!r} is not one of all, start, before")

@@ -8,13 +8,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from harness.viewer.server.acting_routes import ActingRoutes
 from harness.viewer.server.answers import answering, error
 from harness.viewer.server.events import EventRoutes
+from harness.viewer.server.judge_routes import JudgeRoutes
 from harness.viewer.server.page import page_routes
 from harness.viewer.server.run_routes import RunRoutes
 from harness.viewer.server.security import App, Guard
 from harness.viewer.server.updates import POLL_S
 from harness.viewer.server.viewer import Viewer
+from harness.viewer.server.world_routes import WorldRoutes
 from scenarios import distribution
 
 
@@ -24,6 +27,9 @@ def viewer_app(viewer: Viewer, *, token: str, port: int) -> App:
         *page_routes(),
         Route("/api/about", answering(_about)),
         *RunRoutes(viewer).routes(),
+        *WorldRoutes(viewer).routes(),
+        *JudgeRoutes(viewer).routes(),
+        *ActingRoutes(viewer).routes(),
         *EventRoutes(viewer).routes(),
     ]
     handlers: dict[int | type[Exception], Callable[[Request, Exception], Response]] = {

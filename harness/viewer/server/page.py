@@ -1,14 +1,12 @@
-"""The page of the viewer: three files that are built from `harness/viewer/web`."""
-
-from pathlib import Path
+"""The page of the viewer: three files, which need no token."""
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from harness.core.errors import SettingsError
+from harness.viewer.reading.page_files import page_file
 
-DIST = Path(__file__).parent.parent / "web" / "dist"
 _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
@@ -16,19 +14,8 @@ _FILES = {
 }
 
 
-def page_file(name: str) -> bytes:
-    """One of the files. Raises SettingsError where the page was not built."""
-    path = DIST / name
-    try:
-        return path.read_bytes()
-    except OSError as exc:
-        raise SettingsError(
-            f"{path}: the viewer's page is missing; in a source tree, `just viewer` builds it"
-        ) from exc
-
-
 def page_routes() -> list[Route]:
-    """The routes of the files, which need no token."""
+    """The routes of the files."""
 
     async def serve(request: Request) -> Response:
         name, kind = _FILES[request.url.path]

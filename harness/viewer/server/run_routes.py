@@ -4,13 +4,13 @@ import anyio
 from starlette.requests import Request
 from starlette.routing import Route
 
-from harness.viewer.reading.episode import episode_page
-from harness.viewer.reading.episode_rows import episode_table, grid, line_of
+from harness.viewer.reading.episode_rows import episode_table, grid
 from harness.viewer.reading.lines import RunLine, run_line
+from harness.viewer.reading.logged_episodes import read_episode
 from harness.viewer.reading.open_runs import OpenRun
 from harness.viewer.reading.run_page import run_page
 from harness.viewer.server.answers import answering, query_of
-from harness.viewer.server.viewer import Viewer, in_thread, logged_episode
+from harness.viewer.server.viewer import Viewer, in_thread
 
 _LIST_WAIT_S = 1.5  # in which the list of runs waits for their indexes
 
@@ -79,12 +79,3 @@ class RunRoutes:
         run = await self._viewer.run_of(request.path_params["run"])
         found = await self._viewer.parts.failures(run.log_folder, request.path_params["episode"])
         return {"failures": found}
-
-
-def read_episode(run: OpenRun, episode: str) -> dict[str, object]:
-    """An episode as its page shows it. Raises HarnessError."""
-    trajectory, world = logged_episode(run, episode)
-    with run.reading() as reader:
-        times = reader.turn_times(episode, trajectory.attempt)
-    line = line_of(run.index(), episode)
-    return episode_page(line, trajectory, dict(enumerate(times)), world, run.text_of())

@@ -19,6 +19,7 @@ from harness.viewer.reading.open_runs import OpenRun
 POLL_S = 0.5  # between two looks at the log of a live run, at least
 _SHARE = 9  # times as long as a look took, the next one waits
 _LOOKED_S = 20.0  # after the last request a live run is not followed any longer
+_AGAIN_S = 0.2
 _log = structlog.get_logger(__name__)
 
 
@@ -93,7 +94,10 @@ class IndexUpdates:
                     updated.changed = anyio.Event()
                 updated.caught_up.set()
                 now = anyio.current_time()
-                if not is_live or (not updated.watchers and now - updated.looked_at > _LOOKED_S):
+                if not is_live and not await self._is_live_again(run):
+                    await self._fold_all(run, updated)
+                    return
+                if not updated.watchers and now - updated.looked_at > _LOOKED_S:
                     return
                 await anyio.sleep(max(POLL_S, _SHARE * (now - before)))
                 updated.caught_up = anyio.Event()
@@ -103,6 +107,11 @@ class IndexUpdates:
             self._updated.pop(run.id, None)
             updated.caught_up.set()
             updated.changed.set()
+
+    async def _is_live_again(self, run: OpenRun) -> bool:
+        """Whether a run that nobody wrote a moment ago is written now."""
+        await anyio.sleep(_AGAIN_S)
+        return await anyio.to_thread.run_sync(run.is_live)
 
     async def _fold_all(self, run: OpenRun, updated: _Updated) -> bool:
         """Fold what the log has; whether it had anything new."""

@@ -1,5 +1,6 @@
 """What all handlers of the viewer share."""
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -7,8 +8,14 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from harness.core.trajectory import Trajectory
-from harness.log.schema import ScenarioSnapshot
+from harness.rollout.launch import OpenJudge
+from harness.settings.run import Settings
+from harness.viewer.acting.catalogue import Catalogue
+from harness.viewer.acting.episodes import Plays
+from harness.viewer.acting.pools import Pools
+from harness.viewer.acting.scratch import Scratches
+from harness.viewer.reading.episode_rows import episode_table
+from harness.viewer.reading.lines import EpisodeLine
 from harness.viewer.reading.open_runs import NotHereError, OpenRun, Runs
 from harness.viewer.reading.parts import JudgingParts
 from harness.viewer.server.updates import IndexUpdates
@@ -22,7 +29,24 @@ class Viewer(msgspec.Struct, frozen=True):
     runs: Runs
     parts: JudgingParts
     updates: IndexUpdates
+    catalogue: Catalogue
+    pools: Pools
+    scratches: Scratches
+    plays: Plays
+    open_judge: Callable[[Settings], OpenJudge | None]
     closing: anyio.Event  # set when the server ends, so that event streams end
+    gates: dict[str, Any] = {}  # what the quality gate found, by scenario digest
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return time.time()
+
+    def first_line(self, run: OpenRun) -> EpisodeLine:
+        """The line of the first episode of a run. Raises NotHereError where there is none yet."""
+        rows = episode_table(run.index(), {"limit": ["1"]}).rows
+        if not rows:
+            raise NotHereError(f"{run.folder}: no episode has begun")
+        return rows[0]
 
     async def run_of(self, name: str) -> OpenRun:
         """The run of an id, its index folded as far as it came. Raises NotHereError and
@@ -35,13 +59,3 @@ class Viewer(msgspec.Struct, frozen=True):
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function that reads files."""
     return await anyio.to_thread.run_sync(function, *arguments)
-
-
-def logged_episode(run: OpenRun, episode: str) -> tuple[Trajectory, ScenarioSnapshot | None]:
-    """An episode of a log, and its scenario (None: the log does not have it). Raises LogError and
-    NotHereError."""
-    with run.reading() as reader:
-        if not reader.has_episode(episode):
-            raise NotHereError(f"{run.folder}: there is no episode {episode!r}")
-        trajectory = reader.trajectory(episode)
-    return trajectory, run.snapshots().get(trajectory.started.scenario_digest)

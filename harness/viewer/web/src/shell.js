@@ -49,7 +49,7 @@ export function Shell() {
     <header class="top">
       <a class="brand" href=${href(["runs"])}><${Mark} />Rehearsal</a>
       <nav aria-label="Main">
-        ${sections().map(([name, text, to]) => html`<a href=${to} aria-current=${(path[0] ?? "runs").startsWith(name) ? "page" : undefined}>${text}</a>`)}
+        ${sections().map(([name, text, to]) => html`<a href=${to} aria-current=${sectionOf(path).startsWith(name) ? "page" : undefined}>${text}</a>`)}
       </nav>
       <span class="spring"></span>
       <button class="button quiet icon-only" onClick=${nextTheme} aria-label=${`Theme: ${theme.value}. Change`} title=${`Theme: ${theme.value} (t)`}>
@@ -63,6 +63,8 @@ export function Shell() {
     <footer class="foot">Rehearsal ${load.data?.version ?? ""}${load.data?.exported ? " · exported file: SQL, forks, play and labels need `rehearse view`" : ""}</footer>
     <${Help} />`;
 }
+
+const sectionOf = ([first = "runs"]) => (["compare", "fork"].includes(first) ? "runs" : first);
 
 function sections() {
   const found = [["run", "Runs", href(["runs"])]];

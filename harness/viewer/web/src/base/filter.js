@@ -24,6 +24,7 @@ function keeps(row, query, text) {
     any("tag", (one) => row.tags.includes(one)) &&
     any("table", (one) => row.changed.includes(one)) &&
     any("tool", (one) => (row.tools ?? []).includes(one)) &&
+    any("failure", (one) => (row.kinds ?? []).includes(one)) &&
     any("error", (one) => (row.causes ?? []).includes(one)) &&
     within(row.reward, query.get("min_reward"), query.get("max_reward")) &&
     within(row.turns, query.get("min_turns"), query.get("max_turns")) &&

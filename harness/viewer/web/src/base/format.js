@@ -26,6 +26,7 @@ export function count(value, word, words = `${word}s`) {
 
 export function seconds(value) {
   if (absent(value)) return "–";
+  if (value > 0 && value < 0.00005) return `${(value * 1e6).toFixed(value < 0.00000995 ? 1 : 0)} µs`;
   if (value < 0.0995) return `${(value * 1000).toFixed(value < 0.00995 ? 1 : 0)} ms`;
   if (value < 60) return `${value.toFixed(value < 10 ? 2 : 1)} s`;
   if (value < 3600) return `${Math.floor(value / 60)} min ${Math.floor(value % 60)} s`;

@@ -14,8 +14,8 @@ const writes = (turn) => (turn?.results ?? []).findIndex((result) => result?.cha
 
 // `isSure`: the failures of the episode name the turn; else it is the first write of an episode
 // that failed. null: the episode is completed, or it wrote nothing.
-export function firstWrongWrite(data) {
-  const named = (data.failures ?? [])
+export function firstWrongWrite(data, failures) {
+  const named = failures
     .filter((one) => WRONG_WRITES.includes(one.kind) && Number.isInteger(one.turn))
     .sort((a, b) => a.turn - b.turn)[0];
   if (named) {

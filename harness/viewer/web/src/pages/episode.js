@@ -45,7 +45,13 @@ function Conversation({ run, data }) {
   const list = useRef(null);
   const wanted = route.value.query.get("turn");
   const current = wanted === null ? null : Math.min(Number(wanted), turns.length - 1);
-  const marks = useMemo(() => ({ error: firstError(data), write: firstWrongWrite(data), divergence: data.divergence }), [data]);
+  const found = useLoad(data.ended ? api`/api/runs/${run}/episodes/${line.episode}/failures` : null);
+  const failures = found.data?.failures ?? data.failures ?? [];
+  const isKnown = !data.ended || Boolean(found.data || found.error);
+  const marks = useMemo(
+    () => ({ error: firstError(data), write: isKnown ? firstWrongWrite(data, failures) : null, divergence: data.divergence }),
+    [data, isKnown],
+  );
   const show = (turn, call) => {
     if (turn === null || turn === undefined || !turns.length) return;
     const to = Math.max(0, Math.min(turns.length - 1, turn));
@@ -96,7 +102,7 @@ function Conversation({ run, data }) {
         <${End} data=${data} />
       </section>
       <aside class="episode-side" aria-label="Verdict and turns">
-        <${VerdictPanel} data=${data} onTurn=${show} />
+        <${VerdictPanel} data=${data} failures=${failures} onTurn=${show} />
         <${Outline} data=${data} current=${current} marks=${marks} onTurn=${show} />
       </aside>
     </div>`;

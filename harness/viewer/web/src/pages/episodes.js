@@ -12,24 +12,24 @@ import { usePagedRows } from "../parts/paged_rows.js";
 import { Word } from "../parts/texts.js";
 import { Facets } from "./facets.js";
 
-export const FILTERS = ["label", "ending", "error", "scenario", "task", "group", "tag", "table", "tool", "min_reward", "max_reward", "min_turns", "max_turns", "text"];
-const NAMES = { error: "Error", table: "Changed", tool: "Called", min_reward: "Reward ≥", max_reward: "Reward ≤", min_turns: "Turns ≥", max_turns: "Turns ≤", text: "Text" };
+export const FILTERS = ["label", "ending", "error", "failure", "scenario", "task", "group", "tag", "table", "tool", "min_reward", "max_reward", "min_turns", "max_turns", "text"];
+const NAMES = { error: "Error", failure: "Went wrong", table: "Changed", tool: "Called", min_reward: "Reward ≥", max_reward: "Reward ≤", min_turns: "Turns ≥", max_turns: "Turns ≤", text: "Text" };
 
 export function Episodes({ run, summary, onRows }) {
   const { query } = route.value;
   const sort = query.get("sort") ?? "episode";
-  const words = new URLSearchParams();
-  for (const name of FILTERS) for (const value of query.getAll(name)) words.append(name, value);
-  const isFiltered = words.size > 0;
-  words.append("sort", sort);
-  const rows = usePagedRows(`${api`/api/runs/${run}/episodes`}?${words}`);
+  const asked = new URLSearchParams();
+  for (const name of FILTERS) for (const value of query.getAll(name)) asked.append(name, value);
+  const isFiltered = asked.size > 0;
+  asked.append("sort", sort);
+  const rows = usePagedRows(`${api`/api/runs/${run}/episodes`}?${asked}`);
   const [waiting, setWaiting] = useState(0); // episodes that are new and not in the table yet
   const search = useRef(null);
   const seen = useRef(0);
   useEffect(() => {
     onRows.current = (event) => {
       const fresh = rows.patch(event.rows ?? [], "episode");
-      if (event.more && event.episodes === Infinity) return rows.refresh();
+      if (event.isOver) return rows.refresh();
       // In the order of their numbers, new episodes come at the end: nothing moves.
       if (sort === "episode" && !isFiltered) {
         if (event.episodes !== seen.current) rows.refresh();
@@ -84,7 +84,7 @@ function Chips() {
   const without = (name, value) => setQuery({ [name]: query.getAll(name).filter((one) => one !== value) });
   return html`<div class="chips" role="group" aria-label="Filters in force">
     ${found.map(([name, value]) => html`<button class="chip on" onClick=${() => without(name, value)} aria-label=${`Remove the filter ${NAMES[name] ?? name} ${value}`}>
-      <span>${NAMES[name] ?? words(name)}</span> <b><${Word} value=${name === "label" ? labelOf(value).text : value} /></b><${Icon} name="close" /></button>`)}
+      <span>${NAMES[name] ?? words(name)}</span> <b><${Word} value=${name === "label" ? labelOf(value).text : ["failure", "error", "ending"].includes(name) ? words(value) : value} /></b><${Icon} name="close" /></button>`)}
     <button class="link" onClick=${() => setQuery(Object.fromEntries(FILTERS.map((name) => [name, []])))}>Remove all</button>
   </div>`;
 }
@@ -92,9 +92,9 @@ function Chips() {
 const figure = (value) => html`<span class="figure">${value}</span>`;
 
 const COLUMNS = (run) => [
-  { key: "episode", title: "Episode", width: 84, sort: "episode", render: (row) => html`<a class="mono" tabindex="-1" href=${episodeHref(run, row.episode)}>${row.episode}</a>` },
-  { key: "label", title: "Label", width: 138, sort: "label", render: (row) => html`<${Label} name=${labelName(row)} small />` },
-  { key: "task", title: "Task", width: 190, grow: 3, priority: 1, sort: "task", render: (row) => html`<span class="ellipsis"><${Word} value=${row.task} class="strong" /> <span class="dim"><${Word} value=${row.scenario} /></span></span>` },
+  { key: "episode", title: "Episode", width: 84, narrow: 66, sort: "episode", render: (row) => html`<a class="mono" tabindex="-1" href=${episodeHref(run, row.episode)}>${row.episode}</a>` },
+  { key: "label", title: "Label", width: 138, narrow: 28, sort: "label", render: (row, isNarrow) => html`<${Label} name=${labelName(row)} small isShort=${isNarrow} />` },
+  { key: "task", title: "Task", width: 190, narrow: 80, grow: 3, sort: "task", render: (row) => html`<span class="ellipsis"><${Word} value=${row.task} class="strong" /> <span class="dim"><${Word} value=${row.scenario} /></span></span>` },
   { key: "reward", title: "Reward", width: 66, priority: 2, end: true, sort: "reward", render: (row) => figure(decimal(row.reward)) },
   { key: "turns", title: "Turns", width: 58, priority: 3, end: true, sort: "turns", render: (row) => figure(number(row.turns)) },
   { key: "calls", title: "Calls", width: 54, priority: 6, end: true, sort: "calls", render: (row) => figure(number(row.calls)) },

@@ -13,12 +13,14 @@ export function Facets({ summary }) {
   const [box, width] = useWidth();
   const errors = Object.fromEntries((summary.errors ?? []).map((one) => [one.cause, one.n]));
   const labels = Object.entries(summary.labels ?? {}).sort(([a], [b]) => ORDER.indexOf(a) - ORDER.indexOf(b));
+  const failures = Object.entries(summary.failures ?? {}).map(([kind, one]) => [kind, typeof one === "number" ? one : one.episodes]);
   const scenarios = [...new Set(summary.tasks.map((one) => one.scenario))];
   const isWide = width === 0 || width < 400; // beside the table; on a phone it is folded
   const body = html`
     <${Facet} name="label" title="Label" entries=${labels} text=${(one) => labelOf(one).text} tone=${(one) => labelOf(one).tone} icon=${(one) => labelOf(one).icon} />
     <${Facet} name="ending" title="Ending" entries=${Object.entries(summary.endings ?? {})} text=${words} />
     <${Facet} name="error" title="Errors" entries=${Object.entries(errors)} text=${words} tone=${() => "bad"} />
+    <${Facet} name="failure" title="What went wrong" entries=${failures} text=${words} tone=${() => "bad"} />
     <fieldset class="picks"><legend>More filters</legend>
       ${scenarios.length > 1 && html`<${Pick} name="scenario" title="Scenario" values=${scenarios} />`}
       <${Pick} name="task" title="Task" values=${summary.tasks.map((one) => one.task)} />

@@ -1,5 +1,5 @@
 // A run's curves, statistics with intervals, errors, failures and settings.
-import { count, number, percent, seconds, words } from "../base/format.js";
+import { count, number, percent, seconds, short, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { episodeHref, href } from "../base/route.js";
 import { Fold, Interval, Meter } from "../parts/basics.js";
@@ -13,7 +13,7 @@ export function Overview({ run, summary }) {
     <div class="cards">
       ${statistics && html`<${Statistics} of=${statistics} />`}
       <${Errors} run=${run} errors=${summary.errors ?? []} />
-      ${Failures(summary.failures)}
+      ${Failures(run, summary.failures)}
       ${Faults(summary.faults)}
     </div>
     <${Fold} summary="Settings of the run"><${Json} value=${summary.settings} /><//>`;
@@ -22,20 +22,22 @@ export function Overview({ run, summary }) {
 function Curves({ curves }) {
   const start = curves.at[0];
   const x = curves.at.map((at) => at - start);
-  const axis = (value) => seconds(value).replace(/ 0 s$/, "");
+  const axis = (value) => (value === 0 ? "0" : seconds(value).replace(/ 0 s$/, "").replace(/\.0+ s$/, " s"));
+  const rate = 1 / (curves.span || 1);
+  const perSecond = (value) => `${short(value)}/s`;
   const has = (name) => curves[name]?.some((one) => one !== null);
   const chart = (title, names, more = {}) => {
     const series = names.filter(([name]) => has(name)).map(([name, text, by = 1]) => ({ name: text, values: curves[name].map((one) => (one === null ? null : one * by)) }));
     return series.length ? html`<div class="card"><${Chart} title=${title} x=${x} series=${series} axis=${axis} ...${more} /></div>` : null;
   };
   return html`<section aria-label="Curves" class="charts">
-    ${chart("Pass rate", [["pass_rate", "Completed", 100]], { unit: "%" })}
+    ${chart("Pass rate", [["pass_rate", "Completed"]], { show: (value) => percent(value, value < 0.1 && value > 0 ? 1 : 0) })}
     ${chart("Reward", [["reward", "Mean reward"]])}
-    ${chart("Throughput", [["episodes", "Episodes ended"]])}
-    ${chart("Turns", [["steps", "Turns"]])}
-    ${chart("Latency", [["policy_s", "Reply"], ["calls_s", "Calls"]], { unit: "s" })}
+    ${chart("Throughput", [["episodes", "Episodes", rate]], { show: perSecond })}
+    ${chart("Turns", [["steps", "Turns", rate]], { show: perSecond })}
+    ${chart("Latency", [["policy_s", "Reply"], ["calls_s", "Calls"]], { show: seconds })}
     ${chart("Episodes at once", [["live", "Live"], ["admitted", "Admitted"]])}
-    ${chart("Event loop lag", [["lag_ms", "Lag"]], { unit: "ms" })}
+    ${chart("Event loop lag", [["lag_ms", "Lag", 0.001]], { show: seconds })}
   </section>`;
 }
 
@@ -75,12 +77,12 @@ function Example({ run, example }) {
   return html`<span class="ellipsis"><a class="mono" href=${episodeHref(run, example.episode, { turn: example.turn })}>${example.episode}</a> <span class="dim"><${Word} value=${example.text ?? ""} /></span></span>`;
 }
 
-function Failures(failures) {
+function Failures(run, failures) {
   const entries = Object.entries(failures ?? {}).map(([kind, one]) => [kind, typeof one === "number" ? one : one.n ?? one.episodes]);
   if (entries.length === 0) return null;
   const most = Math.max(...entries.map(([, n]) => n));
   return html`<section class="card" aria-label="Failures"><h2>What went wrong</h2>
-    <table class="stats"><tbody>${entries.map(([kind, n]) => html`<tr><th scope="row">${words(kind)}</th><td class="figure">${number(n)}</td><td class="wide"><${Meter} value=${n} most=${most} tone="bad" /></td></tr>`)}</tbody></table>
+    <table class="stats"><tbody>${entries.map(([kind, n]) => html`<tr><th scope="row"><a href=${href(["run", run], { failure: kind })}>${words(kind)}</a></th><td class="figure">${number(n)}</td><td class="wide"><${Meter} value=${n} most=${most} tone="bad" /></td></tr>`)}</tbody></table>
     <p class="dim"><code>rehearse failures</code> names more, with the turn.</p></section>`;
 }
 

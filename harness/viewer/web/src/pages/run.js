@@ -1,6 +1,6 @@
 // One run: counters, and its views as tabs.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { count, decimal, dollars, number, percent, seconds, words } from "../base/format.js";
+import { count, decimal, dollars, number, percent, seconds } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLatest, useLoad, useTitle } from "../base/hooks.js";
 import { href, runHref } from "../base/route.js";
@@ -23,10 +23,23 @@ export function Run({ run, tab }) {
   const onRows = useRef(null); // the table's function for rows that changed
   const reload = useLatest(load.reload);
   const isLive = load.data?.line.status === "live";
+  const [isWatched, setWatched] = useState(false); // from the first sight of a live run to its last event
+  if (isLive && !isWatched) setWatched(true);
+  const isPartial = load.data?.line.folded < 1;
+  useEffect(() => {
+    if (!isPartial) return undefined;
+    const timer = setTimeout(() => reload.current(), 1000);
+    return () => clearTimeout(timer);
+  }, [load.data]);
   useTitle(load.data?.line.name ?? run);
   useEffect(() => {
-    if (!isLive) return undefined;
+    if (!isWatched) return undefined;
     let timer = null;
+    const ends = []; // timers: what a run writes last may be folded a moment after its end
+    const readAgain = () => {
+      onRows.current?.({ rows: [], isOver: true });
+      reload.current();
+    };
     const later = () => {
       timer ??= setTimeout(() => {
         timer = null;
@@ -40,19 +53,20 @@ export function Run({ run, tab }) {
         later();
       },
       finished: () => {
-        onRows.current?.({ rows: [], more: true, episodes: Infinity });
-        reload.current();
+        setLive(null);
+        for (const after of [0, 1000, 4000]) ends.push(setTimeout(readAgain, after));
       },
     });
     return () => {
       clearTimeout(timer);
+      ends.forEach(clearTimeout);
       stop();
     };
-  }, [run, isLive]);
+  }, [run, isWatched]);
   return html`
     <nav class="crumbs" aria-label="Path"><a href=${href(["runs"])}>Runs</a></nav>
     <${Loaded} of=${load}>${(summary) => html`
-      <${Head} summary=${summary} live=${isLive ? live : null} />
+      <${Head} summary=${summary} live=${live} />
       <${Tabs} label="Views of the run" current=${tab} items=${[
         ["episodes", "Episodes", runHref(run)],
         ["overview", "Overview", runHref(run, "overview")],
@@ -72,8 +86,8 @@ function views({ run, tab, summary, onRows }) {
 }
 
 function Head({ summary, live }) {
-  const { line } = summary;
-  const ended = live?.ended ?? line.ended;
+  const line = live?.line ?? summary.line;
+  const { ended } = line;
   const tokens = line.tokens ?? {};
   return html`
     <div class="page-head"><h1><${Word} value=${line.name} /></h1>${Status(line)}
@@ -83,11 +97,12 @@ function Head({ summary, live }) {
       ["Completed", percent(line.completed?.value), line.completed && `${percent(line.completed.lower)} to ${percent(line.completed.upper)}`,
         line.completed && html`<${Interval} value=${line.completed.value} lower=${line.completed.lower} upper=${line.completed.upper} tone="good" />`],
       ["Mean reward", decimal(line.mean_reward, 3)],
-      ["Episodes", line.planned && ended < line.planned ? `${number(ended)} of ${number(line.planned)}` : number(live?.episodes ?? line.episodes),
+      ["Episodes", line.planned && ended < line.planned ? `${number(ended)} of ${number(line.planned)}` : number(line.episodes),
         line.status === "live" ? `${number(live?.live ?? line.episodes - line.ended)} live` : line.unjudged ? `${number(line.unjudged)} unjudged` : null],
-      ["Tokens", number((tokens.prompt ?? 0) + (tokens.completion ?? 0)), tokens.prompt ? `${percent((tokens.cached ?? 0) / tokens.prompt, 0)} of the prompts cached` : null],
-      ["Cost", dollars(line.cost_usd)],
+      tokens.prompt > 0 && ["Tokens", number((tokens.prompt ?? 0) + (tokens.completion ?? 0)), tokens.prompt ? `${percent((tokens.cached ?? 0) / tokens.prompt, 0)} of the prompts cached` : null],
+      line.cost_usd !== null && line.cost_usd !== undefined && ["Cost", dollars(line.cost_usd)],
       ["Took", seconds(line.seconds), line.failed_worlds ? count(line.failed_worlds, "failed world") : null],
     ]} />
-    ${line.status === "cut off" && html`<p class="dim">${words("cut_off")}: the run did not end by itself. <code>rehearse run --resume</code> goes on with it.</p>`}`;
+    ${line.folded < 1 && html`<p class="dim" role="status">Reading the log: ${percent(line.folded, 0)} is indexed.</p>`}
+    ${line.status === "cut off" && html`<p class="dim">This run was cut off. <code>rehearse run --resume</code> goes on with it.</p>`}`;
 }

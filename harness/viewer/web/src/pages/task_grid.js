@@ -23,13 +23,12 @@ function columns(run, grid) {
   return [
     { key: "task", title: "Task", width: 150, grow: 1, render: (row) => html`<span class="stack"><a href=${groupHref(run, row)} class="strong ellipsis"><${Word} value=${row.task} /></a><span class="dim ellipsis"><${Word} value=${row.scenario} /></span></span>` },
     { key: "share", title: "Completed", width: 74, end: true, priority: 1, render: (row) => html`<span class="figure">${row.cells.filter((one) => one?.label === "completed").length} of ${row.cells.filter(Boolean).length}</span>` },
-    { key: "cells", title: "Members", width: Math.min(160, CELL * grid.members), grow: 2, render: (row) => html`<span class="cells">${row.cells.slice(0, 64).map((one, i) => html`<${Square} run=${run} one=${one} number=${stateNumber(row.cells, i)} member=${i} />`)}</span>` },
+    { key: "cells", title: "Members", width: Math.min(150, CELL * grid.members), grow: 2.5, render: (row) => html`<span class="cells">${row.cells.slice(0, 64).map((one, i) => html`<${Square} run=${run} one=${one} number=${stateNumber(row.cells, i)} member=${i} />`)}</span>` },
   ];
 }
 
 function groupHref(run, row) {
-  const first = row.cells.find(Boolean);
-  return first?.group ? href(["run", run, "group", first.group]) : href(["run", run], { task: row.task, scenario: row.scenario });
+  return row.group ? href(["run", run, "group", row.group]) : href(["run", run], { task: row.task, scenario: row.scenario });
 }
 
 // States of a row, counted in the order in which they appear.

@@ -4,8 +4,9 @@ import { labelOf, percent } from "../base/format.js";
 import { html } from "../base/html.js";
 import { Icon } from "./icon.js";
 
-export function Label({ name, small }) {
+export function Label({ name, small, isShort }) {
   const { text, tone, icon } = labelOf(name);
+  if (isShort) return html`<span class=${`label small short ${tone}`} title=${text}><${Icon} name=${icon} label=${text} /></span>`;
   return html`<span class=${`label ${tone} ${small ? "small" : ""}`}><${Icon} name=${icon} />${text}</span>`;
 }
 

@@ -7,9 +7,11 @@ import { useWidth } from "../base/hooks.js";
 import { Icon } from "./icon.js";
 
 const OVERSCAN = 6;
+const NARROW = 520; // pixels
 const MOST_PIXELS = 30_000_000; // browsers do not make taller elements
 
-// columns: [{ key, title, width, grow, priority (0: always shown), sort, end, render(row) }].
+// columns: [{ key, title, width, narrow (width on a phone), grow, priority (0: always shown), sort,
+// end, render(row, isNarrow) }].
 // `rowAt(i)` gives a row or undefined (it is loading); `onRange(first, last)` asks for rows.
 export function Grid({ label, columns, total, rowAt, onRange, sort, onSort, onOpen, rowHeight = 36, maxHeight = "72vh", rowClass, fit = true }) {
   const [box, width] = useWidth();
@@ -18,7 +20,9 @@ export function Grid({ label, columns, total, rowAt, onRange, sort, onSort, onOp
   const [height, setHeight] = useState(600);
   const [active, setActive] = useState(0);
   const isFocusWanted = useRef(false);
-  const shown = fit ? fitting(columns, width) : columns;
+  const isNarrow = fit && width > 0 && width < NARROW;
+  const sized = isNarrow ? columns.map((one) => (one.narrow ? { ...one, width: one.narrow, title: "", label: one.title } : one)) : columns;
+  const shown = fit ? fitting(sized, width) : sized;
   const rows = Math.min(total, Math.floor(MOST_PIXELS / rowHeight));
   const first = Math.max(0, Math.floor(top / rowHeight) - OVERSCAN);
   const last = Math.min(rows, Math.ceil((top + height) / rowHeight) + OVERSCAN);
@@ -61,22 +65,23 @@ export function Grid({ label, columns, total, rowAt, onRange, sort, onSort, onOp
     }
   };
   const current = active >= first && active < last ? active : first; // one row can always be reached
+  const minWidth = fit ? undefined : `${shown.reduce((sum, one) => sum + one.width + 12, 28)}px`;
   const lines = [];
   for (let i = first; i < last; i++) lines.push(i);
   return html`<div class="grid" ref=${box}>
     <div class="grid-scroll" ref=${scroller} role="grid" aria-label=${label} aria-rowcount=${rows + 1} aria-colcount=${shown.length}
       tabindex=${rows === 0 ? 0 : undefined} style=${{ maxHeight }} onScroll=${(event) => setTop(event.currentTarget.scrollTop)} onKeyDown=${onKeyDown}>
-      <div role="row" aria-rowindex="1" class="grid-head" style=${{ gridTemplateColumns: template }}>
+      <div role="row" aria-rowindex="1" class="grid-head" style=${{ gridTemplateColumns: template, minWidth }}>
         ${shown.map((one) => html`<${Head} column=${one} sort=${sort} onSort=${onSort} />`)}
       </div>
-      <div role="rowgroup" class="grid-body" style=${{ height: `${rows * rowHeight}px` }}>
+      <div role="rowgroup" class="grid-body" style=${{ height: `${rows * rowHeight}px`, minWidth }}>
         ${lines.map((i) => {
           const row = rowAt(i);
           return html`<div role="row" key=${i} data-row=${i} aria-rowindex=${i + 2} tabindex=${i === current ? 0 : -1}
             class=${`grid-row ${row ? (rowClass?.(row) ?? "") : "waiting"} ${onOpen ? "opens" : ""}`}
             style=${{ gridTemplateColumns: template, height: `${rowHeight}px`, transform: `translateY(${i * rowHeight}px)` }}
             onFocus=${() => setActive(i)} onClick=${(event) => open(event, row, i, onOpen)}>
-            ${shown.map((one) => html`<div role="gridcell" class=${one.end ? "end" : ""}>${row ? one.render(row, i) : html`<span class="ghost"></span>`}</div>`)}
+            ${shown.map((one) => html`<div role="gridcell" class=${one.end ? "end" : ""}>${row ? one.render(row, isNarrow) : html`<span class="ghost"></span>`}</div>`)}
           </div>`;
         })}
       </div>

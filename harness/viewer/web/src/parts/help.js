@@ -19,11 +19,11 @@ export function Help() {
   }, [isOpen]);
   return html`<dialog ref=${dialog} class="help" aria-labelledby="help-title" onClose=${() => (isHelpOpen.value = false)}
     onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
-    <div class="help-body">
+    ${isOpen && html`<div class="help-body">
       <div class="row between"><h2 id="help-title">Keys</h2>
         <button class="button quiet icon-only" aria-label="Close" onClick=${() => dialog.current.close()}><${Icon} name="close" /></button></div>
       <dl class="keys">${[...allKeys().toReversed(), ...EVERYWHERE].map(([key, words]) => html`<div><dt>${key.split(" ").map((one) => html`<kbd>${one}</kbd>`)}</dt><dd>${words}</dd></div>`)}</dl>
       <label class="check"><input type="checkbox" checked=${areKeysOn.value} onChange=${(event) => switchKeys(event.currentTarget.checked)} /> Single-letter keys are on</label>
-    </div>
+    </div>`}
   </dialog>`;
 }

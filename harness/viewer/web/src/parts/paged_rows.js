@@ -4,6 +4,7 @@ import { get } from "../base/source.js";
 
 const SIZE = 100;
 const KEPT = 12; // pages
+let counter = 0; // of requests
 
 // { total, rowAt, onRange, error, patch, refresh } of a path that takes offset and limit.
 export function usePagedRows(path) {
@@ -13,8 +14,10 @@ export function usePagedRows(path) {
   const current = useRef(path);
   current.current = path;
 
+  const newest = useRef(0); // answers that are older than one that has come are dropped
   const ask = useCallback(async (number) => {
     const asked = current.current;
+    const order = ++counter;
     pages.current.set(number, { rows: pages.current.get(number)?.rows, isAsked: true });
     const mark = asked.includes("?") ? "&" : "?";
     try {
@@ -22,7 +25,9 @@ export function usePagedRows(path) {
       if (asked !== current.current) return;
       pages.current.set(number, { rows: found.rows });
       forget(pages.current, number);
-      setState(({ round }) => ({ total: found.total, round: round + 1, extra: found, path: asked }));
+      const isNew = order > newest.current;
+      newest.current = Math.max(newest.current, order);
+      setState((one) => ({ total: isNew ? found.total : one.total, round: one.round + 1, extra: found, path: asked }));
     } catch (error) {
       if (asked === current.current) setState({ total: 0, round: 0, error: error.message, path: asked });
     }

@@ -5,12 +5,12 @@ import { Fold, Label, Tag } from "./basics.js";
 import { Icon } from "./icon.js";
 import { Passage, Word } from "./texts.js";
 
-export function VerdictPanel({ data, onTurn }) {
+export function VerdictPanel({ data, failures, onTurn }) {
   const verdicts = data.verdicts ?? [];
   return html`<section class="card" aria-label="Verdict">
     ${verdicts.length === 0 && html`<h2>Verdict</h2><p class="dim">${data.ended ? "No judge has judged this episode." : "It is judged when it ends."}</p>`}
     ${verdicts.toReversed().map((one, i) => (i === 0 ? html`<${Verdict} of=${one} />` : html`<${Fold} summary=${`Verdict of ${one.judge}`}><${Verdict} of=${one} /><//>`))}
-    ${data.failures?.length > 0 && html`<h3>What went wrong</h3><ul class="failures">${data.failures.map((one) => html`<li>
+    ${failures.length > 0 && html`<h3>What went wrong</h3><ul class="failures">${failures.map((one) => html`<li>
       <b>${words(one.kind)}</b> ${Number.isInteger(one.turn) && html`<button class="link" onClick=${() => onTurn(one.turn)}>turn ${one.turn}</button>`}
       <div class="dim"><${Word} value=${one.why} /></div></li>`)}</ul>`}
   </section>`;
@@ -34,7 +34,7 @@ export function Verdict({ of }) {
 function Finding({ of }) {
   return html`<li class=${of.passed ? "passed" : "failed"}><${Icon} name=${of.passed ? "check" : "cross"} label=${of.passed ? "Passed" : "Failed"} />
     <div><${Word} value=${of.name} />${of.kind === "guard" && html` <span class="dim">guard</span>`}
-      ${!of.passed && html`<div class="dim">expected <${Word} class="mono" value=${short(of.expected)} />, found <${Word} class="mono" value=${short(of.found)} /></div>`}</div></li>`;
+      ${!of.passed && html`<dl class="against"><dt>expected</dt><dd><${Word} value=${short(of.expected)} /></dd><dt>found</dt><dd><${Word} value=${short(of.found)} /></dd></dl>`}</div></li>`;
 }
 
 const short = (text) => {

@@ -1,0 +1,105 @@
+"""The worlds that the viewer knows: those of the catalogue, and packages given by path."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.viewer.reading.open_runs import NotHereError, run_id
+from scenarios.catalogue import bundled_names, catalogue_entries
+from scenarios.errors import ScenarioError
+from scenarios.format import Scenario
+
+Find = Callable[[str], Scenario]
+
+
+class WorldLine(msgspec.Struct, frozen=True):
+    """A world in the list."""
+
+    name: str  # by which it is addressed
+    title: str
+    version: str
+    description: str
+    tables: int
+    tools: int
+    tasks: int
+    source: str  # bundled, or the folder
+    error: str | None = None
+
+
+class Catalogue:
+    """The worlds by their names. `find` reads one by its name or path."""
+
+    def __init__(self, folders: Sequence[Path], find: Find) -> None:
+        self._find = find
+        self._folders = {run_id(folder): folder for folder in folders}
+
+    def find(self, name: str) -> Scenario:
+        """The world of a name. Raises ScenarioError."""
+        folder = self._folders.get(name)
+        if folder is None and ("/" in name or name.startswith(".")):
+            raise NotHereError(f"there is no world {name!r} here")
+        return self._find(name if folder is None else str(folder))
+
+    def source(self, name: str) -> str:
+        """What commands call the world: its name, or its folder."""
+        folder = self._folders.get(name)
+        return name if folder is None else str(folder)
+
+    def lines(self) -> list[WorldLine]:
+        """The list of worlds."""
+        found = []
+        for name, folder in self._folders.items():
+            try:
+                found.append(_line(name, self._find(str(folder)), str(folder)))
+            except ScenarioError as exc:
+                found.append(WorldLine(name, "", "", "", 0, 0, 0, str(folder), str(exc)))
+        bundled = set(bundled_names())
+        for one in catalogue_entries():
+            source = "bundled" if one.name in bundled else str(one.path)
+            if one.scenario is None:
+                found.append(WorldLine(one.name, "", "", "", 0, 0, 0, source, one.fault))
+            else:
+                found.append(_line(one.name, one.scenario, source))
+        return found
+
+
+def tasks_of(scenario: Scenario) -> list[dict[str, Any]]:
+    """The tasks of a world."""
+    return [
+        {
+            "id": task.id,
+            "instruction": task.instruction,
+            "kind": task.kind,
+            "difficulty": task.difficulty,
+            "tags": task.tags,
+            "answer": task.answer,
+            "calls": len(task.oracle),
+            "is_dialogue": task.is_dialogue,
+        }
+        for task in scenario.tasks
+    ]
+
+
+def _line(name: str, scenario: Scenario, source: str) -> WorldLine:
+    return WorldLine(
+        name,
+        scenario.title,
+        scenario.version,
+        scenario.description,
+        scenario.schema_sql.upper().count("CREATE TABLE"),
+        _num_tools(scenario),
+        len(scenario.tasks),
+        source,
+    )
+
+
+def _num_tools(scenario: Scenario) -> int:
+    """How many tools its file defines, without running it; 0: it has no such file."""
+    try:
+        text = (scenario.path / "tools.py").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    lines = text.splitlines()
+    return sum(line.startswith("def ") and not line.startswith("def _") for line in lines)

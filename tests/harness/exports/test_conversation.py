@@ -58,8 +58,8 @@ def test_ranges_give_the_windows_that_were_shown(episode: Episode) -> None:
     assert len(conversation.messages) <= 2 * len(conversation.history()) + 4 * len(replies)
 
 
-def test_what_is_said_has_no_calls_and_no_thoughts() -> None:
-    """The text of a reply is what is left without thoughts and calls."""
+def test_the_spoken_text_has_no_calls_and_no_thoughts() -> None:
+    """The spoken text of a reply is what is left without thoughts and calls."""
     assert (
         spoken('<think>hm</think> I look.\n<tool_call>\n{"name": "x"}\n</tool_call>') == "I look."
     )

@@ -54,7 +54,7 @@ def test_ranges_give_the_windows_that_were_shown(episode: Episode) -> None:
     for shown, window in zip(conversation.replies, windows, strict=True):
         assert tuple(conversation.window_of(shown)) == window.messages
         assert shown.tools == window.tools
-        assert len(shown.window) <= 4 + len(window.recalled)
+        assert len(shown.window) <= 6 + len(window.recalled)
     assert len(conversation.messages) <= 2 * len(conversation.history()) + 4 * len(replies)
 
 

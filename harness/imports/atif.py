@@ -8,11 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from envpool.core.types import ToolError, ToolResult, ToolSpec
+from envpool.core.types import ToolResult, ToolSpec
 from harness.core.errors import ConversationError
-from harness.core.events import Ending, ForkedFrom, Judged, Label
+from harness.core.events import Ending, ForkedFrom, Judged
 from harness.core.messages import (
     Act,
     AgentCall,
@@ -25,113 +23,19 @@ from harness.core.messages import (
 )
 from harness.core.token_bytes import encode_ids, encode_logprobs
 from harness.dialects.base import call_id, without_thoughts
-from harness.exports.atif import KEY
+from harness.imports.atif_documents import (
+    Document,
+    Facts,
+    Metrics,
+    Result,
+    ResultFacts,
+    Step,
+    Text,
+)
 from harness.imports.conversations import Conversation, ImportedTurn, decode
-from scenarios.checks import Finding
 
 _VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(9))
 _ERROR = "Error: "  # before the text of a failed call, as the agent reads it
-
-
-class _Part(msgspec.Struct):
-    type: str = "text"
-    text: str | None = None
-
-
-_Text = str | list[_Part] | None
-
-
-class _Extra(msgspec.Struct):
-    rehearsal: dict[str, Any] = {}
-
-
-class _ToolCall(msgspec.Struct):
-    function_name: str
-    tool_call_id: str = ""
-    arguments: dict[str, Any] = {}
-    extra: _Extra | None = None
-
-
-class _Result(msgspec.Struct):
-    source_call_id: str | None = None
-    content: _Text = None
-    extra: _Extra | None = None
-
-
-class _Observation(msgspec.Struct):
-    results: list[_Result] = []
-
-
-class _Metrics(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    prompt_token_ids: list[int] | None = None
-    completion_token_ids: list[int] | None = None
-    logprobs: list[float] | None = None
-    extra: dict[str, Any] | None = None
-
-
-class _Step(msgspec.Struct):
-    source: str
-    message: _Text = ""
-    reasoning_content: str | None = None
-    tool_calls: list[_ToolCall] | None = None
-    observation: _Observation | None = None
-    metrics: _Metrics | None = None
-    is_copied_context: bool | None = None
-    extra: _Extra | None = None
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What our export put into `extra`."""
-        return self.extra.rehearsal if self.extra else {}
-
-
-class _Agent(msgspec.Struct):
-    name: str
-    model_name: str | None = None
-    tool_definitions: list[dict[str, Any]] | None = None
-
-
-class _Document(msgspec.Struct):
-    schema_version: str
-    agent: _Agent
-    steps: list[_Step]
-    trajectory_id: str | None = None
-    extra: _Extra | None = None
-
-
-class _ForkFacts(msgspec.Struct):
-    run: str
-    episode: str
-    turn: int
-
-
-class _Facts(msgspec.Struct):
-    """What our export put into the document's `extra`, as far as it is read."""
-
-    run: str = ""
-    episode: str = ""
-    scenario: str = ""
-    task: str = ""
-    instruction: str = ""
-    group: str = ""
-    member: int = 0
-    group_size: int = 1
-    seed: int = 0
-    dialect: str = ""
-    history: str = "full"
-    hidden: list[str] = []
-    tags: list[str] = []
-    forked_from: _ForkFacts | None = None
-    ending: Ending | None = None
-    error: str | None = None
-    judge: str | None = None
-    label: Label | None = None
-    reward: float | None = None
-    step_rewards: list[float] = []
-    findings: list[Finding] = []
 
 
 def read_atif(path: Path) -> Iterator[Conversation]:
@@ -163,13 +67,13 @@ def _bytes(path: Path) -> bytes:
 
 
 def _conversation(source: str, data: bytes) -> Conversation:
-    document: _Document = decode(source, data, _Document)
+    document: Document = decode(source, data, Document)
     if document.schema_version not in _VERSIONS:
         raise ConversationError(
             f"{source}: schema_version: expected {_VERSIONS[0]} to {_VERSIONS[-1]}, found"
             f" {document.schema_version!r}"
         )
-    facts = _facts(source, document)
+    facts = document.extra.rehearsal if document.extra else Facts()
     head, body = _split(source, document.steps, may_be_empty=facts.ending is not None)
     system = "\n\n".join(_text(step.message) for step in head if step.source == "system")
     task = "\n\n".join(_text(step.message) for step in head if step.source == "user")
@@ -200,15 +104,7 @@ def _conversation(source: str, data: bytes) -> Conversation:
     )
 
 
-def _facts(source: str, document: _Document) -> _Facts:
-    found = document.extra.rehearsal if document.extra else {}
-    try:
-        return msgspec.convert(found, _Facts, strict=True)
-    except msgspec.ValidationError as exc:
-        raise ConversationError(f"{source}: extra.{KEY}: {exc}") from exc
-
-
-def _agent(document: _Document) -> str:
+def _agent(document: Document) -> str:
     agent = document.agent
     if agent.model_name and agent.model_name not in agent.name:
         return f"{agent.name}:{agent.model_name}"
@@ -216,9 +112,9 @@ def _agent(document: _Document) -> str:
 
 
 def _split(
-    source: str, steps: Sequence[_Step], *, may_be_empty: bool
-) -> tuple[Sequence[_Step], Sequence[_Step]]:
-    """The steps before the agent's first one, and the rest: none where an episode of ours ended
+    source: str, steps: Sequence[Step], *, may_be_empty: bool
+) -> tuple[Sequence[Step], Sequence[Step]]:
+    """The steps before the agent's first one, and the rest: none where an exported episode ended
     before the first reply."""
     for index, step in enumerate(steps):
         if step.source not in ("system", "user", "agent"):
@@ -232,7 +128,7 @@ def _split(
     return steps[:first], [] if first is None else steps[first:]
 
 
-def _turns(source: str, steps: Sequence[_Step], dialect: str) -> Iterator[ImportedTurn]:
+def _turns(source: str, steps: Sequence[Step], dialect: str) -> Iterator[ImportedTurn]:
     first_prompt: list[int] = []
     turn = 0
     for index, step in enumerate(steps):
@@ -248,23 +144,20 @@ def _turns(source: str, steps: Sequence[_Step], dialect: str) -> Iterator[Import
             decision=decision,
             results=tuple(_results(step)) if isinstance(decision, Act) else (),
             user=_user(source, steps[index + 1 :], turn) if isinstance(decision, Answer) else None,
-            first_turn=facts.get("first_turn", 0),
-            recalled=tuple(facts.get("recalled", ())),
-            reward=facts.get("reward"),
+            first_turn=facts.first_turn,
+            recalled=tuple(facts.recalled),
+            reward=facts.reward,
             is_context=step.is_copied_context is True,
         )
         turn += decision is not None
 
 
-def _reply(step: _Step, turn: int, first_prompt: list[int], dialect: str) -> Reply:
-    metrics = step.metrics or _Metrics()
+def _reply(step: Step, turn: int, first_prompt: list[int], dialect: str) -> Reply:
+    metrics = step.metrics or Metrics()
     text = _text(step.message)
     if step.reasoning_content:
         text = f"<think>{step.reasoning_content}</think>{text}"
-    calls = tuple(
-        AgentCall(one["name"], one["arguments"], one["id"])
-        for one in step.facts.get("sent_calls", ())
-    )
+    calls = tuple(AgentCall(one.name, one.arguments, one.id) for one in step.facts.sent_calls)
     if not calls and dialect in ("", "native"):
         calls = _calls(step, turn)
     prompt = metrics.prompt_token_ids or []
@@ -272,7 +165,7 @@ def _reply(step: _Step, turn: int, first_prompt: list[int], dialect: str) -> Rep
     return Reply(
         text=text,
         calls=calls,
-        finish=step.facts.get("finish") or ("tool_calls" if calls else "stop"),
+        finish=step.facts.finish or ("tool_calls" if calls else "stop"),
         usage=Usage(
             metrics.prompt_tokens or 0, metrics.completion_tokens or 0, metrics.cached_tokens or 0
         ),
@@ -294,27 +187,27 @@ def _shared(first: list[int], prompt: list[int]) -> int:
     return count
 
 
-def _calls(step: _Step, turn: int) -> tuple[AgentCall, ...]:
+def _calls(step: Step, turn: int) -> tuple[AgentCall, ...]:
     calls = []
     for index, call in enumerate(step.tool_calls or ()):
-        kept = call.extra.rehearsal.get("arguments") if call.extra else None
+        kept = call.extra.rehearsal.arguments if call.extra else None
         arguments = call.arguments if kept is None else kept
         calls.append(AgentCall(call.function_name, arguments, call_id(turn, index)))
     return tuple(calls)
 
 
-def _decision(step: _Step, turn: int) -> Decision | None:
+def _decision(step: Step, turn: int) -> Decision | None:
     facts = step.facts
-    if facts.get("summary"):
+    if facts.summary:
         return None
-    if (reason := facts.get("format_error")) is not None:
-        return FormatError(reason)
+    if facts.format_error is not None:
+        return FormatError(facts.format_error)
     if step.tool_calls:
         return Act(_calls(step, turn))
     return Answer(without_thoughts(_text(step.message)))
 
 
-def _results(step: _Step) -> Iterator[ToolResult | None]:
+def _results(step: Step) -> Iterator[ToolResult | None]:
     """The result of each call: that which names the call; where none names one, the next."""
     found = step.observation.results if step.observation else []
     named = {one.source_call_id: one for one in found if one.source_call_id}
@@ -324,37 +217,34 @@ def _results(step: _Step) -> Iterator[ToolResult | None]:
         yield None if result is None else _result(result)
 
 
-def _result(result: _Result) -> ToolResult:
-    facts = result.extra.rehearsal if result.extra else {}
-    error: ToolError | None = facts.get("error")
+def _result(result: Result) -> ToolResult:
+    facts = result.extra.rehearsal if result.extra else ResultFacts()
     text = _text(result.content)
-    if error is not None:
+    if facts.error is not None:
         text = text.removeprefix(_ERROR)
-    return ToolResult(text, error, injected=bool(facts.get("injected")))
+    return ToolResult(text, facts.error, injected=facts.injected)
 
 
-def _user(source: str, later: Sequence[_Step], turn: int) -> UserTurn | None:
-    """What is said to a reply: the user's steps up to the agent's next one."""
-    said = []
+def _user(source: str, later: Sequence[Step], turn: int) -> UserTurn | None:
+    """What is spoken to a reply: the user's steps up to the agent's next one."""
+    spoken = []
     for step in later:
         if step.source == "agent":
             break
         if step.source == "user":
-            said.append(step)
-    if not said:
+            spoken.append(step)
+    if not spoken:
         return None
-    facts = said[0].facts
-    calls = facts.get("calls", ())
-    results = facts.get("results", ())
+    facts = spoken[0].facts
     return UserTurn(
-        text="\n\n".join(_text(step.message) for step in said),
-        ended=bool(facts.get("ended")),
+        text="\n\n".join(_text(step.message) for step in spoken),
+        ended=facts.ended,
         calls=tuple(
-            AgentCall(call["name"], call["arguments"], call_id(turn, number))
-            for number, call in enumerate(calls)
+            AgentCall(call.name, call.arguments, call_id(turn, number))
+            for number, call in enumerate(facts.calls)
         ),
-        results=tuple(ToolResult(one["text"], one["error"]) for one in results),
-        tools=tuple(_tools(source, facts.get("tools", []))),
+        results=tuple(ToolResult(one.text, one.error) for one in facts.results),
+        tools=tuple(_tools(source, facts.tools)),
     )
 
 
@@ -377,7 +267,7 @@ def tool_specs(source: str, definitions: Sequence[Any]) -> Iterator[ToolSpec]:
         )
 
 
-def _ending(facts: _Facts, turns: Sequence[ImportedTurn]) -> tuple[Ending, str | None]:
+def _ending(facts: Facts, turns: Sequence[ImportedTurn]) -> tuple[Ending, str | None]:
     if facts.ending is not None:
         return facts.ending, facts.error
     return ending_of(turns)
@@ -390,7 +280,7 @@ def ending_of(turns: Sequence[ImportedTurn]) -> tuple[Ending, str | None]:
     return Ending.STEP_LIMIT, "the conversation ends without an answer"
 
 
-def _fork(document: _Document, facts: _Facts, turns: Sequence[ImportedTurn]) -> ForkedFrom | None:
+def _fork(document: Document, facts: Facts, turns: Sequence[ImportedTurn]) -> ForkedFrom | None:
     """Where its copied turns come from; None: it has none."""
     if (found := facts.forked_from) is not None:
         return ForkedFrom(found.run, found.episode, found.turn)
@@ -399,7 +289,7 @@ def _fork(document: _Document, facts: _Facts, turns: Sequence[ImportedTurn]) -> 
     return ForkedFrom("imported", name, copied) if copied else None
 
 
-def _verdict(facts: _Facts) -> Judged | None:
+def _verdict(facts: Facts) -> Judged | None:
     if facts.label is None:
         return None
     return Judged(
@@ -411,7 +301,7 @@ def _verdict(facts: _Facts) -> Judged | None:
     )
 
 
-def _text(content: _Text) -> str:
+def _text(content: Text) -> str:
     """The text of a message; of another part its kind, as in `[image]`."""
     if isinstance(content, list):
         return "\n".join(part.text or f"[{part.type}]" for part in content)

@@ -121,29 +121,29 @@ def _turns(messages: list[_Message]) -> Iterator[ImportedTurn]:
     """A turn for each message of the assistant; one without a call that is followed by another one
     is a part of it."""
     dialect = Native()
-    spoken: list[str] = []
+    earlier: list[str] = []
     turn, is_context = 0, True
     for index, message in enumerate(messages):
         if message.role != "assistant":
             continue
         later = _until_assistant(messages[index + 1 :])
         if not message.tool_calls and not later and index + 1 < len(messages):
-            spoken.append(message.text)
+            earlier.append(message.text)
             continue
         calls = _calls(message)
-        text = "\n\n".join(part for part in (*spoken, message.text) if part)
+        text = "\n\n".join(part for part in (*earlier, message.text) if part)
         reply = Reply(text, calls, "tool_calls" if calls else "stop")
         decision = dialect.read(reply, turn=turn)
         is_context = is_context and message.weight == 0
-        said = [one.text for one in later if one.role == "user"]
+        spoken = [one.text for one in later if one.role == "user"]
         yield ImportedTurn(
             reply=reply,
             decision=decision,
             results=tuple(_results(message, later)) if isinstance(decision, Act) else (),
-            user=UserTurn("\n\n".join(said)) if said and not calls else None,
+            user=UserTurn("\n\n".join(spoken)) if spoken and not calls else None,
             is_context=is_context,
         )
-        turn, spoken = turn + 1, []
+        turn, earlier = turn + 1, []
 
 
 def _until_assistant(messages: list[_Message]) -> list[_Message]:

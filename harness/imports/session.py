@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import anyio
 import anyio.lowlevel
@@ -37,8 +36,17 @@ from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
 from harness.history.windows import HistoryManager, parse_history
 from harness.imports.conversations import Conversation
+from harness.imports.plans import (
+    Kind,
+    Planned,
+    episode_names,
+    imported_plan,
+    kind_of,
+    unknown_plans,
+    with_distinct_seeds,
+)
 from harness.imports.retelling import ImportedPolicy, Retelling, RetoldUsers
-from harness.imports.unknown_world import UnknownPool, unknown_scenario, unknown_task
+from harness.imports.unknown_world import UnknownPool
 from harness.imports.worlds import WorldFinder
 from harness.log.reader import open_reader
 from harness.log.recorder import Recorder
@@ -46,10 +54,9 @@ from harness.rollout.deadlines import Watchdog
 from harness.rollout.episode import RunContext, run_episode
 from harness.rollout.launch import OpenJudge
 from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan
 from harness.rollout.session import Judge, RecordVerdict, RunParts, run_session
 from harness.settings.limits import Limits
-from scenarios.format import Scenario, Task
+from scenarios.format import Scenario
 
 _LIMITS = Limits(max_steps=1_000_000, max_calls=1_000_000, reply_timeout=None, world_stop=False)
 _CONCURRENCY = 16
@@ -73,24 +80,6 @@ class ImportedRun(msgspec.Struct, frozen=True):
     unknown: tuple[UnknownWorld, ...]  # the other episodes
     labels: dict[str, int]
     unjudged: int
-
-
-class _Planned(NamedTuple):
-    """A conversation as an episode."""
-
-    plan: EpisodePlan
-    conversation: Conversation
-    why: str  # why its world is unknown; empty: it is known
-
-
-class _Kind(NamedTuple):
-    """What the episodes of one session share."""
-
-    is_known: bool
-    dialect: str
-    agent: str
-    history: str
-    forked_from: ForkedFrom | None
 
 
 async def import_conversations(
@@ -121,36 +110,36 @@ class _Importing:
 
     async def plan(
         self, conversations: Sequence[Conversation], finder: WorldFinder
-    ) -> list[_Planned]:
+    ) -> list[Planned]:
         """Each conversation as an episode of a world, or of an unknown one."""
-        names = _episode_names(conversations)
-        known: list[_Planned] = []
+        names = episode_names(conversations)
+        known: list[Planned] = []
         unknown: list[tuple[int, str]] = []
         for index, conversation in enumerate(conversations):
             found = finder.candidate(conversation)
             if found.scenario is None or found.task is None:
                 unknown.append((index, found.why))
                 continue
-            plan = _plan_of(conversation, names[index], index, found.scenario, found.task)
-            known.append(_Planned(plan, conversation, ""))
-        known = _with_distinct_seeds(known)
+            plan = imported_plan(conversation, names[index], index, found.scenario, found.task)
+            known.append(Planned(plan, conversation, ""))
+        known = with_distinct_seeds(known)
         mismatches = await self._mismatches(known)
-        places = {name: index for index, name in enumerate(names)}
-        unknown += [(places[name], why) for name, why in mismatches.items()]
+        indexes = {name: index for index, name in enumerate(names)}
+        unknown += [(indexes[name], why) for name, why in mismatches.items()]
         found_here = [one for one in known if one.plan.episode not in mismatches]
-        elsewhere = _unknown_plans(conversations, names, sorted(unknown))
+        elsewhere = unknown_plans(conversations, names, sorted(unknown))
         await self._mismatches([one for one in elsewhere if one.conversation.num_context])
         return [*found_here, *elsewhere]
 
-    async def log(self, planned: Sequence[_Planned]) -> None:
+    async def log(self, planned: Sequence[Planned]) -> None:
         """Play the episodes into the log, one session for each kind."""
-        kinds: dict[_Kind, list[_Planned]] = defaultdict(list)
+        kinds: dict[Kind, list[Planned]] = defaultdict(list)
         for one in planned:
-            kinds[_kind_of(one)].append(one)
+            kinds[kind_of(one)].append(one)
         for number, (kind, members) in enumerate(kinds.items()):
             await self._session(kind, members, resume=number > 0)
 
-    async def _session(self, kind: _Kind, members: list[_Planned], *, resume: bool) -> None:
+    async def _session(self, kind: Kind, members: list[Planned], *, resume: bool) -> None:
         async with AsyncExitStack() as stack:
             judge: Judge | None = None
             if not kind.is_known:
@@ -181,7 +170,7 @@ class _Importing:
                 resume=resume,
             )
 
-    async def _mismatches(self, planned: Sequence[_Planned]) -> dict[str, str]:
+    async def _mismatches(self, planned: Sequence[Planned]) -> dict[str, str]:
         """Play episodes without a log; return where results differ from the file's, by episode."""
         await self._pool.host_all(one.plan.scenario for one in planned if not one.why)
         found: dict[str, str] = {}
@@ -195,8 +184,8 @@ class _Importing:
                 self._kept[one.plan.episode] = _beginning(sink.records, one.conversation, source)
         return found
 
-    def _context(self, one: _Planned, sink: "_MemorySink") -> RunContext:
-        kind = _kind_of(one)
+    def _context(self, one: Planned, sink: "_MemorySink") -> RunContext:
+        kind = kind_of(one)
         return RunContext(
             pool=self._pool_of(kind, [one]),
             policy=ImportedPolicy(kind.agent),
@@ -211,7 +200,7 @@ class _Importing:
             users=_users([one]),
         )
 
-    def _pool_of(self, kind: _Kind, members: Sequence[_Planned]) -> Pool:
+    def _pool_of(self, kind: Kind, members: Sequence[Planned]) -> Pool:
         if kind.is_known:
             return self._pool
         return UnknownPool(
@@ -261,21 +250,11 @@ class _FileVerdicts:
         return verdict or Judged("imported", None, None, unjudged=_UNKNOWN)
 
 
-def _kind_of(one: _Planned) -> _Kind:
-    conversation, is_known = one.conversation, not one.why
-    dialect = conversation.dialect or "native"
-    if dialect == "verbatim" or (dialect == "native" and not is_known):
-        dialect = "native" if is_known else "verbatim"
-    return _Kind(
-        is_known, dialect, conversation.agent, conversation.history, conversation.forked_from
-    )
-
-
-def _retelling(members: Iterable[_Planned]) -> Retelling:
+def _retelling(members: Iterable[Planned]) -> Retelling:
     return Retelling({one.plan.episode: one.conversation for one in members})
 
 
-def _users(members: Iterable[_Planned]) -> RetoldUsers:
+def _users(members: Iterable[Planned]) -> RetoldUsers:
     return RetoldUsers(
         {
             (one.plan.scenario.digest, one.plan.task.id, one.plan.seed): one.conversation
@@ -284,7 +263,7 @@ def _users(members: Iterable[_Planned]) -> RetoldUsers:
     )
 
 
-def _scenarios(members: Iterable[_Planned]) -> list[Scenario]:
+def _scenarios(members: Iterable[Planned]) -> list[Scenario]:
     return list({one.plan.scenario.digest: one.plan.scenario for one in members}.values())
 
 
@@ -297,77 +276,7 @@ def _beginning(records: list[Record], conversation: Conversation, source: Forked
     return Beginning(kept, started.start_digest, source)
 
 
-# Plans ------------------------------------------------------------------------------------------
-
-
-def _episode_names(conversations: Sequence[Conversation]) -> list[str]:
-    """A name for each episode: the file's, where it is the only one of that name."""
-    counts = Counter(one.episode for one in conversations)
-    names, taken = [], {one.episode for one in conversations}
-    for index, one in enumerate(conversations):
-        name = one.episode
-        if not name or counts[name] > 1 or not name.replace("-", "").replace("_", "").isalnum():
-            name = f"e{index:06d}"
-            if name in taken:
-                name = f"i{index:06d}"
-        names.append(name)
-    return names
-
-
-def _plan_of(
-    conversation: Conversation, name: str, index: int, scenario: Scenario, task: Task
-) -> EpisodePlan:
-    return EpisodePlan(
-        episode=name,
-        scenario=scenario,
-        task=task,
-        group=conversation.group or f"g{index:06d}",
-        member=conversation.member,
-        group_size=conversation.group_size,
-        seed=conversation.seed or index,
-    )
-
-
-def _with_distinct_seeds(planned: Sequence[_Planned]) -> list[_Planned]:
-    """Episodes of one task have different seeds: by them their users are told apart."""
-    seen: set[tuple[str, str, int]] = set()
-    found = []
-    for one in planned:
-        plan = one.plan
-        while (key := (plan.scenario.digest, plan.task.id, plan.seed)) in seen:
-            plan = msgspec.structs.replace(plan, seed=plan.seed + 1)
-        seen.add(key)
-        found.append(one._replace(plan=plan))
-    return found
-
-
-def _unknown_plans(
-    conversations: Sequence[Conversation], names: Sequence[str], unknown: Sequence[tuple[int, str]]
-) -> list[_Planned]:
-    """Episodes of unknown worlds: conversations with the same tools and system prompt share one."""
-    worlds: dict[bytes, list[tuple[int, Task]]] = defaultdict(list)
-    tasks = Counter(conversations[index].task for index, _ in unknown)
-    for index, _ in unknown:
-        one = conversations[index]
-        is_only = bool(one.task) and tasks[one.task] == 1
-        task_id = one.task if is_only else f"{one.task or 'task'}-{names[index]}"
-        key = msgspec.msgpack.encode((one.scenario, one.system, one.tools))
-        worlds[key].append((index, unknown_task(one, task_id)))
-    reasons = dict(unknown)
-    planned = {}
-    for members in worlds.values():
-        first = conversations[members[0][0]]
-        scenario = unknown_scenario(
-            first.scenario or "imported", first.system, first.tools, [task for _, task in members]
-        )
-        for index, task in members:
-            one = conversations[index]
-            plan = _plan_of(one, names[index], index, scenario, task)
-            planned[index] = _Planned(plan, one, reasons[index])
-    return [planned[index] for index, _ in unknown]
-
-
-def _report(folder: Path, planned: Sequence[_Planned]) -> ImportedRun:
+def _report(folder: Path, planned: Sequence[Planned]) -> ImportedRun:
     with open_reader(folder) as reader:
         rows = reader.episodes()
     labels = Counter(str(row.label) for row in rows if row.label is not None)

@@ -30,7 +30,7 @@ _SECONDS = 120  # to wait for the world, and for the verdict
 _INTERVAL = 0.2
 
 
-def _place(name: str, default: str) -> Path:
+def _path(name: str, default: str) -> Path:
     return Path(os.environ.get(name, default))
 
 
@@ -39,7 +39,7 @@ def request(method: str, path: str, body: Json | None = None) -> Json:
     its sentence where it refuses."""
     url = os.environ.get("WORLD_URL", "http://127.0.0.1:8765") + path
     token = (
-        os.environ.get("WORLD_TOKEN") or _place("WORLD_TOKEN_FILE", "/run/world/token").read_text()
+        os.environ.get("WORLD_TOKEN") or _path("WORLD_TOKEN_FILE", "/run/world/token").read_text()
     )
     data = None if body is None else json.dumps(body).encode()
     asked = urllib.request.Request(url, data, method=method)
@@ -82,15 +82,15 @@ def say(text: str) -> str:
 
 def verdict() -> None:
     """End the episode with the answer, and write its reward. The world judges it."""
-    answer = _place("ANSWER", "/app/answer.txt")
+    answer = _path("ANSWER", "/app/answer.txt")
     text = answer.read_text() if answer.exists() else ""
     with suppress(OSError, RuntimeError):  # it is over already
         task = request("GET", "/task")
         while not task["ended"] and "user" in request("POST", "/answer", {"text": text}):
             task = request("GET", "/task")  # a user who has more to say hears the answer again
-    episode = json.loads(_written(_place("EPISODE", "/var/world/episode.json")))
+    episode = json.loads(_written(_path("EPISODE", "/var/world/episode.json")))
     reward = {"reward": episode["reward"] if episode["reward"] is not None else 0.0}
-    _place("REWARD", "/logs/verifier/reward.json").write_text(json.dumps(reward))
+    _path("REWARD", "/logs/verifier/reward.json").write_text(json.dumps(reward))
     if episode["unjudged"]:
         raise SystemExit(f"the episode could not be judged: {episode['unjudged']}")
     print(json.dumps({**reward, "label": episode["label"]}))  # noqa: T201

@@ -12,7 +12,7 @@ and for none of the semantic and statistical levels. The gate computes twelve, a
 Every other id is in the report as skipped, with the reason. As the RFC demands, the semantic and
 statistical checks depend on determinism: where it fails they are skipped.
 
-A package of ours has no openenv.yaml, so the report has no manifest, and the signature is that of
+A package has no openenv.yaml, so the report has no manifest, and the signature is that of
 the wire over which `rehearse serve` shows the world.
 """
 

@@ -22,18 +22,18 @@ from tests.support.paths import AWM
 from tests.support.tiny_model import write_tokenizer
 
 REHEARSE = str(Path(sys.executable).parent / "rehearse")
-DESKS = ("shop_support", "flight_desk", "claims_desk")
+WORLDS = ("shop_support", "flight_desk", "claims_desk")
 _stopped = Event()  # set when the model server is no longer needed
 # Name, number of episodes, arguments of `rehearse run`.
 RUNS: tuple[tuple[str, int, tuple[str, ...]], ...] = (
-    ("oracle", 60, (*DESKS, "-p", "oracle")),
-    ("mutant", 54, (*DESKS, "-p", "mutant", "--dialect", "hermes", "--history", "last:3")),
-    ("random", 36, (*DESKS, "-p", "random", "--dialect", "awm", "--max-steps", "12")),
-    ("noop", 9, (*DESKS, "-p", "noop")),
-    ("retrieve", 18, (*DESKS, "-p", "oracle", "--dialect", "awm-tool", "--history", "retrieve:2")),
-    ("summary", 18, (*DESKS, "-p", "oracle", "--history", "summary:3000")),
-    ("budget", 18, (*DESKS, "-p", "mutant", "--history", "tokens:5000")),
-    ("tokens", 18, (*DESKS, "-p", "oracle", "--dialect", "hermes", "--tokens", "TOKENS")),
+    ("oracle", 60, (*WORLDS, "-p", "oracle")),
+    ("mutant", 54, (*WORLDS, "-p", "mutant", "--dialect", "hermes", "--history", "last:3")),
+    ("random", 36, (*WORLDS, "-p", "random", "--dialect", "awm", "--max-steps", "12")),
+    ("noop", 9, (*WORLDS, "-p", "noop")),
+    ("retrieve", 18, (*WORLDS, "-p", "oracle", "--dialect", "awm-tool", "--history", "retrieve:2")),
+    ("summary", 18, (*WORLDS, "-p", "oracle", "--history", "summary:3000")),
+    ("budget", 18, (*WORLDS, "-p", "mutant", "--history", "tokens:5000")),
+    ("tokens", 18, (*WORLDS, "-p", "oracle", "--dialect", "hermes", "--tokens", "TOKENS")),
     ("talk", 15, ("TALKS", "-p", "oracle")),
     ("awm", 9, ("AWM", "-p", "random", "--max-steps", "6")),
     ("scripted", 6, ("shop_support:gift-card-balance", "-p", "scripted", "--script", "SCRIPT")),
@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
 
 def _make(folder: Path, name: str, episodes: int, arguments: tuple[str, ...]) -> None:
     made = folder / name
-    places = {
+    values = {
         "TOKENS": str(folder / "tokens"),
         "SCRIPT": str(folder / "script.jsonl"),
         "SERVER": (folder / "server.txt").read_text(),
@@ -74,7 +74,7 @@ def _make(folder: Path, name: str, episodes: int, arguments: tuple[str, ...]) ->
         elif word == "TALKS":
             words += _talks()
         else:
-            words.append(places.get(word, word.replace("ORACLE", str(folder / "oracle"))))
+            words.append(values.get(word, word.replace("ORACLE", str(folder / "oracle"))))
     _rehearse("run", *words, "-n", str(episodes), "-o", str(made), status=(0, 1))
     _rehearse("export", str(made), "--to", "jsonl")
     _rehearse("export", str(made), "--to", "inspect", "-o", str(made / "log.eval"))
@@ -83,7 +83,7 @@ def _make(folder: Path, name: str, episodes: int, arguments: tuple[str, ...]) ->
 
 def _talks() -> list[str]:
     """The dialogues of the bundled worlds."""
-    return [f"{name}:{task.id}" for name in DESKS for task in find(name).tasks if task.is_dialogue]
+    return [f"{name}:{task.id}" for name in WORLDS for task in find(name).tasks if task.is_dialogue]
 
 
 def _rehearse(*words: str, status: tuple[int, ...] = (0,)) -> None:

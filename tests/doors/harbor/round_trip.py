@@ -20,6 +20,7 @@ _OF_THE_WORLD = ("state_diff", "start_digest", "end_digest", "seed", "history", 
 
 def main(runs: Path, output: Path) -> None:
     """Import every run; raises AssertionError at the first difference."""
+    output.mkdir(parents=True, exist_ok=True)
     total = replayed = 0
     for folder in sorted(one.parent for one in runs.glob("*/trajectories.jsonl")):
         made = output / folder.name

@@ -3,7 +3,7 @@ scores, labels, calls with results, messages that the model saw, row changes.
 
     python tests/doors/inspect/reader.py LOG.eval EPISODES.jsonl
 
-Runs in the environment of the door; it imports nothing of ours.
+Runs in the environment of the door; it imports no module of Rehearsal.
 """
 
 import json

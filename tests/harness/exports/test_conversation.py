@@ -54,12 +54,12 @@ def test_ranges_give_the_windows_that_were_shown(episode: Episode) -> None:
     for shown, window in zip(conversation.replies, windows, strict=True):
         assert tuple(conversation.window_of(shown)) == window.messages
         assert shown.tools == window.tools
-        assert len(shown.window) <= 3 + len(window.recalled)
+        assert len(shown.window) <= 6 + len(window.recalled)
     assert len(conversation.messages) <= 2 * len(conversation.history()) + 4 * len(replies)
 
 
-def test_what_is_said_has_no_calls_and_no_thoughts() -> None:
-    """The text of a reply is what is left without thoughts and calls."""
+def test_the_spoken_text_has_no_calls_and_no_thoughts() -> None:
+    """The spoken text of a reply is what is left without thoughts and calls."""
     assert (
         spoken('<think>hm</think> I look.\n<tool_call>\n{"name": "x"}\n</tool_call>') == "I look."
     )

@@ -167,11 +167,11 @@ def test_a_chat_of_an_unknown_world_is_kept_as_it_was(
     assert unknown["source"].endswith("in.jsonl: line 1")
     assert (result["labels"], result["unjudged"]) == ({}, 1)
     (episode,) = episodes.values()
-    acted, said, last = episode["steps"]
+    acted, spoken, last = episode["steps"]
     assert acted["text"] == "First I say something."
     assert [call["arguments"] for call in acted["calls"]] == [{"n": 1}, {}]
     assert [one["text"] for one in acted["results"]] == ["first", "second"]
-    assert (said["user"]["text"], last["text"]) == ("Thanks.", "Gladly.")
+    assert (spoken["user"]["text"], last["text"]) == ("Thanks.", "Gladly.")
     assert (episode["ending"], episode["answer"]) == ("answered", "Both came.\n\nGladly.")
     assert (episode["state_diff"], episode["end_digest"], episode["label"]) == ([], "", None)
     folder = tmp_path / "imported"
@@ -278,6 +278,18 @@ def test_a_foreign_trajectory_is_read(imported: Callable[..., tuple[Json, Episod
             '{"schema_version": "ATIF-v1.8", "agent": {"name": "a"},'
             ' "steps": [{"source": "robot"}]}',
             "steps[0].source: expected system, user or agent, found 'robot'",
+        ),
+        (
+            "atif",
+            '{"schema_version": "ATIF-v1.8", "agent": {"name": "a"}, "steps": [{"source": "agent",'
+            ' "extra": {"rehearsal": {"sent_calls": [7]}}}]}',
+            "Expected `object`, got `int` - at `$.steps[0].extra.rehearsal.sent_calls[0]`",
+        ),
+        (
+            "atif",
+            '{"schema_version": "ATIF-v1.8", "agent": {"name": "a"}, "steps": [{"source": "agent",'
+            ' "metrics": {"completion_token_ids": [4294967296]}}]}',
+            "Expected `int` <= 2147483647",
         ),
     ],
 )

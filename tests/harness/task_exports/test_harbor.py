@@ -79,7 +79,7 @@ def played(
             while not (found := re.search(r"127\.0\.0\.1:(\d+)", output.read_text())):
                 assert child.poll() is None and time.monotonic() < deadline, output.read_text()
                 time.sleep(0.01)
-            places = {
+            variables = {
                 "WORLD_URL": f"http://127.0.0.1:{found[1]}",
                 "WORLD_TOKEN": "secret",
                 "ANSWER": str(tmp_path / "answer.txt"),
@@ -93,13 +93,13 @@ def played(
                 text = (folder / script).read_text() if script.endswith(".sh") else script
                 client = str(folder / "environment" / "client.py")
                 text = text.replace(f"python3 {CLIENT}", f"{sys.executable} {client}")
-                text = text.replace(ANSWER, places["ANSWER"])
+                text = text.replace(ANSWER, variables["ANSWER"])
                 done = subprocess.run(
                     ["sh", "-c", text],
                     input=given,
                     capture_output=True,
                     text=True,
-                    env=places,
+                    env=variables,
                     timeout=60,
                     check=False,
                 )

@@ -30,9 +30,7 @@ async def tinker(work: Path, model: Path) -> str:
         run = stubs.run_in(work / f"tinker-{history}", history)
         solver = Solver(run, model)
 
-        async def complete(
-            shown: Any, stop: Any, *_: Any, solver: Solver = solver, **__: Any
-        ) -> Any:
+        async def complete(shown: Any, *_: Any, solver: Solver = solver, **__: Any) -> Any:
             ids, logprobs = solver.sample(shown.to_ints())
             return TokensWithLogprobs(tokens=ids, maybe_logprobs=logprobs)
 
@@ -54,9 +52,9 @@ async def verl(work: Path, model: Path) -> str:
     from learner.bridges.verl import agent_loop
 
     run = stubs.run_in(work / "verl")
-    kind = agent_loop(run, model, name="rehearsal")
+    kind = agent_loop(run, model, name="rehearsal", module=__name__)
     assert issubclass(kind, theirs.AgentLoopBase) and not inspect.isabstract(kind)
-    assert theirs._agent_loop_registry["rehearsal"]["_target_"].endswith("RehearsalLoop")
+    assert theirs._agent_loop_registry["rehearsal"]["_target_"] == f"{__name__}.RehearsalLoop"
     loop = kind.__new__(kind)  # its constructor loads a model's files
     loop.server_manager = stubs.VerlServers(Solver(run, model))
     loop.rollout_config = SimpleNamespace(prompt_length=15_000, response_length=5_000)

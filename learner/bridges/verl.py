@@ -42,7 +42,7 @@ def loop_class(
     players: dict[int, SamplerPlayer] = {}  # by length of the context
 
     class RehearsalLoop(verl.AgentLoopBase):  # type: ignore[misc]  # known at run time only
-        """Plays one episode of ours for each sample."""
+        """Plays one of our episodes for each sample."""
 
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
             limits = self.rollout_config

@@ -108,10 +108,10 @@ async def main(work: Path, *names: str) -> int:
     checks: dict[str, Check] = {"tinker": tinker, "verl": verl, "skyrl": skyrl}
     for check in map(checks.__getitem__, names):
         try:
-            said = await check(work, model)
+            text = await check(work, model)
         except Exception as exc:
-            failed, said = 1, f"FAILED: {type(exc).__name__}: {exc}"
-        sys.stdout.write(f"{check.__name__}: {said}\n")
+            failed, text = 1, f"FAILED: {type(exc).__name__}: {exc}"
+        sys.stdout.write(f"{check.__name__}: {text}\n")
     return failed
 
 

@@ -123,8 +123,8 @@ def _judged() -> Scorer:
 
 
 def _was_cut(state: TaskState, episode: DrivenEpisode) -> bool:
-    """Whether the model was stopped before it answered: its last message calls a tool of the world, or
-    is not whole. (`react` answers by a tool of its own.)"""
+    """Whether the model was stopped before it answered: its last message calls a tool of the world,
+    or is not whole. (`react` answers by a tool of its own.)"""
     if not state.output.choices or state.output.stop_reason == "max_tokens":
         return True
     names = {tool.name for tool in episode.tools}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tinker-cookbook's rollout loop on an environment of ours (check.sh PYTHON). The cookbook is installed
+# tinker-cookbook's rollout loop on one of our environments (check.sh PYTHON). The cookbook is installed
 # without its dependencies: it asks for a version of tml-renderers that is not everywhere.
 set -euo pipefail
 work=$(mktemp -d)

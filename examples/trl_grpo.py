@@ -144,12 +144,12 @@ def recite(
         labels[row, : len(tokenizer(prompt)["input_ids"])] = -100
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     loss = torch.tensor(9.0)
-    for _ in range(300):
+    for _ in range(400):
         loss = model(**batch, labels=labels).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if loss.item() < 0.1:
+        if loss.item() < 0.02:
             break
     print(f"recited: loss {loss.item():.3f}", flush=True)
 

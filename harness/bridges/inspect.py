@@ -5,7 +5,7 @@
     def shop_support() -> Task:
         return rehearsal_task(["shop_support"], "runs/inspect", judge=ScenarioJudges)
 
-Each sample is an episode of a run of ours in the folder: the setup leases a world, each tool call
+Each sample is an episode of a run in the folder: the setup leases a world, each tool call
 is a logged step, the scorer asks our judge, and the cleanup gives the world back. Inspect keeps the
 conversation, so there is no history window. Needs Inspect's asyncio backend, which is its default.
 """
@@ -123,8 +123,8 @@ def _judged() -> Scorer:
 
 
 def _was_cut(state: TaskState, episode: DrivenEpisode) -> bool:
-    """Whether the model was stopped before it answered: its last message calls a tool of ours, or
-    is not whole. (`react` answers by a tool of its own.)"""
+    """Whether the model was stopped before it answered: its last message calls a tool of the world,
+    or is not whole. (`react` answers by a tool of its own.)"""
     if not state.output.choices or state.output.stop_reason == "max_tokens":
         return True
     names = {tool.name for tool in episode.tools}
@@ -138,7 +138,7 @@ async def _give_back(state: TaskState) -> None:
 
 
 def tool_of(tool: ToolSpec, call: Any) -> ToolDef:
-    """A tool of ours as one of Inspect; `call(name, arguments)` returns its text."""
+    """A tool of a world as one of Inspect; `call(name, arguments)` returns its text."""
 
     async def execute(**arguments: Any) -> str:
         return str(await call(tool.name, arguments))

@@ -56,8 +56,8 @@ def inspect_solver(solver: Solver, model: str | Model) -> AgentFunction:
         state.tools = [tool.as_tool() for tool in _tools(env)]
 
         async def generate(state: TaskState, *_: Any, **__: Any) -> TaskState:
-            said, state.output = await used.generate_loop(state.messages, tools=state.tools)
-            state.messages += said
+            replies, state.output = await used.generate_loop(state.messages, tools=state.tools)
+            state.messages += replies
             return state
 
         return (await solver(state, generate)).output.completion

@@ -21,7 +21,7 @@ from learner.bridges.segments import Segment, UnjudgedError
 
 
 class RehearsalAgent:
-    """An agent of AReaL: an episode of ours against the proxy, which captures the tokens."""
+    """An agent of AReaL: one of our episodes against the proxy, which captures the tokens."""
 
     def __init__(self, run: BackgroundRun, *, model: str = "default", **fields: Any) -> None:
         self._run = run

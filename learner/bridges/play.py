@@ -1,4 +1,4 @@
-"""Seam 1: one episode of ours against a trainer's own OpenAI-compatible proxy.
+"""Seam 1: one of our episodes against a trainer's own OpenAI-compatible proxy.
 
     reward = await play("shop_support:cancel-duplicate", base_url, api_key, "policy", run=run)
 
@@ -12,10 +12,9 @@ from typing import Any
 
 from harness.bridges.background import BackgroundRun
 from harness.bridges.open_run import OpenRun
-from harness.core.events import Ending
 from harness.core.trajectory import Trajectory
 from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from learner.bridges.segments import UnjudgedError, reward_of
+from learner.bridges.segments import UnjudgedError, reason_of, reward_of
 
 
 async def play(
@@ -24,7 +23,8 @@ async def play(
     """Play an episode of a task; return its reward. May be awaited in any asyncio event loop.
 
     `fields` are more OpenAISettings (`temperature`, `max_tokens`, …). Raises SettingsError, and
-    UnjudgedError for an episode without a reward: the model failed, or no judge could judge it.
+    UnjudgedError for an episode without a reward: the model or the world failed, or no judge could
+    judge it.
     """
     return required_reward(await play_episode(task, base_url, api_key, model, run=run, **fields))
 
@@ -39,14 +39,9 @@ async def play_episode(
 
 def required_reward(trajectory: Trajectory) -> float:
     """The reward of a finished episode. Raises UnjudgedError, which says why there is none."""
-    reward, ended = reward_of(trajectory), trajectory.ended
-    assert ended is not None
-    if ended.ending is Ending.POLICY_ERROR or reward is None:
-        reasons = [judged.unjudged for judged in trajectory.judged if judged.unjudged]
-        why = ended.error or "; ".join(reasons) or "the run has no judge"
-        raise UnjudgedError(
-            f"episode {trajectory.episode} has no reward ({ended.ending.value}): {why}"
-        )
+    reward = reward_of(trajectory)
+    if reward is None:
+        raise UnjudgedError(reason_of(trajectory))
     return reward
 
 

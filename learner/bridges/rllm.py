@@ -19,7 +19,7 @@ from learner.bridges.segments import UnjudgedError
 
 
 class RehearsalFlow:
-    """An AgentFlow: one episode of ours against the gateway's session."""
+    """An AgentFlow: one of our episodes against the gateway's session."""
 
     name = "rehearsal"
 
@@ -68,7 +68,9 @@ def task_name(task: Any) -> str:
     metadata = task if isinstance(task, dict) else getattr(task, "metadata", None) or {}
     name = metadata.get("task") or getattr(task, "id", None)
     if not name:
-        raise ValueError(f"this task of rLLM names no task of ours (expected 'task'): {task!r:.80}")
+        raise ValueError(
+            f"this task of rLLM names none of our tasks (expected 'task'): {task!r:.80}"
+        )
     return str(name)
 
 

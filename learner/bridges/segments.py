@@ -12,13 +12,18 @@ tokenized again.
 import msgspec
 
 from harness.core.errors import HarnessError
+from harness.core.events import Ending, Label
 from harness.core.trajectory import Trajectory
 from learner.core.samples import Sample
 from learner.data.trajectory_samples import episode_reward, latest_verdict, rollout_of
 
+# What the agent does not cause: such an episode is left out, as in the learner's own groups.
+_FAILED = {Ending.WORLD_ERROR, Ending.POLICY_ERROR, Ending.CANCELLED}
+
 
 class UnjudgedError(HarnessError):
-    """The episode has no reward, since no judge could judge it; it must not be trained on."""
+    """The episode has no reward: the world or the model failed, or no judge could judge it. It must
+    not be trained on."""
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -45,9 +50,22 @@ class Episode(msgspec.Struct, frozen=True):
 
 
 def reward_of(trajectory: Trajectory) -> float | None:
-    """The reward of an episode; None: no judge could judge it."""
+    """The reward of an episode; None: the world or the model failed, or no judge could judge it."""
     judged, ended = latest_verdict(trajectory), trajectory.ended
-    return None if judged is None or ended is None else episode_reward(ended.ending, judged)
+    if judged is None or ended is None or ended.ending in _FAILED:
+        return None
+    if judged.label is Label.ENVIRONMENT_ERROR:
+        return None
+    return episode_reward(ended.ending, judged)
+
+
+def reason_of(trajectory: Trajectory) -> str:
+    """Why an episode has no reward, as a sentence."""
+    ended, reasons = trajectory.ended, [judged.unjudged for judged in trajectory.judged]
+    why = "" if ended is None else ended.error or ""
+    why = why or "; ".join(filter(None, reasons)) or "the run has no judge"
+    ending = "not ended" if ended is None else ended.ending.value
+    return f"episode {trajectory.episode} has no reward ({ending}): {why}"
 
 
 def episode_of(trajectory: Trajectory, *, where: str) -> Episode:
@@ -56,11 +74,7 @@ def episode_of(trajectory: Trajectory, *, where: str) -> Episode:
     Raises UnjudgedError, and SampleError for an episode in which nothing was sampled.
     """
     if reward_of(trajectory) is None:
-        reasons = [judged.unjudged or "" for judged in trajectory.judged]
-        raise UnjudgedError(
-            f"{where}: episode {trajectory.episode} has no reward ({_ending(trajectory)}):"
-            f" {'; '.join(reasons) or 'the run has no judge'}"
-        )
+        raise UnjudgedError(f"{where}: {reason_of(trajectory)}")
     rollout = rollout_of(trajectory, where=where)
     segments: list[Segment] = []
     for sample in rollout.samples:
@@ -115,7 +129,3 @@ def _appended(segment: Segment, sample: Sample) -> Segment | None:
         logprobs=segment.logprobs + [0.0] * len(shown) + sample.logprobs.tolist(),
         weights=sample.weights,
     )
-
-
-def _ending(trajectory: Trajectory) -> str:
-    return "not ended" if trajectory.ended is None else trajectory.ended.ending.value

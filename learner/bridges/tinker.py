@@ -19,7 +19,7 @@ from learner.bridges.segments import Episode
 
 
 class RehearsalEnv:
-    """An Env of the cookbook: one episode of ours, used once."""
+    """An Env of the cookbook: one of our episodes, used once."""
 
     def __init__(
         self, player: SamplerPlayer, task: str, member: Member, *, types: Any = None

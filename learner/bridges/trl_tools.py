@@ -21,7 +21,7 @@ from harness.core.errors import SettingsError
 from harness.dialects.awm import CALL_TOOL, LIST_TOOLS
 
 _TYPES = {"integer": int, "number": float, "string": str, "boolean": bool, "object": dict}
-_SAID = {"type", "description", "default", "enum", "title", "anyOf", "additionalProperties"}
+_IN_HINT = {"type", "description", "default", "enum", "title", "anyOf", "additionalProperties"}
 _RESERVED = {"reset", "get_reward"}  # TRL calls these itself
 Call = Callable[[Any, str, dict[str, Any]], str]  # environment, tool, arguments -> text
 
@@ -93,7 +93,7 @@ def _explained(schema: dict[str, Any]) -> str:
 
     Example: {"type": "integer", "minimum": 1, "description": "rows"} -> "rows (minimum 1)"
     """
-    bounds = ", ".join(f"{name} {value}" for name, value in schema.items() if name not in _SAID)
+    bounds = ", ".join(f"{name} {value}" for name, value in schema.items() if name not in _IN_HINT)
     text = " ".join(str(schema.get("description", "")).split())
     return f"{text} ({bounds})".strip() if bounds else text or "(see its name)"
 

@@ -3,7 +3,7 @@
     # loops.py, imported by every agent loop worker; each has a folder of its own
     options = RunOptions(judge=ScenarioJudges)
     run = BackgroundRun(f"runs/verl/{os.getpid()}", ["shop_support"], options)
-    RehearsalLoop = agent_loop(run, "path/of/the/model", name="rehearsal")
+    RehearsalLoop = agent_loop(run, "path/of/the/model", name="rehearsal", module=__name__)
 
 Each row of the data has `task` (`shop_support:cancel-duplicate`), and `agent_name = "rehearsal"`.
 verl takes one sequence an episode: a windowed history is refused.
@@ -24,21 +24,25 @@ from learner.bridges.windows import require_windows
 Register = Callable[[str], Callable[[type], type]]
 
 
-def agent_loop(run: BackgroundRun, model: str | Path, *, name: str = "rehearsal") -> type[Any]:
-    """The class of an agent loop, registered with verl. Raises SettingsError for a windowed
-    history."""
+def agent_loop(
+    run: BackgroundRun, model: str | Path, *, module: str, name: str = "rehearsal"
+) -> type[Any]:
+    """The class of an agent loop, registered with verl, which finds it as `RehearsalLoop` in
+    `module`. Raises SettingsError for a windowed history."""
     require_windows("verl", run.options.history)
     verl: Any = import_module("verl.experimental.agent_loop.agent_loop")
-    return loop_class(run, model, name=name, verl=verl)
+    return loop_class(run, model, module=module, name=name, verl=verl)
 
 
-def loop_class(run: BackgroundRun, model: str | Path, *, name: str, verl: Any) -> type[Any]:
-    """The same, made from the names of a module: AgentLoopBase, AgentLoopOutput, AgentLoopMetrics
-    and register."""
+def loop_class(
+    run: BackgroundRun, model: str | Path, *, module: str, name: str, verl: Any
+) -> type[Any]:
+    """The same, made from the names that `verl` has: AgentLoopBase, AgentLoopOutput,
+    AgentLoopMetrics and register."""
     players: dict[int, SamplerPlayer] = {}  # by length of the context
 
     class RehearsalLoop(verl.AgentLoopBase):  # type: ignore[misc]  # known at run time only
-        """Plays one episode of ours for each sample."""
+        """Plays one of our episodes for each sample."""
 
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
             limits = self.rollout_config
@@ -53,7 +57,7 @@ def loop_class(run: BackgroundRun, model: str | Path, *, name: str, verl: Any) -
             )
 
     # verl finds a registered class by its module and name.
-    RehearsalLoop.__qualname__ = "RehearsalLoop"
+    RehearsalLoop.__module__, RehearsalLoop.__qualname__ = module, "RehearsalLoop"
     registered: type[Any] = verl.register(name)(RehearsalLoop)
     return registered
 

@@ -1,4 +1,4 @@
-"""The harness: an episode of ours in this process, whose model is verifiers' own endpoint.
+"""The harness: one of our episodes in this process, whose model is verifiers' own endpoint.
 
 verifiers records each request at its endpoint, with its tokens, so that a history window is a
 branch of the trace. No program is installed or started, and no tool server.

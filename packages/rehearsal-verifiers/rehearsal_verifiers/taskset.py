@@ -55,7 +55,7 @@ class RehearsalTask(vf.Task[RehearsalData]):
             trace.info[KEY] = verdict_of(await self._play(NoopPolicy(Native())))
         found: dict[str, Any] = trace.info[KEY]
         if found["reward"] is None:
-            raise vf.TaskError(f"episode {found['episode']} could not be judged: {found['why']}")
+            raise vf.TaskError(found["why"])
         return found
 
     async def _play(self, policy: Policy) -> Trajectory:

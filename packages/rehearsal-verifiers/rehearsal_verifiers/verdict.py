@@ -4,7 +4,7 @@ from typing import Any
 
 from harness.core.events import Ending
 from harness.core.trajectory import Trajectory
-from learner.bridges.segments import reward_of
+from learner.bridges.segments import reason_of, reward_of
 
 KEY = "rehearsal"  # in `trace.info`
 
@@ -13,15 +13,14 @@ def verdict_of(played: Trajectory) -> dict[str, Any]:
     """The reward (None: not judged, and `why`), the metrics, and where to find the episode."""
     assert played.ended is not None
     judged = played.judged[-1]
-    failed = played.ended.ending is Ending.POLICY_ERROR
     findings = judged.findings
     passed = sum(finding.passed for finding in findings) / max(1, len(findings))
     return {
         "episode": played.episode,
-        "reward": None if failed else reward_of(played),
+        "reward": reward_of(played),
         "label": judged.label,
         "ending": played.ended.ending.value,
-        "why": played.ended.error or judged.unjudged or "",
+        "why": reason_of(played),
         "metrics": {
             "completed": float(judged.label == "completed"),
             "steps": float(played.ended.num_steps),

@@ -35,7 +35,7 @@ def tasks() -> list[Task]:
 
 def outputs(task: Task, *, submit: bool = False) -> list[ModelOutput]:
     """What a model says that solves the task."""
-    said = [
+    replies = [
         ModelOutput.for_tool_call("mockllm/model", call.name, dict(call.arguments))
         for call in task.oracle
     ]
@@ -43,21 +43,23 @@ def outputs(task: Task, *, submit: bool = False) -> list[ModelOutput]:
         last = ModelOutput.for_tool_call("mockllm/model", "submit", {"answer": task.answer})
     else:
         last = ModelOutput.from_content("mockllm/model", task.answer or "Done.")
-    return counted(*said, last)
+    return counted(*replies, last)
 
 
-def counted(*said: ModelOutput) -> list[ModelOutput]:
+def counted(*replies: ModelOutput) -> list[ModelOutput]:
     """The same with a usage; Inspect's mock model would load a tokenizer to count tokens."""
-    for one in said:
+    for one in replies:
         one.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
-    return list(said)
+    return list(replies)
 
 
-def evaluated(work: Path, name: str, task: Task, said: Sequence[ModelOutput], **fields: Any) -> Any:
+def evaluated(
+    work: Path, name: str, task: Task, replies: Sequence[ModelOutput], **fields: Any
+) -> Any:
     """The log of one sample that the mock model plays, and our log of it."""
     folder = work / name
     made = rehearsal_task([f"{WORLD}:{task.id}"], folder, judge=ScenarioJudges, **fields)
-    model = get_model("mockllm/model", custom_outputs=list(said))
+    model = get_model("mockllm/model", custom_outputs=list(replies))
     (log,) = inspect_eval(made, model=model, display="none", log_format="eval")
     assert log.status == "success", (name, log.error and log.error.message)
     return log.samples[0]
@@ -86,8 +88,8 @@ def check_agents(work: Path) -> None:
         model = get_model("mockllm/model", custom_outputs=outputs(task))
 
         async def execute(state: AgentState) -> AgentState:
-            said, state.output = await model.generate_loop(state.messages, tools=tools)
-            state.messages += said
+            replies, state.output = await model.generate_loop(state.messages, tools=tools)
+            state.messages += replies
             return state
 
         return execute
@@ -103,7 +105,7 @@ def check_agents(work: Path) -> None:
 
 
 def check_logs(work: Path) -> None:
-    """Every episode of ours has an end; none was left live."""
+    """Each of our episodes has an end; none was left live."""
     for folder in sorted(work.glob("*-*")):
         with open_reader(folder) as reader:
             for row in reader.episodes():

@@ -30,9 +30,7 @@ async def tinker(work: Path, model: Path) -> str:
         run = stubs.run_in(work / f"tinker-{history}", history)
         solver = Solver(run, model)
 
-        async def complete(
-            shown: Any, stop: Any, *_: Any, solver: Solver = solver, **__: Any
-        ) -> Any:
+        async def complete(shown: Any, *_: Any, solver: Solver = solver, **__: Any) -> Any:
             ids, logprobs = solver.sample(shown.to_ints())
             return TokensWithLogprobs(tokens=ids, maybe_logprobs=logprobs)
 
@@ -54,9 +52,9 @@ async def verl(work: Path, model: Path) -> str:
     from learner.bridges.verl import agent_loop
 
     run = stubs.run_in(work / "verl")
-    kind = agent_loop(run, model, name="rehearsal")
+    kind = agent_loop(run, model, name="rehearsal", module=__name__)
     assert issubclass(kind, theirs.AgentLoopBase) and not inspect.isabstract(kind)
-    assert theirs._agent_loop_registry["rehearsal"]["_target_"].endswith("RehearsalLoop")
+    assert theirs._agent_loop_registry["rehearsal"]["_target_"] == f"{__name__}.RehearsalLoop"
     loop = kind.__new__(kind)  # its constructor loads a model's files
     loop.server_manager = stubs.VerlServers(Solver(run, model))
     loop.rollout_config = SimpleNamespace(prompt_length=15_000, response_length=5_000)
@@ -102,20 +100,20 @@ def validated(output: Any) -> str:
     return "valid"
 
 
-async def main(work: Path) -> int:
-    """Run all checks; the exit status."""
+async def main(work: Path, *names: str) -> int:
+    """Run the checks of these names; the exit status."""
     model = work / "model"
     write_tokenizer(model)
     failed = 0
-    checks: tuple[Check, ...] = (tinker, verl, skyrl)
-    for check in checks:
+    checks: dict[str, Check] = {"tinker": tinker, "verl": verl, "skyrl": skyrl}
+    for check in map(checks.__getitem__, names):
         try:
-            said = await check(work, model)
+            text = await check(work, model)
         except Exception as exc:
-            failed, said = 1, f"FAILED: {type(exc).__name__}: {exc}"
-        sys.stdout.write(f"{check.__name__}: {said}\n")
+            failed, text = 1, f"FAILED: {type(exc).__name__}: {exc}"
+        sys.stdout.write(f"{check.__name__}: {text}\n")
     return failed
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(Path(sys.argv[1]))))
+    sys.exit(asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:])))

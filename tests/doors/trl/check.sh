@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ten GRPO steps of TRL on a world of ours (check.sh PYTHON).
+# Ten GRPO steps of TRL on one of our worlds (check.sh PYTHON).
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -55,8 +55,8 @@ class Solver:
         if self._fails:
             raise ConnectionError("the engine is gone")
         shown = self.chat.decode(prompt_ids)
-        said = [number for number, text in enumerate(self._texts) if text in shown]
-        ids = self._odd.ids(self._texts[max(said, default=-1) + 1])
+        shown_before = [number for number, text in enumerate(self._texts) if text in shown]
+        ids = self._odd.ids(self._texts[max(shown_before, default=-1) + 1])
         self.prompts.append(list(prompt_ids))
         self.sampled.append(ids)
         return ids, [-0.25] * len(ids)

@@ -128,5 +128,5 @@ def test_tasks_of_rllm() -> None:
     """A task is named in its metadata, in a row, or by its id; a task without a name is refused."""
     assert task_name({"task": TASK}) == TASK
     assert task_name(SimpleNamespace(id=TASK, metadata={})) == TASK
-    with pytest.raises(ValueError, match="names no task of ours"):
+    with pytest.raises(ValueError, match="names none of our tasks"):
         task_name({})

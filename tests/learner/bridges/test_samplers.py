@@ -96,7 +96,7 @@ async def test_a_window_begins_a_segment(run: BackgroundRun, model: Path) -> Non
 
 async def test_an_engine_that_fails(full_run: BackgroundRun, model: Path) -> None:
     """An exception of the trainer's function ends the episode, which must not be trained."""
-    with pytest.raises(UnjudgedError, match="policy_error"):
+    with pytest.raises(UnjudgedError, match=r"policy_error.*slime: ConnectionError: the engine is"):
         await played(full_run, model, Solver(full_run, model, fails=True))
 
 
@@ -164,8 +164,9 @@ async def test_verl(full_run: BackgroundRun, model: Path) -> None:
     server."""
     solver = Solver(full_run, model)
     servers = stubs.VerlServers(solver)
-    kind = loop_class(full_run, model, name="rehearsal", verl=stubs.VERL)
+    kind = loop_class(full_run, model, module="loops", name="rehearsal", verl=stubs.VERL)
     loop = kind(servers, prompt_length=15_000, response_length=5_000)
+    assert (kind.__module__, kind.__qualname__) == ("loops", "RehearsalLoop")
     output = await loop.run({"temperature": 1.0}, task=TASK)
     assert output.reward_score == 1.0
     assert output.num_turns == 2 * solver.num_replies

@@ -88,8 +88,8 @@ def test_an_environment_is_used_again(run: BackgroundRun) -> None:
 def test_an_environment_with_its_own_reward(run: BackgroundRun) -> None:
     """With own_reward the model answers by a tool, after which no call is made."""
     environment: Any = environments(run, own_reward=True)["library"]()
-    (said,) = solved(run, environment)
-    environment.submit_answer(said["content"])
+    (answer,) = solved(run, environment)
+    environment.submit_answer(answer["content"])
     assert environment.list_overdue() == "The episode is over; no further call is made."
     assert environment.get_reward() == 1.0
 

@@ -214,6 +214,10 @@ def reported_twice(maker: Maker) -> Draft:
                     "we've got “{subject}” from {name} twice. pls solve the later one and comment "
                     "the reference of the first (public)"
                 ),
+                (
+                    "{name} sent us “{subject}” again by mistake, so there are two [tickets]. can "
+                    "you solve the second one? public comment with the reference of the first"
+                ),
             ),
             note=(
                 (

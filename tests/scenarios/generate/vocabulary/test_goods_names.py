@@ -3,7 +3,7 @@
 import pytest
 
 from scenarios.generate.vocabulary.goods_names import speak_of_goods, spoken_goods
-from scenarios.generate.vocabulary.place_names import speak_of_places
+from scenarios.generate.vocabulary.team_names import speak_of_teams
 from scenarios.generate.vocabulary.trades import trade, trade_names
 
 
@@ -49,9 +49,9 @@ def test_no_goods_are_said_with_two_articles_or_bare_commas(name: str) -> None:
 
 
 def test_a_team_or_store_named_by_a_noun_has_an_article() -> None:
-    """A name that is no common noun, or that is quoted, has none."""
+    """A name without a common noun at its end, or between quotation marks, has none."""
     values = {"team": "Night crew", "other": "Orthodontics", "store": "North depot"}
     text = "{team} or {other}? From the {store}, “{store}”, to {store}."
-    assert speak_of_places(text, values, values.values()).format_map(values) == (
+    assert speak_of_teams(text, values, values.values()).format_map(values) == (
         "The Night crew or Orthodontics? From the North depot, “North depot”, to the North depot."
     )

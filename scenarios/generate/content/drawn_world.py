@@ -65,7 +65,7 @@ class DrawnWorld(msgspec.Struct, frozen=True, dict=True):
         return spoken_goods(self.trade)
 
     @cached_property
-    def place_names(self) -> frozenset[str]:
+    def team_names(self) -> frozenset[str]:
         """The names of the world's teams, posts and warehouses."""
         tables = ("teams", "posts", "warehouses")
         return frozenset(row["name"] for name in tables for row in self.maker.rows(name))

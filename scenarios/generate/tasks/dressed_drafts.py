@@ -29,7 +29,7 @@ from scenarios.generate.structure.tool_shapes import shape_call
 from scenarios.generate.tasks.second_mentions import shorten_names
 from scenarios.generate.vocabulary.dressing import Dresser
 from scenarios.generate.vocabulary.goods_names import speak_of_goods
-from scenarios.generate.vocabulary.place_names import speak_of_places
+from scenarios.generate.vocabulary.team_names import speak_of_teams
 from scenarios.value_checks import json_fault
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -131,7 +131,7 @@ def instruction_of(world: DrawnWorld, draft: Draft, text: str) -> str:
         key: world.spoken_goods[text] for key, text in values.items() if text in world.spoken_goods
     }
     agreeing = world.marked.agreeing(world.marked.text(text), values)
-    spoken = speak_of_goods(speak_of_places(agreeing, values, world.place_names), goods, values)
+    spoken = speak_of_goods(speak_of_teams(agreeing, values, world.team_names), goods, values)
     filled = world.marked.filled(spoken, values).replace(".. ", ". ")  # "from Hardy S.A.. They"
     return _without_double_stop(shorten_names(filled, values.values()))
 

@@ -1,8 +1,8 @@
 """The names of goods as people say them: "the school shoes", "five boxes of menus", “Otto and the
 Moon”. A record has the name of the catalogue; an instruction says what a person would.
 
-A template names goods by a placeholder such as {product}; `speak_of_goods` puts the spoken form in
-its place. Only between quotation marks does the name stay as the catalogue has it.
+A template names goods by a placeholder such as {product}; `speak_of_goods` puts the spoken form
+there. Only between quotation marks does the name stay as the catalogue has it.
 """
 
 import re

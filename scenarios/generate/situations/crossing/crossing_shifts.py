@@ -16,7 +16,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("shifts", steps=7, common=True)
+@situation("shifts", steps=7)
 def cover_from_the_same_team(maker: Maker) -> Draft:
     """Somebody cannot work; the one of the team who is neither away nor at work takes over."""
     team, (ill, away, busy, free) = plant_team(maker, "clerk", "clerk", "clerk", "clerk")
@@ -491,7 +491,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, rare=True)
+@situation("shifts", steps=7)
 def somebody_senior_for_the_post(maker: Maker) -> Draft:
     """A senior post is staffed with the one of a team who may stand there and is not away."""
     team, (junior, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")

@@ -131,8 +131,8 @@ def the_newer_of_the_two(maker: Maker) -> Draft:
             "another day. Could you record it?",
             colleague="{name} has read {name.his} {model} at {said}. {name.He} has two of them; "
             "it's the one that was installed last.",
-            chat="{name}'s {model} is at {said}, the newer of the two {name.he} has. can you "
-            "record that",
+            chat="{name}'s {model} is at {said}, thats the newer of the two {name.he} has. can "
+            "you record it",
             note="{name} rang with a reading. {name.He} has two of the same type; it's the "
             "{model} installed more recently that shows {said}. Please record that for today, "
             "and leave the other one.",

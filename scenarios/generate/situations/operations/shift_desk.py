@@ -153,7 +153,7 @@ def swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, common=True)
+@situation("shifts", steps=7)
 def who_could_step_in(maker: Maker) -> Draft:
     """A taker is sought: the first choice works already on that day."""
     giver, busy, free = new_employee(maker), new_employee(maker), new_employee(maker)

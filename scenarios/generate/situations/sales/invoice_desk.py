@@ -258,7 +258,7 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=6, common=True)
+@situation("invoices", steps=6)
 def sent_out_two_times(maker: Maker) -> Draft | None:
     """Two sent invoices have the same positions; the one with the later due day is cancelled."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"] // 2)

@@ -168,7 +168,7 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=6, common=True)
+@situation("tickets", steps=6)
 def reported_twice(maker: Maker) -> Draft:
     """A customer has reported one problem twice; the later ticket refers to the first and ends."""
     customer = new_customer(maker)
@@ -213,6 +213,10 @@ def reported_twice(maker: Maker) -> Draft:
                 (
                     "we've got “{subject}” from {name} twice. pls solve the later one and comment "
                     "the reference of the first (public)"
+                ),
+                (
+                    "{name} sent us “{subject}” again by mistake, so there are two [tickets]. can "
+                    "you solve the second one? public comment with the reference of the first"
                 ),
             ),
             note=(
@@ -379,7 +383,7 @@ def wants_the_internal_remark(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=7, memory=True, rare=True)
+@situation("tickets", steps=7, memory=True)
 def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
     """A new ticket goes to whoever in a team has the fewest unsolved tickets."""
     team = team_of(maker, 2, 4)

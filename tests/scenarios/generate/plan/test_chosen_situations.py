@@ -1,0 +1,30 @@
+"""How often situations are drawn: what people ask for all the time comes before the rare."""
+
+from collections import Counter
+from random import Random
+
+from scenarios.generate.plan.chosen_situations import SituationDraw
+from scenarios.generate.plan.knobs import Knobs
+from scenarios.generate.plan.situation_files import situations
+
+
+def test_common_requests_come_more_often_than_rare_ones() -> None:
+    """Of situations of the same modules, kind and length."""
+    same = [
+        one
+        for one in situations().values()
+        if one.modules == ("tickets",) and one.kind == "change" and not one.dialogue
+    ]
+    drawn: Counter[bool] = Counter()
+    for seed in range(400):
+        first = SituationDraw(same, Knobs(), Random(seed)).draw()
+        assert first is not None
+        drawn[first.common] += not first.rare
+        drawn[False] += 0
+    rare = 400 - drawn.total()
+    assert drawn[True] > 3 * rare
+
+
+def test_no_situation_is_both() -> None:
+    """Common and rare exclude each other."""
+    assert not [name for name, one in situations().items() if one.common and one.rare]

@@ -23,38 +23,23 @@ from uuid import uuid4
 
 from envpool.core.errors import PoolError
 from envpool.core.talks import TALK
-from envpool.core.types import ToolError, ToolResult, ToolSpec
+from envpool.core.types import ToolResult, ToolSpec
 from envpool.server.leases import LeaseRefused
-from envpool.wires.episodes import WorldVerdict
+from envpool.wires.awm_results import (
+    Payload,
+    kind_of,
+    payload,
+    reward_config,
+    shown_result,
+    verify_result,
+    worth,
+)
 from envpool.wires.sessions import NotBegun, Session, SessionError, Sessions
 from envpool.wires.task_lists import BadTask, task_at, task_of
 from scenarios.core.dialogue import UserAutomaton
 from scenarios.format import Scenario, Task
 
-Payload = dict[str, Any]  # observation, reward, done, and metadata where there is some
 SPECIAL = ("verify", "done", "__list_scenarios__")
-_REWARDS = {"complete": 1.0, "incomplete": 0.1, "format_error": -1.0}
-_FORMAT_ERRORS = frozenset({"tool_not_found", "invalid_args", "invalid_action"})
-_ERRORS: dict[ToolError, str] = {
-    "unknown_tool": "tool_not_found",
-    "arguments": "invalid_args",
-    "refused": "tool_refused",
-    "timeout": "timeout",
-    "internal": "server_error",
-}
-# OpenEnv's error types of calls that the world did not execute, or could not.
-_ERROR_TYPES = {
-    "tool_not_found": "tool_not_found",
-    "invalid_args": "invalid_args",
-    "timeout": "timeout",
-    "server_error": "execution_error",
-}
-_LABELS = {
-    "completed": "complete",
-    "partially_completed": "incomplete",
-    "agent_error": "agent_error",
-    "environment_error": "server_error",
-}
 _HOW_TO_END = (
     "When the task is finished or must be declined, call the tool `done` with the argument "
     "final_answer, your answer in plain words; it ends the episode and gives its reward."
@@ -132,7 +117,7 @@ class AwmEpisodes:
             raise BadTask(f"Scenario {name!r} not found; this server has {', '.join(served)}")
         self._scenario = found
         self._is_awm = bool(name)
-        self._rewards = _reward_config(options.get("reward_config"))
+        self._rewards = reward_config(options.get("reward_config"))
         self._task = _task_in(found, options, has_scenario=bool(name))
         text = options.get("task")
         own = text if isinstance(text, str) else None
@@ -208,18 +193,7 @@ class AwmEpisodes:
         )
 
     def _called(self, name: str, result: ToolResult) -> Payload:
-        kind = "tool_call_ok" if result.error is None else _ERRORS[result.error]
-        text = result.text
-        if result.error is None:
-            shown: dict[str, Any] = {"tool_result": text}
-            if not self._is_awm:
-                shown["result"] = text
-        elif self._is_awm:
-            shown = {"error": text}
-        elif (error_type := _ERROR_TYPES.get(kind)) is not None:
-            shown = {"error": {"error_type": error_type, "message": text}}
-        else:
-            shown = {"tool_result": f"Error: {text}", "result": f"Error: {text}"}
+        kind, shown = shown_result(result, is_awm=self._is_awm)
         return self._paid(kind, tool_name=name, **shown)
 
     def _failure(self, exc: Exception, **fields: Any) -> Payload:
@@ -271,7 +245,7 @@ class AwmEpisodes:
             )
         except (SessionError, PoolError) as exc:
             return self._failure(exc, **about)
-        kind = "judge_error" if verdict.label is None else _LABELS[verdict.label]
+        kind = kind_of(verdict)
         about.setdefault("steps_taken", self.step_count)
         if self._was_paid:
             reward = 0.0
@@ -279,10 +253,10 @@ class AwmEpisodes:
         elif self._rewards is None and verdict.reward is not None:
             reward = verdict.reward
         else:
-            reward = self._worth(kind)
+            reward = worth(kind, self._rewards)
         self._was_paid = True
         return payload(
-            reward, done=done, reward_type=kind, verify_result=_verify_result(verdict), **about
+            reward, done=done, reward_type=kind, verify_result=verify_result(verdict), **about
         )
 
     def _listed_scenarios(self) -> Payload:
@@ -300,29 +274,7 @@ class AwmEpisodes:
         }
 
     def _paid(self, kind: str, *, done: bool = False, **fields: Any) -> Payload:
-        return payload(self._worth(kind), done=done, reward_type=kind, **fields)
-
-    def _worth(self, kind: str) -> float:
-        rewards = _REWARDS if self._rewards is None else self._rewards
-        if kind in _FORMAT_ERRORS:
-            return rewards.get("format_error", -1.0)
-        return rewards.get(kind, 0.0)
-
-
-def payload(
-    reward: float | None,
-    *,
-    done: bool = False,
-    metadata: dict[str, Any] | None = None,
-    **fields: Any,
-) -> Payload:
-    """What `reset` and `step` return. The metadata is in the observation and beside it."""
-    observation = {"metadata": metadata or {}}
-    observation |= {name: value for name, value in fields.items() if value is not None}
-    made: Payload = {"observation": observation, "reward": reward, "done": done}
-    if metadata:
-        made["metadata"] = metadata
-    return made
+        return payload(worth(kind, self._rewards), done=done, reward_type=kind, **fields)
 
 
 def _task_in(scenario: Scenario, options: Mapping[str, Any], *, has_scenario: bool) -> Task | None:
@@ -339,31 +291,3 @@ def _task_in(scenario: Scenario, options: Mapping[str, Any], *, has_scenario: bo
     if isinstance(seed, int) and not isinstance(seed, bool):
         return scenario.default_tasks[seed % len(scenario.default_tasks)]
     return None if has_scenario else scenario.default_tasks[0]
-
-
-def _reward_config(value: Any) -> dict[str, float] | None:
-    if not value:
-        return None
-    if not isinstance(value, dict) or not all(
-        isinstance(number, int | float) and not isinstance(number, bool)
-        for number in value.values()
-    ):
-        raise BadTask("reward_config: expected an object of reward types and numbers")
-    return {str(kind): float(number) for kind, number in value.items()}
-
-
-def _verify_result(verdict: WorldVerdict) -> dict[str, Any]:
-    result: dict[str, Any] = {
-        "result": "complete" if verdict.label == "completed" else "others",
-        "execution_status": "error" if verdict.label is None else "success",
-        "judge": verdict.judge,
-        # Without what was expected: a client may show all of this to the agent.
-        "findings": [
-            {"name": one.name, "passed": one.passed, "kind": one.kind} for one in verdict.findings
-        ],
-    }
-    if verdict.label is not None:
-        result["label"] = verdict.label
-    if verdict.unjudged:
-        result["error_message"] = verdict.unjudged
-    return result

@@ -4,8 +4,8 @@ The agent talks with a customer, whom a second model plays; in telecom the custo
 tools of its own. Tasks, policies and the customer's guidelines are read here; tools, databases and
 scoring are the checkout's own code in an interpreter of the user's. The base split is played.
 
-Upstream's agent begins with a fixed greeting that no model is asked for. Here the agent says it: its
-instruction has the words.
+Upstream's agent begins with a fixed greeting, for which no model is asked. Here the agent says it:
+its instruction has the words.
 """
 
 import ast

@@ -4,8 +4,8 @@ The agent talks with a customer, whom a second model plays; in telecom the custo
 tools of its own. Tasks, policies and the customer's guidelines are read here; tools, databases and
 scoring are the checkout's own code in an interpreter of the user's. The base split is played.
 
-Upstream's agent begins with a fixed greeting. Here the agent is asked to greet the customer, so it
-says its first words itself.
+Upstream's agent begins with a fixed greeting, for which no model is asked. Here the agent says it:
+its instruction has the words.
 """
 
 import ast
@@ -28,7 +28,11 @@ from scenarios.suites.entries import ANSWER, entry_scenario
 
 DOMAINS = ("retail", "airline", "telecom")
 TESTED = "1.0.1"  # the version whose figures are in docs/suites.md
-OPENING = "A customer has joined the chat. Greet the customer, and help by the rules."
+GREETING = "Hi! How can I help you today?"  # upstream's
+OPENING = (
+    f"A customer has joined the chat. Your first message is exactly: {GREETING} Then help the "
+    "customer by the rules."
+)
 STOPS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
 _PLEASE = "Please do the next steps on your side now."
 _DID = "I have done that."

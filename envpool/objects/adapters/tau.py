@@ -6,8 +6,10 @@ unchanged. Its `__init__` is not executed: it imports every model client.
 A database of retail or airline has thousands of records, of which an episode touches a few. So a
 world keeps the records of large tables pickled one by one: reading one unpickles it, and after each
 call those that did not change go back. Small tables are pickled whole and unpickled when they are
-read, and only those that were read are compared. An episode is scored by playing its calls and the reference actions on fresh
-worlds; the two databases are equal exactly when the records that changed are.
+read, and only those that were read are compared.
+
+An episode is scored by playing its calls and the reference actions on fresh worlds; the two
+databases are equal exactly when the records that changed are.
 """
 
 import contextlib

@@ -18,6 +18,8 @@ from tests.support.broker import running_broker
 from tests.support.cli import Rehearse, json_of, without_trust_line
 from tests.support.ledger_world import TASKS, TOOLS, VERIFY, write_package
 
+# Every third task of a world.
+SOME_TASKS = [f"flight_desk:{task.id}" for task in find("flight_desk").default_tasks[::3]]
 SPREAD = {"p50", "p95", "p99", "max"}
 
 
@@ -69,12 +71,12 @@ def test_every_policy_replays_in_every_dialect(
     run = tmp_path / "run"
     report = json_of(
         rehearse,
-        *("run", "flight_desk", "-p", policy, "--dialect", dialect, "--history", "last:2"),
+        *("run", *SOME_TASKS, "-p", policy, "--dialect", dialect, "--history", "last:2"),
         *("-c", 16, "-o", run),
     )
     replay = json_of(rehearse, "replay", run)
 
-    assert report["episodes"] == replay["episodes"] == len(find("flight_desk").default_tasks)
+    assert report["episodes"] == replay["episodes"] == len(SOME_TASKS)
     assert replay["divergences"] == []
     assert json.loads((run / "report.json").read_bytes()) == report
     if policy == "oracle":

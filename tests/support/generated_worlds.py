@@ -10,9 +10,8 @@ from judge.worlds.world_host import host_in_process
 from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.plan.world_plans import plan_worlds
-from tests.support.budgets import repeats
 
-QUICK = GateSettings(max_mutants=repeats(short=8, long=40), probes=10)
+QUICK = GateSettings(max_mutants=40, probes=10)
 
 
 def made_with(

@@ -36,7 +36,7 @@ from tests.support.mini_world import variant
 from tests.support.paths import LIBRARY
 
 FAST = GateSettings(probes=15, max_mutants=150)
-# In bundled worlds, which have ten times as many tasks: what is injected there are no verifiers.
+# In bundled worlds, which have ten times as many tasks; no verifier is injected there.
 LARGE = GateSettings(probes=15, max_mutants=1)
 # Kinds that are not tested in these worlds: every call of such a tool takes a second; it needs two
 # processes; the limits of these worlds have no names; none of their tools takes a list; none would

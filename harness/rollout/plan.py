@@ -45,7 +45,9 @@ def select_tasks(
     columns: list[list[tuple[Scenario, Task]]] = []
     for name in names:
         source, _, task_id = name.partition(":")
-        scenario = scenarios.setdefault(source, find(source))
+        if source not in scenarios:  # a package is read once, however many of its tasks are named
+            scenarios[source] = find(source)
+        scenario = scenarios[source]
         if task_id:
             tasks: tuple[Task, ...] = (scenario.task(task_id),)
         else:

@@ -53,7 +53,7 @@ def test_the_image_is_slim_and_runs_as_an_ordinary_user() -> None:
 
 
 def test_the_extras_exist() -> None:
-    """Each extra that the image installs is one of ours, and `serve` is among them."""
+    """Each extra that the image installs is in pyproject.toml, and `serve` is among them."""
     extras = arguments_of(STAGES[-1])["EXTRAS"].split(",")
     assert set(extras) <= PROJECT["project"]["optional-dependencies"].keys()
     assert "serve" in extras

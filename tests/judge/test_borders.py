@@ -10,8 +10,10 @@ from harness.outcomes.failure_kinds import Kind
 from judge.core.borders import BORDERS, border_text
 from judge.llm.rubric import read_rubric
 from tests.judge.failures.staged import diagnosed
+from tests.support.budgets import repeats
 
 LABELS = {border.kind: border.label for border in BORDERS}
+EVERY = repeats(short=3, long=1)  # of the staged episodes of a world
 # A sum that falls short of the demanded one is work that is not done; and a wrong decision that the
 # next right one replaces does not stand.
 _EXCEPTIONS = {"shop_support": 0, "flight_desk": 8, "claims_desk": 5}
@@ -23,7 +25,7 @@ def test_every_mutant_and_near_miss_has_the_label_of_its_kind(world: str) -> Non
     where that is `partially_completed` and nothing was reached, `agent_error`."""
     others: Counter[str] = Counter()
     num_checked = 0
-    for staged in diagnosed(world):
+    for staged in diagnosed(world, every=EVERY):
         kinds = {mistake.kind for mistake in staged.mistakes} & LABELS.keys()
         if staged.one.kind not in ("mutant", "near_miss") or not kinds:
             continue
@@ -34,7 +36,7 @@ def test_every_mutant_and_near_miss_has_the_label_of_its_kind(world: str) -> Non
         expected = labels.pop()
         if staged.label is not expected and staged.label is not Label.AGENT_ERROR:
             others[f"{staged.task}: {staged.one.why}"] += 1
-    assert num_checked > 300
+    assert num_checked > 300 / EVERY
     assert others.total() <= _EXCEPTIONS[world], others
 
 

@@ -4,7 +4,8 @@
 
 Wall time says little on a machine that others use. Processes that are still alive when a file's
 tests have ended count for that file as far as they have come; of a single test, only processes
-count that have ended within it. Where tests run on several workers, nothing is measured.
+count that have ended within it. Workers inside of bubblewrap are lost when they end, so files that
+use them need more than is shown. Where tests run on several workers, nothing is measured.
 """
 
 import contextlib
@@ -41,7 +42,7 @@ def _charge(name: str) -> None:
     """Give what was used since the last call to a file."""
     global _last
     now = _all_cpu()
-    _files[name] += now - _last
+    _files[name] += max(0.0, now - _last)
     _last = now
 
 

@@ -238,7 +238,7 @@ def test_bundled_worlds_equal_plain_databases(name: str) -> None:
     pairs = [comparison.new() for _ in range(10)]
     plans = [list(rng.choice(tasks).oracle) for _ in pairs]
     known: dict[str, list[Any]] = {}
-    for _ in range(260):
+    for _ in range(repeats(short=150, long=1_000)):
         index = rng.randrange(len(pairs))
         pair = pairs[index]
         move = rng.random()

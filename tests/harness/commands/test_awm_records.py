@@ -136,6 +136,7 @@ def test_the_noop_policy_completes_no_task(rehearse: Rehearse) -> None:
     assert bench["labels"] == {"agent_error": 10}
 
 
+@pytest.mark.timeout(180)  # hundreds of verdicts, each by a fresh worker
 def test_the_gate_finds_what_was_lost(rehearse: Rehearse) -> None:
     """`scenarios check` names the seed statement that failed and the tools that fail on odd
     arguments, and nothing else."""

@@ -357,8 +357,8 @@ def test_a_run_is_followed_from_another_process(rehearse: Rehearse, tmp_path: Pa
 
     assert watcher.returncode == 0
     assert report["pass_rate"] == 1.0
-    assert {f"e{index:06d}" for index in range(29)} <= set(re.findall(r"e\d{6}", seen))
-    assert "29 of 29 started, 29 ended, 29 judged" in seen.splitlines()[-1]
+    assert {f"e{index:06d}" for index in range(39)} <= set(re.findall(r"e\d{6}", seen))
+    assert "39 of 39 started, 39 ended, 39 judged" in seen.splitlines()[-1]
 
 
 def test_an_error_cannot_control_the_terminal(rehearse: Rehearse, tmp_path: Path) -> None:

@@ -100,6 +100,19 @@ def test_selected_tasks_alternate() -> None:
     assert len({id(scenario) for scenario, _ in selected}) == 1
 
 
+def test_a_package_is_read_once() -> None:
+    """However many of its tasks are named."""
+    found: list[str] = []
+
+    def find(name: str) -> Scenario:
+        found.append(name)
+        return library()
+
+    names = [f"library:{task.id}" for task in library().tasks]
+    assert len(select_tasks(names, find)) == 6
+    assert found == ["library"]
+
+
 @pytest.mark.parametrize("name", ["no-such-world", f"{LIBRARY}:no-such-task"])
 def test_unknown_names(name: str) -> None:
     """The error names a scenario or task that does not exist."""

@@ -29,6 +29,7 @@ from tests.support.run_context import (
     watchdog_running,
 )
 
+pytestmark = pytest.mark.usefixtures("kept_fork_servers")
 FAILS = """
 @app.get("/fails", operation_id="fails")
 def fails():

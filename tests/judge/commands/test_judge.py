@@ -18,6 +18,7 @@ from envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
 from harness.log.reader import open_reader
 from judge.commands.judge import print_paged
 from scenarios.catalogue import find
+from tests.support.budgets import repeats
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import (
     Flaky,
@@ -59,7 +60,8 @@ from tests.support.mini_world import variant
 from tests.support.model_server import Behaviour, ReceivedRequest, Stall, Status
 from tests.support.paths import LIBRARY
 
-WORLDS = ("shop_support", "flight_desk", "claims_desk")
+_BUNDLED = ("shop_support", "flight_desk", "claims_desk")
+WORLDS = _BUNDLED[: repeats(short=1, long=3)]
 NUM_TASKS = sum(len(find(name).default_tasks) for name in WORLDS)
 
 
@@ -301,8 +303,8 @@ def test_a_persuaded_judge_changes_no_reward_in_hybrid_mode(
 def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
-    """A judge that lies about 30 % of the episodes of the three bundled worlds changes rewards in
-    mode llm; in mode hybrid it changes none, and the queue has exactly the lies."""
+    """A judge that lies about 30 % of the episodes of bundled worlds changes rewards in mode llm;
+    in mode hybrid it changes none, and the queue has exactly the lies."""
     oracles, mutants = tmp_path / "oracles", tmp_path / "mutants"
     json_of(rehearse, "run", *WORLDS, "-o", oracles)
     json_of(rehearse, "run", *WORLDS, "-p", "mutant", "-g", 2, "-o", mutants)

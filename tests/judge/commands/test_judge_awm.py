@@ -20,6 +20,7 @@ from tests.support.judged_runs import (
 )
 from tests.support.paths import AWM
 
+pytestmark = pytest.mark.usefixtures("kept_fork_servers")
 NAME = "e_commerce_lab_1"
 
 

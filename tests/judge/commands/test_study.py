@@ -13,6 +13,7 @@ import pytest
 from harness.log.reader import open_reader
 from judge.core.evidence import episode_digest
 from scenarios.catalogue import find
+from tests.support.budgets import repeats
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import Speaker, Speaks, billed, good, injected, lying, text_of
 from tests.support.judged_runs import (
@@ -31,7 +32,8 @@ from tests.support.judged_runs import (
 from tests.support.model_server import Status
 from tests.support.paths import LIBRARY
 
-WORLDS = ("shop_support", "flight_desk", "claims_desk")
+_BUNDLED = ("shop_support", "flight_desk", "claims_desk")
+WORLDS = _BUNDLED[: repeats(short=1, long=3)]
 NUM = sum(len(find(name).default_tasks) for name in WORLDS)  # episodes, one of each task
 
 

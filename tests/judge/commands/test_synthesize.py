@@ -12,6 +12,8 @@ from scenarios.format import read
 from tests.support.cli import Rehearse
 from tests.support.synth_worlds import BIKES
 
+pytestmark = pytest.mark.usefixtures("kept_fork_servers")
+
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:

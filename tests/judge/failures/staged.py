@@ -4,6 +4,7 @@ what it is. `python -m tests.judge.failures.staged shop_support …` prints the 
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from envpool.inprocess.world import HostedScenario
@@ -67,14 +68,15 @@ def references_of(scenario: Scenario, world: HostedScenario) -> dict[str, Refere
     }
 
 
-def diagnosed(name: str, seed: int = 13) -> Iterator[Staged]:
-    """Every staged episode of a world."""
+def diagnosed(name: str, seed: int = 13, *, every: int = 1) -> Iterator[Staged]:
+    """Every staged episode of a world, or every second, third and so on of them."""
     scenario = find(name)
     world = HostedScenario(scenario)
     try:
         judge = CodeJudge(scenario, InProcessRunner(world))
         references = references_of(scenario, world)
-        for task, one in stage_episodes(scenario, world, seed=seed):
+        episodes = stage_episodes(scenario, world, seed=seed)
+        for task, one in islice(episodes, 0, None, every):
             verdict = judge.verdict_at_once(one.trajectory)
             found = diagnose(one.trajectory, verdict, references[task.id])
             yield Staged(task.id, one, verdict.label, found)

@@ -15,6 +15,7 @@ from judge.gate.core.task_runner import GateSettings
 from scenarios.format import AwmSample, AwmVerifier, Scenario
 from tests.support.hosted_records import HEAD, small
 
+pytestmark = pytest.mark.usefixtures("kept_fork_servers")
 CODE = (
     HEAD
     + """

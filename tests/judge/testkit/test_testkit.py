@@ -33,6 +33,7 @@ from tests.support.hosted_records import HEAD, small
 from tests.support.mini_world import library, variant
 from tests.support.paths import LIBRARY
 
+pytestmark = pytest.mark.usefixtures("kept_fork_servers")
 CASES = cases_of(LIBRARY)
 # An edit after which the verifier accepts any amount.
 LAX = ("fine_cents=0", 'fine_cents=after.value("SELECT fine_cents FROM members WHERE id = 2")')

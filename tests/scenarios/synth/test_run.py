@@ -346,6 +346,7 @@ async def test_code_that_never_ends_is_sent_back(tmp_path: Path) -> None:
     assert (report.worlds, report.tasks, report.ok) == (1, 3, True)
 
 
+@pytest.mark.timeout(180)  # it starts an interpreter that imports everything
 async def test_a_killed_synthesis_can_be_resumed(tmp_path: Path) -> None:
     """A rerun after SIGKILL asks only for what is missing, and ends with the same worlds."""
     async with ModelServer(Writes(halt="code")) as server:

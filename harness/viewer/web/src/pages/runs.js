@@ -1,6 +1,6 @@
 // The list of runs; two can be compared.
 import { useEffect, useState } from "preact/hooks";
-import { count, date, dollars, number, percent, seconds, words } from "../base/format.js";
+import { count, date, dollars, listed, number, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad, useTitle } from "../base/hooks.js";
 import { go, href, route, runHref, setQuery } from "../base/route.js";
@@ -59,7 +59,7 @@ function Name(run) {
   if (run.error) return html`<span class="stack"><b><${Word} value=${run.name} /></b><span class="bad-text">${run.error}</span></span>`;
   const parts = [run.policy, run.model, run.dialect, run.history].filter(Boolean).join(" · ");
   return html`<span class="stack"><a href=${runHref(run.id)} tabindex="-1" class="strong"><${Word} value=${run.name} /></a>
-    <span class="dim ellipsis"><${Word} value=${`${parts} · ${run.scenarios.join(", ")}`} /></span></span>`;
+    <span class="dim ellipsis"><${Word} value=${`${parts} · ${listed(run.scenarios)}`} /></span></span>`;
 }
 
 export function Status(run) {

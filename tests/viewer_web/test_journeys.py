@@ -53,7 +53,7 @@ def test_a_fork_reaches_another_verdict(open_page: OpenPage, served: Served) -> 
     episode, turn, calls, answer = forkable(served, run)
     page = open_page(served.at(f"#/run/{run}/episode/{episode}"))
     expect(page.locator(".label").first).not_to_have_text("Completed")
-    page.locator(f'a[aria-label="Fork before turn {turn}"]').click()
+    page.locator(f'a[aria-label="Fork before turn {turn + 1}"]').click()
     for number, (tool, arguments) in enumerate(calls, 1):
         call(page, tool, arguments)
         expect(page.get_by_role("button", name=f"Calls ({number})")).to_be_visible()

@@ -11,7 +11,7 @@ export function VerdictPanel({ data, failures, onTurn }) {
     ${verdicts.length === 0 && html`<h2>Verdict</h2><p class="dim">${data.ended ? "No judge has judged this episode." : "It is judged when it ends."}</p>`}
     ${verdicts.toReversed().map((one, i) => (i === 0 ? html`<${Verdict} of=${one} />` : html`<${Fold} summary=${`Verdict of ${one.judge}`}><${Verdict} of=${one} /><//>`))}
     ${failures.length > 0 && html`<h3>What went wrong</h3><ul class="failures">${failures.map((one) => html`<li>
-      <b>${words(one.kind)}</b> ${Number.isInteger(one.turn) && html`<button class="link" onClick=${() => onTurn(one.turn)}>turn ${one.turn}</button>`}
+      <b>${words(one.kind)}</b> ${Number.isInteger(one.turn) && html`<button class="link" onClick=${() => onTurn(one.turn)}>turn ${one.turn + 1}</button>`}
       <div class="dim"><${Word} value=${one.why} /></div></li>`)}</ul>`}
   </section>`;
 }

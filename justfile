@@ -139,7 +139,7 @@ test-install:
     tests/install/run.sh
 
 # What CI runs.
-ci: check test sandbox-table gate conformance docs test-install test-ray test-vllm test-suites
+ci: check test sandbox-table gate conformance docs test-install test-ray test-vllm test-suites test-viewer
 
 # Install what the recipes of `ci` need.
 prepare: sync setup sync-docs
@@ -147,6 +147,7 @@ prepare: sync setup sync-docs
     tests/ray/run.sh --install
     tests/vllm/run.sh --install
     tests/suites/run.sh --install
+    tests/viewer_web/run.sh --install
 
 # Make or renew the environment of the documentation (.venv-docs).
 sync-docs:
@@ -188,6 +189,14 @@ dialogues *ARGS: sync
 # The suite bfcl_v3 against the BFCL's own data, worlds and checks (its package in an environment of its own).
 test-suites *ARGS: sync
     tests/suites/run.sh {{ARGS}}
+
+# Bundle the viewer's page, harness/viewer/web/src into dist (Node and esbuild in .venv-viewer).
+viewer *ARGS: sync
+    harness/viewer/web/build.sh {{ARGS}}
+
+# The viewer's page in Chromium: journeys, accessibility, hostile texts, 100,000 episodes, pictures.
+test-viewer *ARGS: sync
+    tests/viewer_web/run.sh {{ARGS}}
 
 # Build a release in dist/: wheel, sdist, installed with checked hashes, and its SBOM (CycloneDX).
 release:
@@ -232,4 +241,4 @@ lock-hashes:
 
 # Remove what was built.
 clean:
-    rm -rf .venv .venv-docs .venv-ray .venv-vllm .venv-suites .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+    rm -rf .venv .venv-docs .venv-ray .venv-vllm .venv-suites .venv-viewer .venv-release build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

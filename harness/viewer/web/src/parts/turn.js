@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { count, decimal, number, seconds } from "../base/format.js";
 import { html } from "../base/html.js";
 import { href } from "../base/route.js";
+import { visible } from "../base/text.js";
 import { Fold, Tag } from "./basics.js";
 import { Icon } from "./icon.js";
 import { Changes, RowTable } from "./rows.js";
@@ -19,7 +20,7 @@ export function Turn({ run, data, turn, isCurrent, marks, onPick }) {
     <header class="turn-head">
       <h3><button class="link" onClick=${onPick} title="Keep this turn in the address">Turn ${own + 1}</button></h3>
       ${turn.is_kept && html`<${Tag}>Kept from the fork's origin<//>`}
-      ${turn.fault && html`<${Tag} tone="env">Injected fault: ${typeof turn.fault === "string" ? turn.fault : turn.fault.fault}<//>`}
+      ${turn.fault && html`<${Tag} tone="env">Injected fault: <${Word} value=${typeof turn.fault === "string" ? turn.fault : turn.fault.fault} /><//>`}
       <${Window} of=${turn.window} />
       <span class="spring"></span>
       <span class="dim turn-facts">${turnFacts(turn)}</span>
@@ -48,7 +49,7 @@ function turnFacts(turn) {
     turn.format_reward !== null && turn.format_reward !== undefined && `format ${decimal(turn.format_reward)}`,
     turn.policy_s > 0 && `reply ${seconds(turn.policy_s)}`,
     turn.usage && `${number(turn.usage.prompt)} + ${number(turn.usage.completion)} tokens`,
-    turn.finish && !["stop", "tool_calls"].includes(turn.finish) && `finish: ${turn.finish}`,
+    turn.finish && !["stop", "tool_calls"].includes(turn.finish) && `finish: ${visible(turn.finish)}`,
   ];
   return facts.filter(Boolean).join(" · ");
 }
@@ -86,7 +87,7 @@ function UserTurn({ user, marks, turn }) {
 export function Call({ call, result, index, isWrong, byUser }) {
   const changes = result?.changes ?? [];
   const isPlain = call.arguments === null || typeof call.arguments !== "object" || Object.keys(call.arguments).length === 0;
-  return html`<div class=${`call ${changes.length ? "writes" : ""} ${result?.error ? "failed" : ""} ${isWrong ? "wrong" : ""}`} data-call=${byUser ? undefined : index} tabindex="-1" role="group" aria-label=${`Call ${call.name}`}>
+  return html`<div class=${`call ${changes.length ? "writes" : ""} ${result?.error ? "failed" : ""} ${isWrong ? "wrong" : ""}`} data-call=${byUser ? undefined : index} tabindex="-1" role="group" aria-label=${`Call ${visible(call.name)}`}>
     <div class="call-body">
       <div class="call-head"><${Icon} name="right" /><${Word} value=${call.name} class="mono strong" />
         ${call.known === false && html`<${Tag} tone="bad">Unknown tool<//>`}
@@ -110,7 +111,7 @@ export function Result({ result, name }) {
     ${isRaw || !isFormed
       ? html`<${Passage} class="mono" value=${result.text === "" ? "(empty)" : result.text} />`
       : result.rows
-        ? html`<${RowTable} columns=${result.columns} rows=${result.rows} label=${`Result of ${name}`} />`
+        ? html`<${RowTable} columns=${result.columns} rows=${result.rows} label=${`Result of ${visible(name)}`} />`
         : html`<${Json} value=${json} />`}
     ${isFormed && html`<button class="link raw" onClick=${() => setRaw(!isRaw)}>${isRaw ? "Show laid out" : "Show as text"}</button>`}
   </div>`;

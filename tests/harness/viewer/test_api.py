@@ -114,7 +114,7 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize("sql", FORBIDDEN)
 async def test_sql_only_reads(oracles: Path, sql: str) -> None:
-    """Whatever is no query of the world is refused with a sentence."""
+    """Whatever is not a query of the world is refused with a sentence."""
     path = f"/api/runs/{run_id(oracles)}/episodes/e000000/sql"
     async with viewing(oracles) as client:
         answer = await client.post(path, {"turn": 1, "sql": sql}, status=400)

@@ -157,7 +157,7 @@ cpu *ARGS: sync setup
     {{bin}}/python -m pytest -q -p tests.support.cpu_times {{ARGS}}
 
 # What CI runs.
-ci: check test sandbox-table gate conformance docs test-install test-ray test-vllm test-suites
+ci: check test sandbox-table gate conformance docs test-install test-ray test-vllm test-suites test-viewer
 
 # Install what the recipes of `ci` need.
 prepare: sync setup sync-docs
@@ -166,6 +166,7 @@ prepare: sync setup sync-docs
     tests/vllm/run.sh --install
     tests/suites/run.sh --install
     tests/install/run.sh --install
+    tests/viewer_web/run.sh --install
 
 # Make or renew the environment of the documentation (.venv-docs).
 sync-docs:
@@ -211,6 +212,14 @@ test-suites *ARGS: sync
 # Official clients of other projects against ours, each in an environment of its own: `just doors openenv gym`.
 doors *ARGS: sync
     tests/doors/run.sh {{ARGS}}
+
+# Bundle the viewer's page, harness/viewer/web/src into dist (Node and esbuild in .venv-viewer).
+viewer *ARGS: sync
+    harness/viewer/web/build.sh {{ARGS}}
+
+# The viewer's page in Chromium: journeys, accessibility, hostile texts, 100,000 episodes, pictures.
+test-viewer *ARGS: sync
+    tests/viewer_web/run.sh {{ARGS}}
 
 # Build a release in dist/: wheel, sdist, installed with checked hashes, and its SBOM (CycloneDX).
 release:

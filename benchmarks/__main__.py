@@ -36,6 +36,7 @@ QUICK = {
     "judging": ("--runs", "2", "--logged", "1024"),
     "gate_defects": ("--worlds", "1"),
     "generating": ("--worlds", "100", "--sample", "20"),
+    "viewer": ("--episodes", "5000", "--live", "500", "--runs", "1"),
     "learner_sharing": ("--runs", "1"),
     "learner_feed": ("--episodes", "256", "--runs", "1"),
     "learner_engine": ("--runs", "1"),

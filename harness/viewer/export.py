@@ -77,7 +77,7 @@ def html_of(answers: Answers) -> bytes:
     for mark, text in parts.items():
         before, mark_found, after = page.partition(mark)
         if not mark_found:
-            raise SettingsError(f"the viewer's page has no {mark}; `just viewer` builds it anew")
+            raise SettingsError(f"the viewer's page has no {mark}; `just viewer` builds it again")
         page = before + text + after
     return page.encode()
 

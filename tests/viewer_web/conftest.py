@@ -37,9 +37,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def served(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(runs: Path) -> Iterator[Served]:
     """The viewer of the sample runs."""
-    with serving(runs, cwd=tmp_path_factory.mktemp("viewer")) as one:
+    with serving(Path(runs.name), cwd=runs.parent) as one:
         yield one
 
 

@@ -1,6 +1,6 @@
 """The runs that the tests of the page look at: real ones, made by the command line.
 
-    python -m tests.viewer_web.samples FOLDER      (with .venv's Python: the training run needs torch)
+    .venv/bin/python -m tests.viewer_web.samples FOLDER      (the training run: it needs torch)
 
 `mutant` and `oracle` play the same tasks; `windows` has turns that fell out of the window; `judged`
 has verdicts of models that disagree; `dialogue` has users; `learn` is a training run.

@@ -32,7 +32,7 @@ def views(served: Served) -> list[View]:
         View("run", f"#/run/{mutant}?label=agent_error&label=partially_completed", ".grid-row"),
         View("overview", f"#/run/{mutant}/overview", ".chart canvas", 1100),
         View("grid", f"#/run/{mutant}/grid", ".grid-row"),
-        View("episode", f"{episode}?turn={write}", ".call.wrong", 1000),
+        View("episode", f"{episode}?turn={write + 1}", ".call.wrong", 1000),
         View("world", f"{episode}/world?turn={write + 1}&only=start", ".grid-row"),
         View("group", f"#/run/{mutant}/group/{group}", ".node", 1000),
         View("pair", f"#/run/{mutant}/pair?a={one}&b={two}", ".parting", 1000),
@@ -55,7 +55,7 @@ def wrong_episode(served: Served) -> dict[str, object]:
 
 
 def first_write(served: Served, run: str, episode: object) -> int:
-    """The turn of the first wrong write."""
+    """The turn of the first wrong write, from 0."""
     found = served.get(f"/api/runs/{run}/episodes/{episode}/failures")["failures"]
     return int(min(one["turn"] for one in found if one["turn"] is not None))
 

@@ -12,6 +12,7 @@ from scenarios.errors import ScenarioError
 from scenarios.format import Scenario
 
 Find = Callable[[str], Scenario]
+_Stamp = tuple[tuple[str, int, int], ...]  # name, time and size of each file
 
 
 class WorldLine(msgspec.Struct, frozen=True):
@@ -34,13 +35,23 @@ class Catalogue:
     def __init__(self, folders: Sequence[Path], find: Find) -> None:
         self._find = find
         self._folders = {run_id(folder): folder for folder in folders}
+        self._known: dict[str, tuple[_Stamp, Scenario]] = {}
 
     def find(self, name: str) -> Scenario:
         """The world of a name. Raises ScenarioError."""
         folder = self._folders.get(name)
         if folder is None and ("/" in name or name.startswith(".")):
             raise NotHereError(f"there is no world {name!r} here")
-        return self._find(name if folder is None else str(folder))
+        return self._read(name if folder is None else str(folder))
+
+    def _read(self, source: str) -> Scenario:
+        """The world of a name or path, read again only where a file of it has changed."""
+        known = self._known.get(source)
+        if known is not None and known[0] == _stamp_of(known[1].path):
+            return known[1]
+        scenario = self._find(source)
+        self._known[source] = _stamp_of(scenario.path), scenario
+        return scenario
 
     def source(self, name: str) -> str:
         """What commands call the world: its name, or its folder."""
@@ -52,7 +63,7 @@ class Catalogue:
         found = []
         for name, folder in self._folders.items():
             try:
-                found.append(_line(name, self._find(str(folder)), str(folder)))
+                found.append(_line(name, self._read(str(folder)), str(folder)))
             except ScenarioError as exc:
                 found.append(WorldLine(name, "", "", "", 0, 0, 0, str(folder), str(exc)))
         bundled = set(bundled_names())
@@ -93,6 +104,11 @@ def _line(name: str, scenario: Scenario, source: str) -> WorldLine:
         len(scenario.tasks),
         source,
     )
+
+
+def _stamp_of(path: Path) -> _Stamp:
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return tuple((one.name, one.stat().st_mtime_ns, one.stat().st_size) for one in files)
 
 
 def _num_tools(scenario: Scenario) -> int:

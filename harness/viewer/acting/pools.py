@@ -54,10 +54,13 @@ class OwnedPool:
                     order.done.set()
         except Exception as exc:
             failure = exc
-        self.is_over = True
-        for order in self._left():
-            order.failure = failure or anyio.ClosedResourceError()
-            order.done.set()
+        finally:
+            self.is_over = True
+            self._give.close()
+            for order in self._left():
+                order.failure = failure or anyio.ClosedResourceError()
+                order.done.set()
+            self._take.close()
 
     async def host(self, scenario: Scenario) -> States:
         """Host a scenario. Raises PoolError and SettingsError."""
@@ -79,7 +82,6 @@ class OwnedPool:
             try:
                 orders.append(self._take.receive_nowait())
             except (anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
-                self._take.close()
                 return orders
 
 

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -84,7 +84,7 @@ class RunIndex:
 
 
 @contextmanager
-def open_index(reader: LogReader, log_id: str = "") -> Iterator[RunIndex]:
+def open_index(reader: LogReader) -> Iterator[RunIndex]:
     """The index of a log, until the block is left. Raises LogError."""
     with closing(RunIndex(reader, index_path(reader.path.parent))) as index:
         yield index
@@ -109,9 +109,8 @@ def _open_writer(path: Path, reader: LogReader) -> sqlite3.Connection:
     first = reader.stored_after(0, 1)
     identity = _stamp(first[0]) if first else ""
     try:
-        database = _connect(path)
-        if not _fits(database, reader, identity):
-            database.close()
+        database = _fitting(path, reader, identity)
+        if database is None:
             _remove(path)
             database = _connect(path)
             _create(database, identity)
@@ -120,12 +119,26 @@ def _open_writer(path: Path, reader: LogReader) -> sqlite3.Connection:
     return database
 
 
+def _fitting(path: Path, reader: LogReader, identity: str) -> sqlite3.Connection | None:
+    """The database of the file that is there; None: there is none, or it is not this log's."""
+    if not path.is_file():
+        return None
+    with ExitStack() as stack:
+        try:
+            database = stack.enter_context(closing(_connect(path)))
+            if not _fits(database, reader, identity):
+                return None
+        except sqlite3.DatabaseError as exc:
+            if exc.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise  # it is in use, so it is not damaged
+            return None
+        stack.pop_all()
+        return database
+
+
 def _fits(database: sqlite3.Connection, reader: LogReader, identity: str) -> bool:
     """Whether the index has this format and was made from the beginning of this log."""
-    try:
-        found = dict(database.execute("SELECT key, value FROM meta").fetchall())
-    except sqlite3.DatabaseError:
-        return False
+    found = dict(database.execute("SELECT key, value FROM meta").fetchall())
     if found.get("format") != FORMAT or found.get("log") != identity:
         return False
     position = found["position"]
@@ -139,6 +152,9 @@ def _create(database: sqlite3.Connection, identity: str) -> None:
     database.execute("PRAGMA page_size = 8192")
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("BEGIN IMMEDIATE")
+    if database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
+        database.execute("ROLLBACK")  # another process made it in the meantime
+        return
     for statement in SCHEMA:
         database.execute(statement)
     database.execute("INSERT INTO texts (texts, rank) VALUES ('hashsize', 33554432)")

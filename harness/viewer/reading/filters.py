@@ -73,8 +73,10 @@ def order_of(sort: str) -> str:
     name = sort.removeprefix("-")
     if name not in _SORTS:
         raise SettingsError(f"sort: {name!r} is not a column (expected one of {', '.join(_SORTS)})")
-    column, direction = _SORTS[name], "DESC" if sort.startswith("-") else "ASC"
-    return f"{column} {direction} NULLS LAST, number {direction}"
+    # SQLite has NULL first. Equal rows keep their order: the reverse would put each row that is read
+    # before all others, which makes it three times as slow.
+    order = "DESC" if sort.startswith("-") else "NULLS LAST"
+    return f"{_SORTS[name]} {order}, number"
 
 
 def terms_of(text: str) -> list[str]:

@@ -34,10 +34,20 @@ fi
 
 out=${1:-dist}
 mkdir -p "$out"
+# Minified, the libraries have lost their licences: they stand at the top again.
+licences() {
+    local modules=$venv/web/node_modules
+    printf '/*!\nRehearsal (Apache-2.0) with htm (Apache-2.0, Copyright 2018 Google Inc.), and under the licence below:\n'
+    for name in preact @preact/signals @preact/signals-core uplot; do
+        echo "$name: $(grep -m1 -h Copyright "$modules/$name/LICENSE")"
+    done
+    sed -n '/^Permission/,$p' "$modules/preact/LICENSE"
+    printf '*/'
+}
 # The native program itself; the one in node_modules/.bin is a script that looks for it.
 esbuild=$(echo "$venv"/web/node_modules/@esbuild/*/bin/esbuild)
 NODE_PATH="$venv/web/node_modules" "$esbuild" src/main.js --bundle --minify --format=iife --target=es2022 \
-    --legal-comments=inline --log-level=warning --outfile="$out/app.js"
+    --banner:js="$(licences)" --legal-comments=inline --log-level=warning --outfile="$out/app.js"
 NODE_PATH="$venv/web/node_modules" "$esbuild" src/style.css --bundle --minify --target=chrome123,firefox120,safari17.5 \
     --legal-comments=inline --log-level=warning --outfile="$out/app.css"
 [ "$out" = dist ] || cp dist/index.html "$out/"

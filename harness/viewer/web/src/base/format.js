@@ -64,6 +64,12 @@ export function labelName(line) {
   return line.unjudged ? "unjudged" : "none";
 }
 
+// Names in a line: the first few and how many more.
+export function listed(names, most = 3) {
+  const short = names.map((name) => name.split("/").at(-1));
+  return short.length > most + 1 ? `${short.slice(0, most).join(", ")} and ${short.length - most} more` : short.join(", ");
+}
+
 const SPECIAL = { none: "No verdict", tool_calls: "Tool calls" };
 
 // An identifier as words: "missing_write" -> "Missing write".

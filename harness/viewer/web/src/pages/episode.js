@@ -1,4 +1,5 @@
-// One episode as a conversation, with the rows that each call changed.
+// One episode as a conversation, with the rows that each call changed. People count turns from 1, in
+// addresses too; the data counts from 0.
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { count, decimal, labelName, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
@@ -44,7 +45,7 @@ function Conversation({ run, data }) {
   const { line, turns } = data;
   const list = useRef(null);
   const wanted = route.value.query.get("turn");
-  const current = wanted === null ? null : Math.min(Number(wanted), turns.length - 1);
+  const current = wanted === null ? null : Math.max(0, Math.min(Math.trunc(Number(wanted)) || 1, turns.length) - 1);
   const found = useLoad(data.ended ? api`/api/runs/${run}/episodes/${line.episode}/failures` : null);
   const failures = found.data?.failures ?? data.failures ?? [];
   const isKnown = !data.ended || Boolean(found.data || found.error);
@@ -55,7 +56,7 @@ function Conversation({ run, data }) {
   const show = (turn, call) => {
     if (turn === null || turn === undefined || !turns.length) return;
     const to = Math.max(0, Math.min(turns.length - 1, turn));
-    setQuery({ turn: to });
+    setQuery({ turn: to + 1 });
     list.current?.scrollTo(to, (item) => focusOn(item, call));
   };
   useEffect(() => {
@@ -87,8 +88,8 @@ function Conversation({ run, data }) {
       ${marks.error && html`<button class="button" onClick=${() => show(marks.error.turn, marks.error.call)}>First error <kbd>e</kbd></button>`}
       ${marks.divergence && html`<button class="button" onClick=${() => show(marks.divergence.turn, marks.divergence.call)}>Divergence <kbd>d</kbd></button>`}
       <span class="spring"></span>
-      <button class="button" onClick=${() => step(-1)} disabled=${!turns.length}><${Icon} name="up" />Previous turn <kbd>k</kbd></button>
-      <button class="button" onClick=${() => step(1)} disabled=${!turns.length}><${Icon} name="down" />Next turn <kbd>j</kbd></button>
+      <button class="button step" onClick=${() => step(-1)} disabled=${!turns.length}><${Icon} name="up" />Previous turn <kbd>k</kbd></button>
+      <button class="button step" onClick=${() => step(1)} disabled=${!turns.length}><${Icon} name="down" />Next turn <kbd>j</kbd></button>
     </div>
     <div class="episode">
       <section class="conversation" aria-label="Conversation">
@@ -98,10 +99,10 @@ function Conversation({ run, data }) {
         </article>
         <${VirtualList} count=${turns.length} estimate=${320} handle=${list} render=${(i) => html`
           ${(summaries[i] ?? []).map((one) => html`<${Summary} text=${one.text} />`)}
-          <${Turn} run=${run} data=${data} turn=${turns[i]} isCurrent=${i === current} marks=${marks} onPick=${() => setQuery({ turn: i })} />`} />
+          <${Turn} run=${run} data=${data} turn=${turns[i]} isCurrent=${i === current} marks=${marks} onPick=${() => setQuery({ turn: i + 1 })} />`} />
         <${End} data=${data} />
       </section>
-      <aside class="episode-side" aria-label="Verdict and turns">
+      <aside class="episode-side first" aria-label="Verdict and turns">
         <${VerdictPanel} data=${data} failures=${failures} onTurn=${show} />
         <${Outline} data=${data} current=${current} marks=${marks} onTurn=${show} />
       </aside>
@@ -119,7 +120,7 @@ function focusOn(item, call) {
 function Facts({ data }) {
   const { line } = data;
   const parts = [line.scenario, `group ${line.group}, member ${line.member}`, data.policy, data.dialect && `dialect ${data.dialect}`, data.history && `history ${data.history}`, count(line.turns, "turn"), seconds(line.seconds), line.reward !== null && line.reward !== undefined && `reward ${decimal(line.reward)}`];
-  return html`<${Word} value=${parts.filter(Boolean).join(" · ")} />${data.forked_from && html` · fork of <${Word} value=${`${data.forked_from.episode} at turn ${data.forked_from.turn}`} />`}`;
+  return html`<${Word} value=${parts.filter(Boolean).join(" · ")} />${data.forked_from && html` · fork of <${Word} value=${`${data.forked_from.episode} after turn ${data.forked_from.turn}`} />`}`;
 }
 
 function ToolList({ tools }) {

@@ -83,8 +83,8 @@ function Chips() {
   if (found.length === 0) return null;
   const without = (name, value) => setQuery({ [name]: query.getAll(name).filter((one) => one !== value) });
   return html`<div class="chips" role="group" aria-label="Filters in force">
-    ${found.map(([name, value]) => html`<button class="chip on" onClick=${() => without(name, value)} aria-label=${`Remove the filter ${NAMES[name] ?? name} ${value}`}>
-      <span>${NAMES[name] ?? words(name)}</span> <b><${Word} value=${name === "label" ? labelOf(value).text : ["failure", "error", "ending"].includes(name) ? words(value) : value} /></b><${Icon} name="close" /></button>`)}
+    ${found.map(([name, value]) => html`<button class="chip on" onClick=${() => without(name, value)}>
+      <span class="sr-only">Remove the filter</span><span>${NAMES[name] ?? words(name)}</span> <b><${Word} value=${name === "label" ? labelOf(value).text : ["failure", "error", "ending"].includes(name) ? words(value) : value} /></b><${Icon} name="close" /></button>`)}
     <button class="link" onClick=${() => setQuery(Object.fromEntries(FILTERS.map((name) => [name, []])))}>Remove all</button>
   </div>`;
 }

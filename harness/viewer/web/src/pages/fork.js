@@ -47,7 +47,7 @@ function Scratch({ id, data, reload }) {
   const { run, episode, turn, calls } = data;
   const close = async () => {
     await remove(api`/api/scratch/${id}`).catch(() => {});
-    go(episode ? episodeHref(run, episode, { turn }) : href(["worlds"]));
+    go(episode ? episodeHref(run, episode, { turn: turn || undefined }) : href(["worlds"]));
   };
   const call = async (tool, args) => {
     await post(api`/api/scratch/${id}/call`, { tool, arguments: args });
@@ -56,7 +56,7 @@ function Scratch({ id, data, reload }) {
   };
   return html`
     ${episode ? html`<${Crumbs} run=${run} data=${{ line: { group: data.group ?? "", task: data.task, episode } }} />` : html`<nav class="crumbs" aria-label="Path"><a href=${href(["worlds"])}>Worlds</a></nav>`}
-    <div class="page-head"><h1>Fork <span class="dim">${episode ? html`of <a class="mono" href=${episodeHref(run, episode, { turn })}>${episode}</a> before turn ${turn}` : html`of <${Word} value=${data.scenario} />`}</span></h1><span class="spring"></span>
+    <div class="page-head"><h1>Fork <span class="dim">${episode ? html`of <a class="mono" href=${episodeHref(run, episode, { turn: turn || undefined })}>${episode}</a> ${turn ? `after turn ${turn}` : "at the start"}` : html`of <${Word} value=${data.scenario} />`}</span></h1><span class="spring"></span>
       <button class="button" onClick=${close}>Close this world</button></div>
     ${data.command && html`<p class="dim">Agents go on from the same state with:</p><${Command} text=${data.command} />`}
     <div class="workbench">

@@ -74,7 +74,7 @@ function Errors({ run, errors }) {
 function Example({ run, example }) {
   if (!example) return null;
   if (typeof example === "string") return /^e\d+$/.test(example) ? html`<a class="mono" href=${episodeHref(run, example)}>${example}</a>` : html`<span class="dim ellipsis"><${Word} value=${example} /></span>`;
-  return html`<span class="ellipsis"><a class="mono" href=${episodeHref(run, example.episode, { turn: example.turn })}>${example.episode}</a> <span class="dim"><${Word} value=${example.text ?? ""} /></span></span>`;
+  return html`<span class="ellipsis"><a class="mono" href=${episodeHref(run, example.episode, { turn: example.turn === null || example.turn === undefined ? undefined : example.turn + 1 })}>${example.episode}</a> <span class="dim"><${Word} value=${example.text ?? ""} /></span></span>`;
 }
 
 function Failures(run, failures) {

@@ -54,7 +54,7 @@ function Lines({ lines, a, b }) {
 function Side({ data, turn }) {
   const one = turn === null || turn === undefined ? null : data.turns[turn];
   if (!one) return html`<div class="turn gone"><span class="dim">Nothing here</span></div>`;
-  return html`<div class="turn"><header class="turn-head"><h3>Turn ${turn}</h3></header>
+  return html`<div class="turn"><header class="turn-head"><h2>Turn ${turn + 1}</h2></header>
     ${one.text && one.text !== one.answer && html`<${Passage} class="reply" value=${one.text} most=${300} />`}
     ${(one.calls ?? []).slice(0, 8).map((call, i) => html`<${Call} call=${call} result=${one.results?.[i]} index=${i} byUser />`)}
     ${one.answer !== null && one.answer !== undefined && html`<div class="answer"><h4>Answer</h4><${Passage} value=${one.answer} most=${600} /></div>`}

@@ -1,6 +1,6 @@
 // One run: counters, and its views as tabs.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { count, decimal, dollars, number, percent, seconds } from "../base/format.js";
+import { count, decimal, dollars, listed, number, percent, seconds } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLatest, useLoad, useTitle } from "../base/hooks.js";
 import { href, runHref } from "../base/route.js";
@@ -92,7 +92,7 @@ function Head({ summary, live }) {
   return html`
     <div class="page-head"><h1><${Word} value=${line.name} /></h1>${Status(line)}
       ${summary.forked_from && html`<${Tag}>Fork of ${summary.forked_from.run ?? summary.forked_from}<//>`}</div>
-    <p class="lead dim"><${Word} value=${[line.policy, line.model, line.dialect, line.history].filter(Boolean).join(" · ")} /> on <${Word} value=${line.scenarios.join(", ")} /></p>
+    <p class="lead dim"><${Word} value=${[line.policy, line.model, line.dialect, line.history].filter(Boolean).join(" · ")} /> on <span title=${line.scenarios.slice(0, 60).join(", ")}><${Word} value=${listed(line.scenarios)} /></span></p>
     <${Figures} items=${[
       ["Completed", percent(line.completed?.value), line.completed && `${percent(line.completed.lower)} to ${percent(line.completed.upper)}`,
         line.completed && html`<${Interval} value=${line.completed.value} lower=${line.completed.lower} upper=${line.completed.upper} tone="good" />`],

@@ -1,6 +1,6 @@
 // The list of runs; two can be compared.
 import { useEffect, useState } from "preact/hooks";
-import { count, date, dollars, number, percent, seconds, words } from "../base/format.js";
+import { count, date, dollars, listed, number, percent, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad, useTitle } from "../base/hooks.js";
 import { go, href, route, runHref, setQuery } from "../base/route.js";
@@ -47,7 +47,7 @@ function columns(chosen, choose, isChoice) {
     { key: "completed", title: "Completed", width: 96, priority: 0, render: (run) => run.completed && html`<span class="stack"><b class="figure">${percent(run.completed.value)}</b><${Interval} value=${run.completed.value} lower=${run.completed.lower} upper=${run.completed.upper} /></span>` },
     { key: "reward", title: "Reward", width: 66, priority: 5, end: true, render: (run) => html`<span class="figure">${run.mean_reward === null || run.mean_reward === undefined ? "–" : run.mean_reward.toFixed(3)}</span>` },
     { key: "episodes", title: "Episodes", width: 90, priority: 2, end: true, render: Progress },
-    { key: "tokens", title: "Tokens", width: 90, priority: 6, end: true, render: (run) => html`<span class="figure">${number((run.tokens?.prompt ?? 0) + (run.tokens?.completion ?? 0))}</span>` },
+    { key: "tokens", title: "Tokens", width: 90, priority: 6, end: true, render: (run) => html`<span class="figure">${number((run.tokens?.prompt ?? 0) + (run.tokens?.completion ?? 0) || null)}</span>` },
     { key: "cost", title: "Cost", width: 70, priority: 7, end: true, render: (run) => html`<span class="figure">${dollars(run.cost_usd)}</span>` },
     { key: "time", title: "Took", width: 90, priority: 8, end: true, render: (run) => html`<span class="figure">${seconds(run.seconds)}</span>` },
     { key: "at", title: "Started", width: 130, priority: 4, render: (run) => html`<span class="dim">${date(run.started_at)}</span>` },
@@ -59,7 +59,7 @@ function Name(run) {
   if (run.error) return html`<span class="stack"><b><${Word} value=${run.name} /></b><span class="bad-text">${run.error}</span></span>`;
   const parts = [run.policy, run.model, run.dialect, run.history].filter(Boolean).join(" · ");
   return html`<span class="stack"><a href=${runHref(run.id)} tabindex="-1" class="strong"><${Word} value=${run.name} /></a>
-    <span class="dim ellipsis"><${Word} value=${`${parts} · ${run.scenarios.join(", ")}`} /></span></span>`;
+    <span class="dim ellipsis"><${Word} value=${`${parts} · ${listed(run.scenarios)}`} /></span></span>`;
 }
 
 export function Status(run) {

@@ -14,7 +14,7 @@ import { Word } from "../parts/texts.js";
 // Charts with several curves; a curve that is not logged is left out.
 const FIRST = [
   ["Reward", ["reward", "evaluation/reward"]],
-  ["Pass rate", ["pass_rate", "evaluation/pass_rate"], percent],
+  ["Pass rate", ["pass_rate", "evaluation/pass_rate"], (value) => percent(value, 0)],
   ["Entropy", ["entropy"]],
   ["Mismatch of sampler and trainer", ["mismatch_k3", "drift_k3"]],
   ["Tokens per second", ["tokens_per_second"]],
@@ -56,7 +56,7 @@ function Evaluations({ of }) {
   const x = [...new Set(of.map((one) => one.step))].sort((a, b) => a - b);
   if (of.length === 0) return null;
   const value = (split, step) => numberOr(of.find((one) => one.split === split && one.step === step)?.pass_rate);
-  return html`<div class="card"><${Chart} title="Evaluation by split" show=${(one) => percent(one)} x=${x} axis=${number} series=${splits.slice(0, 6).map((split) => ({ name: shortSplit(split), values: x.map((step) => value(split, step)) }))} /></div>`;
+  return html`<div class="card"><${Chart} title="Evaluation by split" show=${(one) => percent(one, 0)} x=${x} axis=${number} series=${splits.slice(0, 6).map((split) => ({ name: shortSplit(split), values: x.map((step) => value(split, step)) }))} /></div>`;
 }
 
 function shortSplit(split) {

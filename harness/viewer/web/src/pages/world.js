@@ -39,13 +39,13 @@ function AtTurn({ run, data }) {
   ]);
   return html`
     <div class="page-head"><h1>World <span class="dim">of ${line.episode}</span></h1><${Label} name=${labelName(line)} /><span class="spring"></span>
-      <a class="button" href=${episodeHref(run, line.episode, { turn: Math.max(0, turn - 1) })}>Conversation</a>
+      <a class="button" href=${episodeHref(run, line.episode, { turn: turn || undefined })}>Conversation</a>
       <a class="button" href=${href(["run", run, "episode", line.episode, "fork"], { turn })}><${Icon} name="fork" />Fork from here</a></div>
     <section class="card scrubber" aria-label="Turn">
       <div class="row"><button class="button icon-only" aria-label="Previous turn" disabled=${turn === 0} onClick=${() => set(turn - 1)}><${Icon} name="left" /></button>
         <button class="button icon-only" aria-label="Next turn" disabled=${turn === turns.length} onClick=${() => set(turn + 1)}><${Icon} name="right" /></button>
-        <p><b>${turn === 0 ? "At the start" : `After turn ${turn - 1}`}</b> <span class="dim">${turn} of ${turns.length} turns</span> ${turn > 0 && html`<span class="mono"><${Word} value=${namesOf(turns[turn - 1])} /></span>`}</p></div>
-      <div class="track"><input type="range" min="0" max=${turns.length} value=${turn} aria-label="Number of turns" aria-valuetext=${turn === 0 ? "At the start" : `After turn ${turn - 1}`} onInput=${(event) => set(Number(event.currentTarget.value))} />
+        <p><b>${turn === 0 ? "Start" : `After turn ${turn}`}</b> <span class="dim">of ${turns.length}</span> ${turn > 0 && html`<span class="mono"><${Word} value=${namesOf(turns[turn - 1])} /></span>`}</p></div>
+      <div class="track"><input type="range" min="0" max=${turns.length} value=${turn} aria-label="Turn" aria-valuetext=${turn === 0 ? "Start" : `After turn ${turn}`} onInput=${(event) => set(Number(event.currentTarget.value))} />
         <${Marks} writes=${writes} /></div>
     </section>
     <${Loaded} of=${load}>${(world) => html`

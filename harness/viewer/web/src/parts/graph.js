@@ -15,7 +15,7 @@ export function Graph({ nodes, edges, chosen, onChoose }) {
   const width = Math.max(...[...places.values()].map((one) => one.x)) + MARGIN * 2;
   const height = Math.max(...[...places.values()].map((one) => one.y)) + MARGIN + 16;
   const lines = edges.filter((edge) => places.has(edge.from) && places.has(edge.to) && edge.from !== edge.to);
-  return html`<div class="scroll-x graph" tabindex="0" role="region" aria-label="Graph of states">
+  return html`<div class="scroll-x graph" tabindex="0" role="group" aria-label="Graph of states">
     <svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} role="group" aria-label=${`${count(shown.length, "state")}, from the start on the left`}>
       ${lines.map((edge) => html`<${Edge} edge=${edge} from=${places.get(edge.from)} to=${places.get(edge.to)} total=${total} isChosen=${chosen === edge.from || chosen === edge.to} />`)}
       ${shown.map((node) => html`<${Node} node=${node} at=${places.get(node.digest)} total=${total} isChosen=${chosen === node.digest} onChoose=${onChoose} />`)}
@@ -45,10 +45,10 @@ function Node({ node, at, total, isChosen, onChoose }) {
     event.preventDefault();
     choose();
   };
-  return html`<g class=${`node ${tone(node.success)} ${node.is_end ? "final" : ""} ${isChosen ? "chosen" : ""}`} transform=${`translate(${at.x} ${at.y})`} role="button" tabindex="0" aria-pressed=${isChosen} aria-label=${words} onClick=${choose} onKeyDown=${onKeyDown}>
-    <circle r=${radius} />${node.is_end && html`<circle r=${radius + 3.5} class="ring" />`}
-    <text text-anchor="middle" y="4">${node.success === null || node.success === undefined ? "–" : `${Math.round(100 * node.success)}%`}</text>
-    <text text-anchor="middle" y=${radius + 15} class="under">${node.is_start ? "start" : `${node.episodes.length}×`}</text></g>`;
+  return html`<g class=${`node ${tone(node.success)} ${node.is_end ? "final" : ""} ${isChosen ? "chosen" : ""}`} transform=${`translate(${at.x} ${at.y})`} role="button" tabindex="0" aria-pressed=${isChosen} onClick=${choose} onKeyDown=${onKeyDown}>
+    <title>${words}</title><circle r=${radius} />${node.is_end && html`<circle r=${radius + 3.5} class="ring" />`}
+    <text text-anchor="middle" y="4" aria-hidden="true">${node.success === null || node.success === undefined ? "–" : `${Math.round(100 * node.success)}%`}</text>
+    <text text-anchor="middle" y=${radius + 15} class="under" aria-hidden="true">${node.is_start ? "start" : `${node.episodes.length}×`}</text></g>`;
 }
 
 export function tone(success) {

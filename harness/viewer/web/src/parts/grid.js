@@ -21,7 +21,7 @@ export function Grid({ label, columns, total, rowAt, onRange, sort, onSort, onOp
   const [active, setActive] = useState(0);
   const isFocusWanted = useRef(false);
   const isNarrow = fit && width > 0 && width < NARROW;
-  const sized = isNarrow ? columns.map((one) => (one.narrow ? { ...one, width: one.narrow, title: "", label: one.title } : one)) : columns;
+  const sized = isNarrow ? columns.map((one) => (one.narrow ? { ...one, width: one.narrow, ...(one.narrow < 40 && { title: "", label: one.title }) } : one)) : columns;
   const shown = fit ? fitting(sized, width) : sized;
   const rows = Math.min(total, Math.floor(MOST_PIXELS / rowHeight));
   const first = Math.max(0, Math.floor(top / rowHeight) - OVERSCAN);
@@ -103,8 +103,8 @@ function Head({ column, sort, onSort }) {
   }
   const next = direction === "descending" ? column.sort : `-${column.sort}`;
   return html`<div role="columnheader" class=${end} aria-sort=${direction ?? "none"}>
-    <button class="sort" onClick=${() => onSort(next)} title=${`Sort by ${column.title.toLowerCase()}`}>
-      <span>${column.title}</span>${direction && html`<${Icon} name=${direction === "ascending" ? "up" : "down"} />`}
+    <button class="sort" onClick=${() => onSort(next)} title=${`Sort by ${(column.title || column.label).toLowerCase()}`}>
+      <span>${column.title || html`<span class="sr-only">${column.label}</span>`}</span>${direction && html`<${Icon} name=${direction === "ascending" ? "up" : "down"} />`}
     </button>
   </div>`;
 }

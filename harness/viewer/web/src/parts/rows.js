@@ -10,7 +10,7 @@ const SHOWN = 12;
 // A result that is rows. `columns` are names.
 export function RowTable({ columns, rows, label }) {
   return html`<${Pages} rows=${rows} size=${SHOWN} render=${(some) => html`
-    <div class="scroll-x" tabindex="0" role="region" aria-label=${label}>
+    <div class="scroll-x" tabindex="0" role="group" aria-label=${label}>
       <table class="rows">
         <thead><tr>${columns.map((name) => html`<th scope="col"><${Word} value=${name} /></th>`)}</tr></thead>
         <tbody>${some.map((row) => html`<tr>${row.map((value) => html`<td class=${kind(value)}><${Cell} value=${value} /></td>`)}</tr>`)}</tbody>
@@ -26,10 +26,10 @@ export const keyText = (key) => visible((key ?? []).map((one) => (one === null ?
 
 // The rows that a call changed, before -> after.
 export function Changes({ changes, title = true }) {
-  return html`<section class="changes" aria-label="Changed rows">
+  return html`<div class="changes" role="group" aria-label="Changed rows">
     ${title && html`<h4>${count(changes.length, "changed row")}</h4>`}
     <${Pages} rows=${changes} size=${6} render=${(some) => some.map((one) => html`<${ChangeCard} change=${one} />`)} />
-  </section>`;
+  </div>`;
 }
 
 export function ChangeCard({ change }) {
@@ -82,7 +82,7 @@ function Difference({ row: { table, key, a, b }, names }) {
     one ? html`<${Cell} value=${one[name]} />` : html`<span class="dim">no such row</span>`;
   return html`<div class="change">
     <div class="change-head"><${Word} value=${table} class="mono" /><span class="mono dim">${keyText(key)}</span></div>
-    <div class="scroll-x" tabindex="0" role="region" aria-label="Difference of the worlds"><table class="diff">
+    <div class="scroll-x" tabindex="0" role="group" aria-label="Difference of the worlds"><table class="diff">
       <thead><tr><th scope="col">Column</th><th scope="col">${names[0]}</th><th scope="col">${names[1]}</th></tr></thead>
       <tbody>${columns.slice(0, 40).map((name) => html`<tr><th scope="row"><${Word} value=${name} /></th><td>${side(a, name)}</td><td>${side(b, name)}</td></tr>`)}</tbody>
     </table></div>

@@ -44,6 +44,7 @@ export function Cell({ value, most = 120 }) {
 const isNested = (value) => value !== null && typeof value === "object";
 const DEEP = 4;
 const MANY = 40;
+const ROWS = 12;
 
 // A JSON value laid out as names and values; deep and long ones are cut.
 export function Json({ value, depth = 0 }) {
@@ -52,6 +53,8 @@ export function Json({ value, depth = 0 }) {
   const entries = Object.entries(value);
   if (entries.length === 0) return html`<span class="null">${Array.isArray(value) ? "[ ]" : "{ }"}</span>`;
   if (isWhole) return html`<${Passage} class="mono" value=${prettyJson(value)} most=${4000} />`;
+  const names = columnsOf(value);
+  if (names) return html`<${Table} names=${names} rows=${value} />`;
   if (depth >= DEEP) {
     return html`<button class="link" onClick=${() => setWhole(true)}>
       Show ${Array.isArray(value) ? `${number(entries.length)} items` : `${number(entries.length)} fields`}
@@ -66,6 +69,23 @@ export function Json({ value, depth = 0 }) {
     ${entries.length > MANY &&
     html`<div><dt></dt><dd><button class="link" onClick=${() => setWhole(true)}>Show all ${number(entries.length)}</button></dd></div>`}
   </dl>`;
+}
+
+// The columns of a list of flat objects that are alike; null: it is something else.
+function columnsOf(value) {
+  if (!Array.isArray(value) || !value.every((one) => isNested(one) && !Array.isArray(one))) return null;
+  const names = [...new Set(value.slice(0, 50).flatMap(Object.keys))];
+  const isFlat = value.every((one) => Object.values(one).every((cell) => !isNested(cell)));
+  return isFlat && names.length > 0 && names.length <= 14 ? names : null;
+}
+
+function Table({ names, rows }) {
+  const [page, setPage] = useState(0);
+  const some = rows.slice(page * ROWS, (page + 1) * ROWS);
+  return html`<div class="scroll-x" tabindex="0" role="group" aria-label="Rows"><table class="rows">
+      <thead><tr>${names.map((name) => html`<th scope="col"><${Word} value=${name} /></th>`)}</tr></thead>
+      <tbody>${some.map((row) => html`<tr>${names.map((name) => html`<td class=${typeof row[name] === "number" ? "figure" : ""}>${name in row ? html`<${Cell} value=${row[name]} most=${300} />` : ""}</td>`)}</tr>`)}</tbody>
+    </table></div>${rows.length > ROWS && html`<button class="link" onClick=${() => setPage((page + 1) * ROWS < rows.length ? page + 1 : 0)}>Rows ${page * ROWS + 1} to ${page * ROWS + some.length} of ${number(rows.length)}: show the next</button>`}`;
 }
 
 function Scalar({ value }) {

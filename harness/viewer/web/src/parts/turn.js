@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { count, decimal, number, seconds } from "../base/format.js";
 import { html } from "../base/html.js";
 import { href } from "../base/route.js";
+import { visible } from "../base/text.js";
 import { Fold, Tag } from "./basics.js";
 import { Icon } from "./icon.js";
 import { Changes, RowTable } from "./rows.js";
@@ -15,16 +16,16 @@ export function Turn({ run, data, turn, isCurrent, marks, onPick }) {
   const { line } = data;
   const own = turn.turn;
   const isDiverged = marks.divergence?.turn === own;
-  return html`<article class=${`turn ${isCurrent ? "current" : ""} ${turn.is_kept ? "kept" : ""}`} tabindex="-1" aria-label=${`Turn ${own}`}>
+  return html`<article class=${`turn ${isCurrent ? "current" : ""} ${turn.is_kept ? "kept" : ""}`} tabindex="-1" aria-label=${`Turn ${own + 1}`}>
     <header class="turn-head">
-      <h3><button class="link" onClick=${onPick} title="Keep this turn in the address">Turn ${own}</button></h3>
+      <h3><button class="link" onClick=${onPick} title="Keep this turn in the address">Turn ${own + 1}</button></h3>
       ${turn.is_kept && html`<${Tag}>Kept from the fork's origin<//>`}
-      ${turn.fault && html`<${Tag} tone="env">Injected fault: ${typeof turn.fault === "string" ? turn.fault : turn.fault.fault}<//>`}
+      ${turn.fault && html`<${Tag} tone="env">Injected fault: <${Word} value=${typeof turn.fault === "string" ? turn.fault : turn.fault.fault} /><//>`}
       <${Window} of=${turn.window} />
       <span class="spring"></span>
       <span class="dim turn-facts">${turnFacts(turn)}</span>
-      ${run && html`<span class="turn-links"><a href=${href(["run", run, "episode", line.episode, "world"], { turn: own + 1 })} aria-label=${`World after turn ${own}`} title="World after this turn"><${Icon} name="table" /></a>
-      <a href=${href(["run", run, "episode", line.episode, "fork"], { turn: own })} aria-label=${`Fork before turn ${own}`} title="Fork before this turn"><${Icon} name="fork" /></a></span>`}
+      ${run && html`<span class="turn-links"><a href=${href(["run", run, "episode", line.episode, "world"], { turn: own + 1 })} aria-label=${`World after turn ${own + 1}`} title="World after this turn"><${Icon} name="table" /></a>
+      <a href=${href(["run", run, "episode", line.episode, "fork"], { turn: own })} aria-label=${`Fork before turn ${own + 1}`} title="Fork before this turn"><${Icon} name="fork" /></a></span>`}
     </header>
     ${isDiverged && html`<div class="notice bad"><b>The replay diverges here.</b> <span>Logged: <${Word} value=${short(marks.divergence.expected)} />. Replayed: <${Word} value=${short(marks.divergence.found)} />.</span></div>`}
     ${turn.reasoning && html`<${Fold} summary=${`Reasoning, ${number(turn.reasoning.length)} characters`}><${Passage} class="reasoning" value=${turn.reasoning} most=${3000} /><//>`}
@@ -48,7 +49,7 @@ function turnFacts(turn) {
     turn.format_reward !== null && turn.format_reward !== undefined && `format ${decimal(turn.format_reward)}`,
     turn.policy_s > 0 && `reply ${seconds(turn.policy_s)}`,
     turn.usage && `${number(turn.usage.prompt)} + ${number(turn.usage.completion)} tokens`,
-    turn.finish && !["stop", "tool_calls"].includes(turn.finish) && `finish: ${turn.finish}`,
+    turn.finish && !["stop", "tool_calls"].includes(turn.finish) && `finish: ${visible(turn.finish)}`,
   ];
   return facts.filter(Boolean).join(" · ");
 }
@@ -59,7 +60,7 @@ function Window({ of }) {
   return html`<span class="window" title="Turns that the model did not see when it wrote this reply"><${Icon} name="clock" />Did not see turns ${ranges(of.dropped)}${recalled}</span>`;
 }
 
-// [0, 1, 2, 5] -> "0–2, 5"
+// [0, 1, 2, 5] -> "1–3, 6": people count turns from 1
 function ranges(turns) {
   const found = [];
   for (const turn of turns) {
@@ -67,7 +68,7 @@ function ranges(turns) {
     if (last && last[1] === turn - 1) last[1] = turn;
     else found.push([turn, turn]);
   }
-  return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(", ");
+  return found.map(([from, to]) => (from === to ? from + 1 : `${from + 1}–${to + 1}`)).join(", ");
 }
 
 function CallList({ calls, results, marks, turn, byUser }) {
@@ -86,7 +87,7 @@ function UserTurn({ user, marks, turn }) {
 export function Call({ call, result, index, isWrong, byUser }) {
   const changes = result?.changes ?? [];
   const isPlain = call.arguments === null || typeof call.arguments !== "object" || Object.keys(call.arguments).length === 0;
-  return html`<div class=${`call ${changes.length ? "writes" : ""} ${result?.error ? "failed" : ""} ${isWrong ? "wrong" : ""}`} data-call=${byUser ? undefined : index} tabindex="-1" role="group" aria-label=${`Call ${call.name}`}>
+  return html`<div class=${`call ${changes.length ? "writes" : ""} ${result?.error ? "failed" : ""} ${isWrong ? "wrong" : ""}`} data-call=${byUser ? undefined : index} tabindex="-1" role="group" aria-label=${`Call ${visible(call.name)}`}>
     <div class="call-body">
       <div class="call-head"><${Icon} name="right" /><${Word} value=${call.name} class="mono strong" />
         ${call.known === false && html`<${Tag} tone="bad">Unknown tool<//>`}
@@ -110,7 +111,7 @@ export function Result({ result, name }) {
     ${isRaw || !isFormed
       ? html`<${Passage} class="mono" value=${result.text === "" ? "(empty)" : result.text} />`
       : result.rows
-        ? html`<${RowTable} columns=${result.columns} rows=${result.rows} label=${`Result of ${name}`} />`
+        ? html`<${RowTable} columns=${result.columns} rows=${result.rows} label=${`Result of ${visible(name)}`} />`
         : html`<${Json} value=${json} />`}
     ${isFormed && html`<button class="link raw" onClick=${() => setRaw(!isRaw)}>${isRaw ? "Show laid out" : "Show as text"}</button>`}
   </div>`;

@@ -1,6 +1,7 @@
 // The verdicts of an episode: label, reward, findings, the judge's words and evidence.
 import { decimal, dollars, percent, words } from "../base/format.js";
 import { html } from "../base/html.js";
+import { visible } from "../base/text.js";
 import { Fold, Label, Tag } from "./basics.js";
 import { Icon } from "./icon.js";
 import { Passage, Word } from "./texts.js";
@@ -9,9 +10,9 @@ export function VerdictPanel({ data, failures, onTurn }) {
   const verdicts = data.verdicts ?? [];
   return html`<section class="card" aria-label="Verdict">
     ${verdicts.length === 0 && html`<h2>Verdict</h2><p class="dim">${data.ended ? "No judge has judged this episode." : "It is judged when it ends."}</p>`}
-    ${verdicts.toReversed().map((one, i) => (i === 0 ? html`<${Verdict} of=${one} />` : html`<${Fold} summary=${`Verdict of ${one.judge}`}><${Verdict} of=${one} /><//>`))}
+    ${verdicts.toReversed().map((one, i) => (i === 0 ? html`<${Verdict} of=${one} />` : html`<${Fold} summary=${`Verdict of ${visible(one.judge)}`}><${Verdict} of=${one} /><//>`))}
     ${failures.length > 0 && html`<h3>What went wrong</h3><ul class="failures">${failures.map((one) => html`<li>
-      <b>${words(one.kind)}</b> ${Number.isInteger(one.turn) && html`<button class="link" onClick=${() => onTurn(one.turn)}>turn ${one.turn}</button>`}
+      <b>${words(one.kind)}</b> ${Number.isInteger(one.turn) && html`<button class="link" onClick=${() => onTurn(one.turn)}>turn ${one.turn + 1}</button>`}
       <div class="dim"><${Word} value=${one.why} /></div></li>`)}</ul>`}
   </section>`;
 }
@@ -47,9 +48,9 @@ function Judgement({ of }) {
       ${of.confidence !== null && of.confidence !== undefined && html`<span class="dim">confidence ${percent(of.confidence, 0)}</span>`}</p>
     ${of.fault && html`<p class="bad-text"><${Word} value=${of.fault} /></p>`}
     ${of.reasoning && html`<${Passage} class="quoted" value=${of.reasoning} />`}
-    ${of.cited?.length > 0 && html`<p class="dim">Cites ${of.cited.join(", ")}</p>`}</div>`;
+    ${of.cited?.length > 0 && html`<p class="dim">Cites <${Word} value=${of.cited.join(", ")} /></p>`}</div>`;
 }
 
 export function Evidence({ items, cited = [] }) {
-  return html`<dl class="evidence">${items.slice(0, 80).map((one) => html`<div class=${cited.includes(one.id) ? "cited" : ""}><dt><code>${one.id}</code> <${Word} value=${one.title} /></dt><dd><${Passage} value=${one.text} most=${600} /></dd></div>`)}</dl>`;
+  return html`<dl class="evidence">${items.slice(0, 80).map((one) => html`<div class=${cited.includes(one.id) ? "cited" : ""}><dt><code><${Word} value=${one.id} /></code> <${Word} value=${one.title} /></dt><dd><${Passage} value=${one.text} most=${600} /></dd></div>`)}</dl>`;
 }

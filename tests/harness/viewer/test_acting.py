@@ -1,0 +1,144 @@
+"""Scratch worlds, play and worlds in the viewer."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from harness.log.reader import open_reader
+from harness.log.schema import LOG_NAME
+from harness.viewer.reading.open_runs import run_id
+from scenarios.catalogue import find
+from tests.support.viewer_client import Client, viewing
+
+
+async def _fork(client: Client, run: Path, episode: str, turn: int) -> Any:
+    return await client.post("/api/scratch", {"run": run_id(run), "episode": episode, "turn": turn})
+
+
+async def test_a_fork_goes_on_from_the_state_of_a_turn(oracles: Path) -> None:
+    """It has the digest of that turn, its calls change rows as in an episode, nothing is logged."""
+    with open_reader(oracles) as reader:
+        trajectory = reader.trajectory("e000000")
+        length = reader.num_records()
+    turn = len(trajectory.steps) // 2
+    async with viewing(oracles) as client:
+        fork = await _fork(client, oracles, "e000000", turn)
+        digest = trajectory.started.start_digest
+        for step in trajectory.steps[:turn]:
+            for result in step.executed_results:
+                digest = result.digest
+        assert fork["digest"] == digest
+        assert fork["command"].startswith("rehearse run --from ")
+        assert f"e000000@{turn}" in fork["command"]
+        base = f"/api/scratch/{fork['id']}"
+        for step in trajectory.steps[turn:]:
+            for call, logged in zip(step.executed_calls, step.executed_results, strict=True):
+                made = await client.post(
+                    f"{base}/call", {"tool": call.name, "arguments": call.arguments}
+                )
+                assert made["digest"] == logged.digest
+                assert len(made["changes"]) == len(logged.changes)
+        assert trajectory.ended is not None
+        verdict = await client.post(f"{base}/judge", {"answer": trajectory.ended.answer})
+        assert verdict["label"] == "completed"
+        world = await client.get(f"{base}/world")
+        assert sum(table["from_start"]["updated"] for table in world["tables"]) > 0
+        rows = await client.post(f"{base}/sql", {"sql": "SELECT count(*) FROM orders"})
+        assert rows["rows"][0][0] > 0
+        other = await _fork(client, oracles, "e000000", turn)
+        assert other["digest"] == digest
+        verdict = await client.post(f"/api/scratch/{other['id']}/judge", {"answer": "No."})
+        assert verdict["label"] != "completed"
+        assert (await client.ask(base, method="DELETE")).status == 200
+        assert "closed" in await client.error(base, 404)
+    with open_reader(oracles) as reader:
+        assert reader.num_records() == length
+
+
+async def test_many_scratch_worlds_close_the_oldest() -> None:
+    """At most 32 are open."""
+    async with viewing() as client:
+        opened = [
+            await client.post("/api/scratch", {"scenario": "shop_support"}) for _ in range(33)
+        ]
+        await client.error(f"/api/scratch/{opened[0]['id']}", 404)
+        await client.get(f"/api/scratch/{opened[1]['id']}")
+        judged = await client.post(
+            f"/api/scratch/{opened[1]['id']}/judge", {"answer": "x"}, status=400
+        )
+
+    assert "without a task" in judged["error"]
+
+
+async def test_a_fork_of_what_is_not_there(oracles: Path) -> None:
+    """A turn beyond the end and an unknown episode are refused with a sentence."""
+    async with viewing(oracles) as client:
+        run = run_id(oracles)
+        late = {"run": run, "episode": "e000000", "turn": 99}
+        assert "turns" in (await client.post("/api/scratch", late, status=400))["error"]
+        other = {"run": run, "episode": "e9", "turn": 0}
+        assert await client.post("/api/scratch", other, status=404)
+
+
+async def test_a_person_plays_a_task(tmp_path: Path, monkeypatch: Any) -> None:
+    """The episode is logged under policy `human` in a run of its own, and judged."""
+    monkeypatch.chdir(tmp_path)
+    task = find("shop_support").task("address-to-parents")
+    async with viewing() as client:
+        body = {"scenario": "shop_support", "task": task.id}
+        play = await client.post("/api/play", body)
+        base = f"/api/play/{play['id']}"
+        described = await client.get(base)
+        assert described["instruction"] == task.instruction
+        for call in task.oracle:
+            made = await client.post(
+                f"{base}/call", {"tool": call.name, "arguments": call.arguments}
+            )
+            assert not made["is_error"], made
+        assert (await client.post(f"{base}/answer", {"text": task.answer}))["ended"]
+        with anyio.fail_after(20):
+            while (found := await client.get(base))["result"] is None:  # noqa: ASYNC110
+                await anyio.sleep(0.05)  # the page asks again, too
+        late = await client.post(f"{base}/call", {"tool": "x"}, status=400)
+        episode = await client.get(f"/api/runs/{found['run']}/episodes/{found['episode']}")
+
+    assert found["result"]["label"] == "completed"
+    assert episode["policy"] == "human"
+    assert "over" in late["error"]
+    assert (Path(play["folder"]) / LOG_NAME).is_file()
+
+
+async def test_a_person_leaves_a_task(tmp_path: Path, monkeypatch: Any) -> None:
+    """The episode ends without an answer; the viewer goes on, and can end at once."""
+    monkeypatch.chdir(tmp_path)
+    async with viewing() as client:
+        body = {"scenario": "shop_support", "task": "address-to-parents"}
+        play = await client.post("/api/play", body)
+        await client.get(f"/api/play/{play['id']}")
+        await client.ask(f"/api/play/{play['id']}", method="DELETE")
+        again = await client.post("/api/play", body)
+        await client.get(f"/api/play/{again['id']}")
+
+    with open_reader(Path(play["folder"])) as reader:
+        assert [row.ending for row in reader.episodes()] == ["policy_error"]
+
+
+async def test_worlds_with_their_tables_tools_and_solutions(tmp_path: Path) -> None:
+    """Bundled worlds are listed, and packages that are given by path; a solution is played now."""
+    bundled = find("shop_support").path
+    async with viewing(worlds=[bundled]) as client:
+        lines = (await client.get("/api/worlds"))["worlds"]
+        world = await client.get("/api/worlds/shop_support")
+        rows = await client.get("/api/worlds/shop_support/table/orders?limit=2")
+        oracle = await client.get("/api/worlds/shop_support/tasks/address-to-parents/oracle")
+
+    assert {"shop_support", "flight_desk", "claims_desk", run_id(bundled)} <= {
+        line["name"] for line in lines
+    }
+    by_name = {line["name"]: line for line in lines}
+    assert by_name["shop_support"]["tables"] == len(world["tables"])
+    assert by_name["shop_support"]["tools"] == len(world["tools"])
+    assert len(rows["rows"]) == 2
+    assert oracle["verdicts"][0]["label"] == "completed"
+    assert any(result["changes"] for turn in oracle["turns"] for result in turn["results"])

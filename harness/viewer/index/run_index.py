@@ -55,6 +55,10 @@ class RunIndex:
                         self._writer.execute("ROLLBACK")
                         return len(records)
                     last = self._folding.fold(records)
+                    faults = sum(record[4] == "fault" for record in records)
+                    if faults:
+                        add = "UPDATE meta SET value = value + ? WHERE key = 'faults'"
+                        self._writer.execute(add, (faults,))
                     _put(self._writer, "position", last)
                     _put(self._writer, "last", _stamp(records[-1]))
                     self._writer.execute("COMMIT")
@@ -75,6 +79,11 @@ class RunIndex:
                 return self._views.execute(sql, params).fetchall()
             except READ_ERRORS as exc:
                 raise log_error(self.path, "the index cannot be read", exc) from exc
+
+    def num_faults(self) -> int:
+        """How many faults on purpose the log has so far."""
+        ((number,),) = self.rows("SELECT value FROM meta WHERE key = 'faults'")
+        return int(number)
 
     def close(self) -> None:
         """Close the files."""
@@ -158,7 +167,13 @@ def _create(database: sqlite3.Connection, identity: str) -> None:
     for statement in SCHEMA:
         database.execute(statement)
     database.execute("INSERT INTO texts (texts, rank) VALUES ('hashsize', 33554432)")
-    for key, value in (("format", FORMAT), ("log", identity), ("position", 0), ("last", "")):
+    for key, value in (
+        ("format", FORMAT),
+        ("log", identity),
+        ("position", 0),
+        ("last", ""),
+        ("faults", 0),
+    ):
         _put(database, key, value)
     database.execute("COMMIT")
 

@@ -77,7 +77,7 @@ SCHEMA = (
     "CREATE VIRTUAL TABLE texts USING fts5(text, content='', columnsize=0)",
 )
 # Another schema is another format; the number rises where the same columns get another meaning.
-FORMAT = f"1 {blake2b(repr(SCHEMA).encode(), digest_size=6).hexdigest()}"
+FORMAT = f"2 {blake2b(repr(SCHEMA).encode(), digest_size=6).hexdigest()}"
 INSERT_EPISODE = f"INSERT OR REPLACE INTO episodes VALUES ({', '.join('?' * len(COLUMNS))})"
 ADD_MOMENT = (
     f"INSERT INTO moments VALUES ({', '.join('?' * (1 + len(MOMENT_COLUMNS)))})"

@@ -73,8 +73,8 @@ def order_of(sort: str) -> str:
     name = sort.removeprefix("-")
     if name not in _SORTS:
         raise SettingsError(f"sort: {name!r} is not a column (expected one of {', '.join(_SORTS)})")
-    # SQLite has NULL first. Equal rows keep their order: the reverse would put each row that is read
-    # before all others, which makes it three times as slow.
+    # SQLite has NULL first. Equal rows keep their order: in the reverse each row that is read would
+    # go before all others, which is three times as slow.
     order = "DESC" if sort.startswith("-") else "NULLS LAST"
     return f"{_SORTS[name]} {order}, number"
 

@@ -91,7 +91,7 @@ def run_page(run: OpenRun, interval: ShareInterval, statistics_of: StatisticsOf)
     index = run.index()
     settings = run.settings()
     with run.reading() as reader:
-        faults = faults_in(reader)
+        faults = faults_in(reader) if index.num_faults() else {}
         sessions = reader.sessions()
     names = names_of(index)
     lag = [(one.lag_s / max(1, one.loops), one.lag_max_s) for one in sessions if one.wall_s]
@@ -190,32 +190,28 @@ def curves(index: RunIndex) -> Curves:
 
 
 def episode_rows(index: RunIndex, names: Mapping[int, Sequence[str]]) -> list[EpisodeRow]:
-    """The episodes as the statistics of a run take them."""
+    """The episodes as the statistics of a run take them, which read task, tags, ending and label:
+    episodes that are equal in these are one object, many times."""
     rows = index.rows(
-        "SELECT episode, attempt, scenario, task, grp, member, scenario_digest, started_at, turns,"
-        " ending, seconds, judge, label, reward, tags FROM episodes ORDER BY number"
+        "SELECT scenario, task, tags, ending, label, count(*) FROM episodes"
+        " GROUP BY scenario, task, tags, ending, label ORDER BY min(number)"
     )
-    return [_episode_row(row, names) for row in rows]
-
-
-def _episode_row(row: Sequence[Any], names: Mapping[int, Sequence[str]]) -> EpisodeRow:
-    episode, attempt, scenario, task, group, member, digest, at, turns, *rest = row
-    ending, seconds, judge, label, reward, tags = rest
-    return EpisodeRow(
-        episode=episode,
-        attempt=attempt,
-        scenario=scenario,
-        task=task,
-        group=group,
-        member=member,
-        policy="",
-        scenario_digest=digest,
-        started_at=at,
-        num_steps=turns,
-        ending=None if ending is None else Ending(ending),
-        seconds=seconds,
-        judge=judge,
-        label=None if label is None else Label(label),
-        reward=reward,
-        tags=tuple(names[tags]),
-    )
+    found: list[EpisodeRow] = []
+    for scenario, task, tags, ending, label, count in rows:
+        row = EpisodeRow(
+            episode="",
+            attempt=1,
+            scenario=scenario,
+            task=task,
+            group="",
+            member=0,
+            policy="",
+            scenario_digest="",
+            started_at=0.0,
+            num_steps=0,
+            ending=None if ending is None else Ending(ending),
+            label=None if label is None else Label(label),
+            tags=tuple(names[tags]),
+        )
+        found += [row] * count
+    return found

@@ -44,7 +44,7 @@ def rewards(python: Path, folder: Path, model: str, model_url: str, url: str) ->
     (traces,) = output.glob("*/traces.jsonl")
     episodes = [json.loads(line) for line in traces.read_text().splitlines()]
     assert [one["errors"] for one in episodes] == [[]] * NUM_TASKS, episodes
-    return [one["traces"][0]["rewards"]["nemo_gym"] for one in episodes]
+    return [one["traces"][0]["rewards"]["nemo_gym"]["score"] for one in episodes]
 
 
 def main(python: Path) -> None:

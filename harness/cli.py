@@ -25,7 +25,6 @@ from harness.commands import (
     play,
     profile,
     run,
-    schema,
     worlds,
 )
 from harness.commands.context import CommandContext
@@ -226,7 +225,7 @@ for _command in (
     worlds.serve_command,
     new.new_group,
     doctor.doctor_command,
-    schema.schema_command,
+    completion.schema_command,
     completion.completion_command,
     train.train_command,
     serve_policy.serve_policy_command,

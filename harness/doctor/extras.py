@@ -2,16 +2,22 @@
 
 EXTRAS = {
     "awm": "worlds whose code a model wrote, in sandboxed workers",
+    "bridges": "learner.bridges, inside a trainer's environment",
+    "inspect": "tasks and agents of Inspect AI (harness.bridges.inspect)",
     "mcp": "any MCP server as a world (--mcp)",
     "openai": "the openai package as client of model servers (--client package)",
     "otlp": "OpenTelemetry spans (export --to otlp, watch --otlp)",
     "parquet": "export --to parquet",
     "ray": "episodes on a Ray cluster (--engine ray)",
     "report": "scenarios report, a page about worlds",
-    "serve": "serve, worlds over HTTP",
+    "serve": "serve, worlds over HTTP; view, runs in the browser",
+    "skyrl": "the bridge to SkyRL",
+    "tinker": "the bridge to tinker-cookbook",
     "tokens": "policy vllm, which samples token by token",
     "trackio": "metrics of a training in trackio",
     "train": "train, serve-policy and policy local",
+    "trl": "the bridge to TRL",
+    "verl": "the bridge to verl",
     "wandb": "metrics of a training in Weights & Biases",
 }
 DEVELOPMENT = ("dev", "docs")  # extras of a checkout

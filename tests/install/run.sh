@@ -4,7 +4,7 @@
 # and a command that needs it, so that no extra leans on packages of another one.
 #
 #   tests/install/run.sh            core, sdist and the extras that are small   (two minutes of CPU)
-#   tests/install/run.sh --all      also the Dockerfile's steps, ray, train, trackio, wandb (gigabytes)
+#   tests/install/run.sh --all      also the Dockerfile's steps and the extras that are large (gigabytes)
 #   tests/install/run.sh NAME...    only these: core, sdist, docker or extras
 #   tests/install/run.sh --install  make .venv-install (uv), run nothing
 set -euo pipefail
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 root=$PWD
 
 light=(awm mcp openai otlp parquet report serve tokens)
-heavy=(ray train trackio wandb)
+heavy=(bridges inspect ray skyrl tinker train trackio trl verl wandb)
 case "${1:-}" in
     --all) parts=(core sdist docker "${light[@]}" "${heavy[@]}") ;;
     --install | "") parts=(core sdist "${light[@]}") ;;
@@ -240,6 +240,36 @@ from tests.support.tiny_model import write_model
 write_model(Path('model'))"
     printf 'model = "model"\nsteps = 1\n[rollouts]\nscenarios = ["shop_support"]\ngroup_size = 2\nmax_steps = 1\nmax_tokens = 4\n' >train.toml
     run train train.toml -o runs/train
+}
+
+part_bridges() {
+    install bridges "${wheel}[bridges]"
+    python -c "import learner.bridges.slime, learner.bridges.rllm, learner.bridges.areal"
+}
+
+part_inspect() {
+    install inspect "${wheel}[inspect]"
+    python -c "import harness.bridges.inspect, harness.bridges.inspect_agents"
+}
+
+part_skyrl() {
+    install skyrl "${wheel}[skyrl]"
+    python -c "import learner.bridges.skyrl"
+}
+
+part_tinker() {
+    install tinker "${wheel}[tinker]"
+    python -c "import learner.bridges.tinker"
+}
+
+part_trl() {
+    install trl "${wheel}[trl]"
+    python -c "import learner.bridges.trl, trl"
+}
+
+part_verl() {
+    install verl "${wheel}[verl]"
+    python -c "import learner.bridges.verl"
 }
 
 part_trackio() {

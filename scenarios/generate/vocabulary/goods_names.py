@@ -155,7 +155,7 @@ def _spoken(
     if number is None and re.match(r"(?:two|three|four|five|six) ", whole, re.IGNORECASE):
         number = whole.partition(" ")[0]
     if number is not None:
-        said = number.format_map(values) if number.startswith("{") else number
+        phrase = number.format_map(values) if number.startswith("{") else number
         text = spoken.counted(said, quotes)
     elif whole.lower() == f"the {{{key}}}":
         text = spoken.the(quotes)

@@ -237,9 +237,8 @@ part_train() {
     PYTHONPATH=$work/helpers python -c "
 from pathlib import Path
 from tests.support.tiny_model import write_model
-write_model(Path('model'))"
-    printf 'model = "model"\nsteps = 1\n[rollouts]\nscenarios = ["shop_support"]\ngroup_size = 2\nmax_steps = 1\nmax_tokens = 4\n' >train.toml
-    run train train.toml -o runs/train
+write_model(Path('model'), context=131072)"
+    run run shop_support -p local -m model -n 2 --max-steps 1 --max-tokens 8 -o runs/local
 }
 
 part_bridges() {

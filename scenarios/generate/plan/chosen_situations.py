@@ -13,9 +13,9 @@ from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.vocabulary.trades import trade, trade_names
 
 _QUESTIONS = 0.17  # share of the tasks that are neither forbidden nor of memory
-_AIM = 1.34  # times the wished number: situations that are shorter still come now and then
+_AIM = 1.5  # times the wished number: situations that are shorter still come now and then
 _SPREAD = 0.3  # of the number of calls: standard deviation of its logarithm
-_SHORTER, _LONGER = 14.0, 0.3  # how strongly a situation that is shorter, or longer, is avoided
+_SHORTER, _LONGER = 16.0, 0.3  # how strongly a situation that is shorter, or longer, is avoided
 _CHOICE = 6  # with fewer situations of a kind, those of the next kind are drawn now and then
 _RARE = 1.25  # how strongly a situation that suits few worlds is preferred there
 _EVERYWHERE = 0.05  # the weight of a situation that every world suits

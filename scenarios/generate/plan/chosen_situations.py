@@ -13,9 +13,9 @@ from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.vocabulary.trades import trade, trade_names
 
 _QUESTIONS = 0.17  # share of the tasks that are neither forbidden nor of memory
-_AIM = 1.34  # times the wished number: situations that are shorter still come now and then
+_PULL = 0.25  # of the square of the wished number: at 6 calls, 9 are aimed at, as most have fewer
 _SPREAD = 0.3  # of the number of calls: standard deviation of its logarithm
-_SHORTER, _LONGER = 14.0, 0.3  # how strongly a situation that is shorter, or longer, is avoided
+_SHORTER, _LONGER = 16.0, 0.3  # how strongly a situation that is shorter, or longer, is avoided
 _CHOICE = 6  # with fewer situations of a kind, those of the next kind are drawn now and then
 _RARE = 1.25  # how strongly a situation that suits few worlds is preferred there
 _EVERYWHERE = 0.05  # the weight of a situation that every world suits
@@ -79,7 +79,7 @@ class SituationDraw:
         return (lambda one: _is_plain(one) and one.kind == kind, _is_plain)
 
     def _weighted(self, found: Sequence[Situation]) -> Situation:
-        length = self._knobs.steps * _AIM * self._rng.lognormvariate(0, _SPREAD)
+        length = _PULL * self._knobs.steps**2 * self._rng.lognormvariate(0, _SPREAD)
         weights = [_rarity(one) * _closeness(one.steps, length) for one in found]
         return self._rng.choices(found, weights)[0]
 

@@ -390,7 +390,7 @@ def look_at_it_again(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, common=True)
+@situation("shifts", steps=7)
 def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     """The shifts of some days go to two colleagues, by the part of the day."""
     giver, lark, owl = (new_employee(maker) for _ in range(3))

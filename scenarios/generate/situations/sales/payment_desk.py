@@ -392,7 +392,7 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5, common=True)
+@situation("payments", steps=5)
 def card_lost_on_the_train(maker: Maker) -> Draft | None:
     """A lost card cannot be disabled before its pending payment goes another way."""
     goods = some_products(maker, 3)

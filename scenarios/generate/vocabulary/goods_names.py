@@ -156,7 +156,7 @@ def _spoken(
         number = whole.partition(" ")[0]
     if number is not None:
         phrase = number.format_map(values) if number.startswith("{") else number
-        text = spoken.counted(said, quotes)
+        text = spoken.counted(phrase, quotes)
     elif whole.lower() == f"the {{{key}}}":
         text = spoken.the(quotes)
     elif not whole.startswith("{"):

@@ -1,5 +1,4 @@
-"""Measure the viewer: folding a log into its index, first rows, filters, and what a run loses that is
-watched.
+"""Measure the viewer: folding a log, first rows, filters, and what a watched run loses.
 
     python -m benchmarks.viewer --episodes 100000 --live 10000 --runs 5
 

@@ -24,7 +24,7 @@ def in_thread(function: Callable[..., Awaitable[None]], *arguments: object) -> N
 
 
 async def write_many(folder: Path, settings: Path, episodes: int) -> None:
-    """Log so many episodes: the library's tasks in turns, every third with another label."""
+    """Log so many episodes: tasks of 16 members like the library's, with labels in turns."""
     world = HostedScenario(read(LIBRARY))
     labels = (Label.COMPLETED, Label.PARTIALLY_COMPLETED, Label.AGENT_ERROR)
     played = [
@@ -39,7 +39,7 @@ async def write_many(folder: Path, settings: Path, episodes: int) -> None:
                 if isinstance(event, EpisodeStarted):
                     group, member = divmod(number // len(played), 16)
                     name = f"{event.task}-{group}"
-                    event = msgspec.structs.replace(event, group=name, member=member)
+                    event = msgspec.structs.replace(event, task=name, group=name, member=member)
                 log.append(Record(f"e{number:06d}", 0, seq, 1_700_000_000.0 + number / 100, event))
             await log.wait_for_room()
     world.close()

@@ -35,7 +35,7 @@ def test_a_run_of_100_000_episodes_is_light(browser: Browser, large: Served) -> 
     times = [first_rows(browser, address) for _ in range(3)]
     page = browser.new_context().new_page()
     page.goto(address)
-    page.wait_for_function(f"{_ROWS} > 5")
+    page.wait_for_function(f"() => {_ROWS} > 5")
     most = scroll_through(page)
     heap = page.evaluate(_HEAP) / 1e6
     sys.stdout.write(f"first rows {min(times):.2f} s, {most} rows, heap {heap:.0f} MB\n")
@@ -51,7 +51,7 @@ def first_rows(browser: Browser, address: str) -> float:
     page = browser.new_context().new_page()
     began = time.perf_counter()
     page.goto(address)
-    page.wait_for_function(f"{_ROWS} > 5", polling=20)
+    page.wait_for_function(f"() => {_ROWS} > 5", polling=20)
     seconds = time.perf_counter() - began
     page.context.close()
     return seconds
@@ -67,7 +67,7 @@ def scroll_through(page: Page) -> int:
         most = max(most, page.evaluate("document.querySelectorAll('[role=row]').length"))
     page.wait_for_selector(f"text=e{EPISODES - 1:06d}")
     page.get_by_role("button", name="Agent error").first.click()
-    page.wait_for_function("!document.querySelector('.waiting')")
+    page.wait_for_function("() => !document.querySelector('.waiting')")
     return max(most, page.evaluate("document.querySelectorAll('[role=row]').length"))
 
 

@@ -64,5 +64,5 @@ def show(page: Page, served: Served, view: View) -> None:
     """Go to a view and wait until it is ready."""
     page.goto(served.at(view.address))
     page.wait_for_selector(view.ready)
-    page.wait_for_function("!document.querySelector('.loading, .ghost')")
+    page.wait_for_function("() => !document.querySelector('.loading, .ghost')")
     page.evaluate("document.fonts.ready")

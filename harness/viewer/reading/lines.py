@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, SettingsError
 from harness.outcomes.run_statistics import Estimate
 from harness.viewer.index.tables import COLUMNS
 from harness.viewer.reading.open_runs import Kind, OpenRun
@@ -143,6 +143,9 @@ def run_line(run: OpenRun, interval: ShareInterval) -> RunLine:
     try:
         return _run_line(run, interval)
     except HarnessError as exc:
+        if run.kind == "training" and isinstance(exc, SettingsError):  # it learned from logs
+            status = "finished" if (run.folder / "report.json").is_file() else "cut off"
+            return RunLine(run.id, run.folder.name, str(run.folder), run.kind, status=status)
         status = "live" if run.is_live() else ""
         return RunLine(
             run.id, run.folder.name, str(run.folder), run.kind, status=status, error=str(exc)

@@ -98,7 +98,8 @@ class OpenRun:
         """What reads single token ids of this run; None: its tokenizer is not known."""
         with self._lock:
             if self._text_of is None:
-                self._text_of = token_reader(self.settings()) or False
+                versions = sorted((self.folder / "versions").glob("v*"))
+                self._text_of = token_reader(self.settings(), versions) or False
             return self._text_of or None
 
     def num_planned(self) -> int:

@@ -10,15 +10,16 @@ from harness.settings.run import Settings
 TextOf = Callable[[Sequence[int]], str]
 
 
-def token_reader(settings: Settings) -> TextOf | None:
+def token_reader(settings: Settings, versions: Sequence[Path] = ()) -> TextOf | None:
     """What reads single ids of a run's model; None: the tokenizer is not here, or its library is
-    not installed."""
-    folder = Path(settings.policy.tokens or settings.model.name)
-    if not (settings.policy.tokens or settings.model.name) or not folder.is_dir():
-        return None
-    try:
-        tokenizers = import_module("harness.tokenization.chat_tokenizer")
-        decode: TextOf = tokenizers.ChatTokenizer.open(folder).text_of
-    except (ModuleNotFoundError, HarnessError):
-        return None
-    return decode
+    not installed. `versions` are folders of weights that a training run has published."""
+    named = settings.policy.tokens or settings.model.name
+    for folder in (*([Path(named)] if named else []), *versions):
+        if (folder / "tokenizer.json").is_file():
+            try:
+                tokenizers = import_module("harness.tokenization.chat_tokenizer")
+                decode: TextOf = tokenizers.ChatTokenizer.open(folder).text_of
+            except (ModuleNotFoundError, HarnessError):
+                return None
+            return decode
+    return None

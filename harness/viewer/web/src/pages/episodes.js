@@ -44,7 +44,7 @@ export function Episodes({ run, summary, onRows }) {
   useKeys([["/", "Search the episodes", () => search.current?.focus()]]);
   const open = (row) => go(episodeHref(run, row.episode));
   return html`<div class="with-side">
-    <aside class="side" aria-label="Filters"><${Facets} summary=${summary} /></aside>
+    <aside class="side" aria-label="Filters">${summary && html`<${Facets} summary=${summary} />`}</aside>
     <section class="stretch" aria-label="Episodes">
       <div class="bar">
         <label class="field search grow"><span class="sr-only">Search the text of the episodes</span><${Icon} name="search" />

@@ -65,23 +65,23 @@ export function Run({ run, tab }) {
   }, [run, isWatched]);
   return html`
     <nav class="crumbs" aria-label="Path"><a href=${href(["runs"])}>Runs</a></nav>
-    <${Loaded} of=${load}>${(summary) => html`
-      <${Head} summary=${summary} live=${live} />
-      <${Tabs} label="Views of the run" current=${tab} items=${[
-        ["episodes", "Episodes", runHref(run)],
-        ["overview", "Overview", runHref(run, "overview")],
-        ["grid", "Task grid", runHref(run, "grid")],
-        summary.line.kind === "training" && ["training", "Training", runHref(run, "training")],
-        canDo("label") && ["judge", "Judge", runHref(run, "judge")],
-      ]} />
-      ${views({ run, tab, summary, onRows })}`}<//>`;
+    ${load.error || !load.data ? html`<div class="head-space"><${Loaded} of=${load}>${() => null}<//></div>` : html`<${Head} summary=${load.data} live=${live} />`}
+    <${Tabs} label="Views of the run" current=${tab} items=${[
+      ["episodes", "Episodes", runHref(run)],
+      ["overview", "Overview", runHref(run, "overview")],
+      ["grid", "Task grid", runHref(run, "grid")],
+      load.data?.line.kind === "training" && ["training", "Training", runHref(run, "training")],
+      canDo("label") && ["judge", "Judge", runHref(run, "judge")],
+    ]} />
+    ${load.error ? null : views({ run, tab, summary: load.data, onRows })}`;
 }
 
 function views({ run, tab, summary, onRows }) {
-  if (tab === "overview") return html`<${Overview} run=${run} summary=${summary} />`;
+  if (tab === "overview") return summary && html`<${Overview} run=${run} summary=${summary} />`;
   if (tab === "grid") return html`<${TaskGrid} run=${run} />`;
   if (tab === "training") return html`<${Training} run=${run} />`;
   if (tab === "judge") return html`<${Judge} run=${run} />`;
+  // The rows do not wait for the summary.
   return html`<${Episodes} run=${run} summary=${summary} onRows=${onRows} />`;
 }
 

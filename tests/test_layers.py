@@ -196,6 +196,7 @@ LIBRARIES: dict[str, set[str]] = {
     "inspect_ai": {
         "harness.bridges.inspect",
         "harness.bridges.inspect_agents",
+        "harness.bridges.inspect_tools",
     },
     "jinja2": {
         "harness.tokenization.chat_template",

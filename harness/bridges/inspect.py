@@ -11,7 +11,6 @@ conversation, so there is no history window. Needs Inspect's asyncio backend, wh
 """
 
 from collections.abc import Sequence
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,10 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
-from inspect_ai.tool import Tool, ToolDef, ToolParams, ToolSource
 
-from envpool.core.types import ToolSpec
 from harness.bridges.background import BackgroundRun
 from harness.bridges.driven import DrivenEpisode
+from harness.bridges.inspect_tools import tool_of, tools_of_sample
 from harness.bridges.open_run import PATIENT, OpenRun, RunOptions
 from harness.core.events import Ending, Label
 from harness.core.messages import Briefing
@@ -35,7 +33,6 @@ from harness.library import JudgeFactory, StepLimit, WorldFailed
 from harness.settings.limits import Limits
 
 _native = Native()
-_tools: ContextVar[list[Tool]] = ContextVar("tools")  # of the sample that this task plays
 _live: dict[str, tuple[BackgroundRun, DrivenEpisode]] = {}  # by Inspect's id of the sample
 
 
@@ -73,16 +70,6 @@ def rehearsal_task(
     )
 
 
-def world_tools() -> ToolSource:
-    """The tools of the sample's world, for an agent such as `react(tools=[world_tools()])`."""
-    return _WorldTools()
-
-
-class _WorldTools(ToolSource):
-    async def tools(self) -> list[Tool]:
-        return _tools.get()
-
-
 @solver
 def _lease(run: BackgroundRun) -> Solver:
     async def solve(state: TaskState, generate: Generate) -> TaskState:
@@ -95,7 +82,7 @@ def _lease(run: BackgroundRun) -> Solver:
 
         state.tools = [tool_of(tool, call).as_tool() for tool in episode.tools]
         system, user = _native.opening_messages(briefing)
-        _tools.set(list(state.tools))
+        tools_of_sample.set(list(state.tools))
         state.messages = [
             ChatMessageSystem(content=system.content),
             ChatMessageUser(content=user.content),
@@ -135,21 +122,6 @@ async def _give_back(state: TaskState) -> None:
     if (found := _live.pop(state.uuid, None)) is not None:
         run, episode = found
         await run.run(_cancelled, episode)
-
-
-def tool_of(tool: ToolSpec, call: Any) -> ToolDef:
-    """A tool of a world as one of Inspect; `call(name, arguments)` returns its text."""
-
-    async def execute(**arguments: Any) -> str:
-        return str(await call(tool.name, arguments))
-
-    # Inspect wants a description of every parameter.
-    shown = {
-        parameter: {"description": parameter.replace("_", " "), **schema}
-        for parameter, schema in tool.schema.get("properties", {}).items()
-    }
-    parameters = ToolParams.model_validate({**tool.schema, "properties": shown})
-    return ToolDef(execute, tool.name, tool.description or tool.name, parameters, parallel=False)
 
 
 async def _begin(run: OpenRun, name: str) -> tuple[DrivenEpisode, Briefing]:

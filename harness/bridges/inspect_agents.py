@@ -26,7 +26,7 @@ from inspect_ai.model import (
 from inspect_ai.solver import Solver, TaskState
 from inspect_ai.tool import ToolDef
 
-from harness.bridges.inspect import tool_of
+from harness.bridges.inspect_tools import tool_of
 from harness.core.messages import Briefing
 from harness.dialects.native import Native
 from harness.library import AgentEnv, AgentFunction, TaskView

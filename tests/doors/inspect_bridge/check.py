@@ -11,8 +11,9 @@ from inspect_ai.agent import AgentState, agent, react
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.solver import generate
 
-from harness.bridges.inspect import rehearsal_task, world_tools
+from harness.bridges.inspect import rehearsal_task
 from harness.bridges.inspect_agents import inspect_agent, inspect_solver
+from harness.bridges.inspect_tools import world_tools
 from harness.core.events import Ending
 from harness.library import rehearse
 from harness.log.reader import open_reader

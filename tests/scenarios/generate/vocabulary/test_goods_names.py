@@ -33,7 +33,9 @@ def put(text: str, about: str, name: str, **values: str) -> str:
         ("car_rental", "VW Tiguan", "on {product}", "on the VW Tiguan"),
     ],
 )
-def test_goods_are_named_as_people_name_them(about: str, name: str, text: str, expected: str) -> None:
+def test_goods_are_named_as_people_name_them(
+    about: str, name: str, text: str, expected: str
+) -> None:
     """With article, number and unit; a title keeps its capitals and stands in quotation marks."""
     assert put(text, about, name, count="5") == expected
 

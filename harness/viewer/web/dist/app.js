@@ -112,7 +112,7 @@ SOFTWARE.
         <tbody>${s.map(r=>i`<tr>${r.map(o=>i`<td class=${$p(o)}><${jt} value=${o} /></td>`)}</tr>`)}</tbody>
       </table>
     </div>`} />`}var $p=e=>typeof e=="number"?"figure":"",gp={new:"added",changed:"changed",deleted:"deleted"},vp=({before:e,after:t})=>e?t?"changed":"deleted":"new",go=e=>de((e??[]).map(t=>t===null?"null":t).join(", "));function vc({changes:e,title:t=!0}){return i`<div class="changes" role="group" aria-label="Changed rows">
-    ${t&&i`<h4>${fe(e.length,"changed row")}</h4>`}
+    ${t&&i`<p class="minor">${fe(e.length,"changed row")}</p>`}
     <${Ds} rows=${e} size=${6} render=${n=>n.map(s=>i`<${_p} change=${s} />`)} />
   </div>`}function _p({change:e}){let t=vp(e);return i`<div class=${`change ${t}`}>
     <div class="change-head">
@@ -155,12 +155,12 @@ SOFTWARE.
     ${n.text&&n.text!==n.answer&&i`<${ue} class="reply" value=${n.text} />`}
     ${n.format_error&&i`<div class="notice bad"><b>The reply could not be read.</b> <${ue} value=${n.format_error} /></div>`}
     <${kc} calls=${n.calls??[]} results=${n.results??[]} marks=${r} turn=${a} />
-    ${n.answer!==null&&n.answer!==void 0&&i`<div class="answer"><h4>${n.user?"To the user":"Answer"}</h4><${ue} value=${n.answer} most=${3e3} /></div>`}
+    ${n.answer!==null&&n.answer!==void 0&&i`<div class="answer"><p class="minor">${n.user?"To the user":"Answer"}</p><${ue} value=${n.answer} most=${3e3} /></div>`}
     ${n.user&&i`<${Ep} user=${n.user} marks=${r} turn=${a} />`}
     ${n.tokens?.length>0&&i`<${lt} summary=${fe(n.tokens.length,"token")}><${_c} tokens=${n.tokens} /><//>`}
   </article>`}var yc=e=>((typeof e=="string"?e:JSON.stringify(e))??"nothing").slice(0,400);function Cp(e){return[e.reward!==null&&e.reward!==void 0&&`reward ${qe(e.reward)}`,e.format_reward!==null&&e.format_reward!==void 0&&`format ${qe(e.format_reward)}`,e.policy_s>0&&`reply ${ot(e.policy_s)}`,e.usage&&`${Z(e.usage.prompt)} + ${Z(e.usage.completion)} tokens`,e.finish&&!["stop","tool_calls"].includes(e.finish)&&`finish: ${de(e.finish)}`].filter(Boolean).join(" \xB7 ")}function Mp({of:e}){if(!e||!e.dropped?.length)return null;let t=e.recalled?.length?`, recalled ${wc(e.recalled)}`:"";return i`<span class="window" title="Turns that the model did not see when it wrote this reply"><${B} name="clock" />Did not see turns ${wc(e.dropped)}${t}</span>`}function wc(e){let t=[];for(let n of e){let s=t.at(-1);s&&s[1]===n-1?s[1]=n:t.push([n,n])}return t.map(([n,s])=>n===s?n+1:`${n+1}\u2013${s+1}`).join(", ")}function kc({calls:e,results:t,marks:n,turn:s,byUser:r}){let[o,l]=j(bc),a=e.slice(0,o);return i`${a.map((u,f)=>i`<${gr} call=${u} result=${t[f]} index=${f} byUser=${r}
       isWrong=${!r&&n?.write?.isSure&&n.write.turn===s&&n.write.call===f} />`)}
-    ${e.length>o&&i`<button class="button" onClick=${()=>l(o+4*bc)}>Show more of ${Z(e.length)} calls</button>`}`}function Ep({user:e,marks:t,turn:n}){return i`<div class="user-turn"><h4>User</h4><${kc} calls=${e.calls??[]} results=${e.results??[]} marks=${t} turn=${n} byUser />
+    ${e.length>o&&i`<button class="button" onClick=${()=>l(o+4*bc)}>Show more of ${Z(e.length)} calls</button>`}`}function Ep({user:e,marks:t,turn:n}){return i`<div class="user-turn"><p class="minor">User</p><${kc} calls=${e.calls??[]} results=${e.results??[]} marks=${t} turn=${n} byUser />
     <${ue} value=${e.text} />${e.ended&&i`<p class="dim">The user ends the talk.</p>`}</div>`}function gr({call:e,result:t,index:n,isWrong:s,byUser:r}){let o=t?.changes??[],l=e.arguments===null||typeof e.arguments!="object"||Object.keys(e.arguments).length===0;return i`<div class=${`call ${o.length?"writes":""} ${t?.error?"failed":""} ${s?"wrong":""}`} data-call=${r?void 0:n} tabindex="-1" role="group" aria-label=${`Call ${de(e.name)}`}>
     <div class="call-body">
       <div class="call-head"><${B} name="right" /><${C} value=${e.name} class="mono strong" />
@@ -334,7 +334,7 @@ SOFTWARE.
     <${Fc} data=${t} turn=${e[s].a} /><${Fc} data=${n} turn=${e[s].b} /></div>`} />`}function Fc({data:e,turn:t}){let n=t==null?null:e.turns[t];return n?i`<div class="turn"><header class="turn-head"><h2>Turn ${t+1}</h2></header>
     ${n.text&&n.text!==n.answer&&i`<${ue} class="reply" value=${n.text} most=${300} />`}
     ${(n.calls??[]).slice(0,8).map((s,r)=>i`<${gr} call=${s} result=${n.results?.[r]} index=${r} byUser />`)}
-    ${n.answer!==null&&n.answer!==void 0&&i`<div class="answer"><h4>Answer</h4><${ue} value=${n.answer} most=${600} /></div>`}
+    ${n.answer!==null&&n.answer!==void 0&&i`<div class="answer"><p class="minor">Answer</p><${ue} value=${n.answer} most=${600} /></div>`}
     ${n.format_error&&i`<p class="bad-text"><${C} value=${n.format_error} /></p>`}</div>`:i`<div class="turn gone"><span class="dim">Nothing here</span></div>`}function Hc(){Ge("Play");let e=le("/api/worlds");return sn("play")?i`<div class="page-head"><h1>Play a task yourself</h1></div>
     <p class="lead dim">You get what an agent gets: the rules, the tools and the task. What you do is logged and judged as any episode.</p>
     <${me} of=${e}>${t=>i`<${bm} worlds=${t.worlds} />`}<//>`:i`<${$e}>Playing needs <code>rehearse view</code>.<//>`}function bm({worlds:e}){let{query:t}=ge.value,n=t.get("world")??e[0]?.name??"",s=le(n?X`/api/worlds/${n}`:null),[r,o]=j({}),l=async a=>{o({isBusy:!0});try{let{id:u}=await Et("/api/play",{scenario:n,task:a});Oe(H(["play",u]))}catch(u){o({error:u.message})}};return i`<div class="bar"><label class="field world-pick"><span>World</span><select value=${n} onChange=${a=>_e({world:a.currentTarget.value})}>${e.map(a=>i`<option value=${a.name}>${de(a.name)}</option>`)}</select></label></div>
@@ -351,7 +351,7 @@ SOFTWARE.
           <p class="dim small">${[t.user&&`You are logged in as ${t.user}.`,t.now&&`The time is ${t.now}.`].filter(Boolean).join(" ")}</p>
           ${t.rules&&i`<${lt} summary="Rules of the world" open><${ue} value=${t.rules} most=${4e3} /><//>`}</section>
         <section class="card"><h2>${t.is_dialogue?"Talk to the user":"Answer"}</h2>
-          ${a.map(g=>i`<div class="answer"><h4>You</h4><${ue} value=${g.me} /></div><div class="user-turn"><h4>User</h4><${ue} value=${g.user} /></div>`)}
+          ${a.map(g=>i`<div class="answer"><p class="minor">You</p><${ue} value=${g.me} /></div><div class="user-turn"><p class="minor">User</p><${ue} value=${g.user} /></div>`)}
           <form class="tool-form" onSubmit=${p}><label class="field"><span>${t.is_dialogue?"What you say":"Final answer"}</span><textarea value=${o} disabled=${f} onInput=${g=>l(g.currentTarget.value)}></textarea></label>
             ${s&&i`<${$e} tone="bad" role="alert">${de(s)}<//>`}
             <div><button class="button primary" disabled=${f}>${t.is_dialogue?"Say":"Give the answer"}</button></div></form></section>

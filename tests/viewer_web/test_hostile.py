@@ -98,7 +98,7 @@ def problems(state: dict[str, object], where: str) -> list[str]:
     return found
 
 
-def test_a_long_text_is_cut_until_somebody_asks(browser: Browser, hostile: Served) -> None:
+def test_a_long_text_is_cut_at_first(browser: Browser, hostile: Served) -> None:
     """A text of 200,000 characters is cut; "Show all" shows it as text."""
     number = next(i for i, text in enumerate(TEXTS) if text.startswith("xxx"))
     page, _, _ = watched(browser)

@@ -43,10 +43,10 @@ function Result({ found, a, b }) {
         ${change ? { gained: "B does better", lost: "A does better", same: "Same" }[change] : "All tasks"} <b>${change ? number(change) : found.rows.length}</b></button>`)}
     </div>
     ${rows.length === 0 ? html`<${Notice}>No task is of this kind.<//>` : html`<${Grid} label="Tasks" total=${rows.length} rowAt=${(i) => rows[i]} rowHeight=${44} columns=${[
-      { key: "task", title: "Task", width: 130, grow: 3, render: (row) => html`<span class="stack"><${Word} value=${row.task} class="strong" /><span class="dim"><${Word} value=${row.scenario} /></span></span>` },
-      { key: "change", title: "Change", width: 74, render: (row) => html`<${Tag} tone=${TONES[row.change]}>${words(row.change)}<//>` },
-      { key: "a", title: "A", width: 64, end: true, render: (row) => html`<${Side} side=${row.a} />` },
-      { key: "b", title: "B", width: 64, end: true, render: (row) => html`<${Side} side=${row.b} />` },
+      { key: "task", title: "Task", width: 130, narrow: 90, grow: 3, render: (row) => html`<span class="stack"><${Word} value=${row.task} class="strong" /><span class="dim"><${Word} value=${row.scenario} /></span></span>` },
+      { key: "change", title: "Change", width: 74, narrow: 60, render: (row) => html`<${Tag} tone=${TONES[row.change]}>${words(row.change)}<//>` },
+      { key: "a", title: "A", width: 64, narrow: 50, end: true, render: (row) => html`<${Side} side=${row.a} />` },
+      { key: "b", title: "B", width: 64, narrow: 50, end: true, render: (row) => html`<${Side} side=${row.b} />` },
       { key: "ea", title: "Episodes of A", width: 190, grow: 1, priority: 2, render: (row) => html`<${Links} run=${a} episodes=${row.episodes_a} />` },
       { key: "eb", title: "Episodes of B", width: 190, grow: 1, priority: 2, render: (row) => html`<${Links} run=${b} episodes=${row.episodes_b} />` },
     ]} />`}`;

@@ -15,7 +15,7 @@ import { Facets } from "./facets.js";
 export const FILTERS = ["label", "ending", "error", "failure", "scenario", "task", "group", "tag", "table", "tool", "min_reward", "max_reward", "min_turns", "max_turns", "text"];
 const NAMES = { error: "Error", failure: "Went wrong", table: "Changed", tool: "Called", min_reward: "Reward ≥", max_reward: "Reward ≤", min_turns: "Turns ≥", max_turns: "Turns ≤", text: "Text" };
 
-export function Episodes({ run, summary, onRows }) {
+export function Episodes({ run, summary, onRows, onFirst }) {
   const { query } = route.value;
   const sort = query.get("sort") ?? "episode";
   const asked = new URLSearchParams();
@@ -41,6 +41,9 @@ export function Episodes({ run, summary, onRows }) {
       onRows.current = null;
     };
   });
+  useEffect(() => {
+    if (!rows.isLoading) onFirst();
+  }, [rows.isLoading]);
   useKeys([["/", "Search the episodes", () => search.current?.focus()]]);
   const open = (row) => go(episodeHref(run, row.episode));
   return html`<div class="with-side">

@@ -57,6 +57,6 @@ function Side({ data, turn }) {
   return html`<div class="turn"><header class="turn-head"><h2>Turn ${turn + 1}</h2></header>
     ${one.text && one.text !== one.answer && html`<${Passage} class="reply" value=${one.text} most=${300} />`}
     ${(one.calls ?? []).slice(0, 8).map((call, i) => html`<${Call} call=${call} result=${one.results?.[i]} index=${i} byUser />`)}
-    ${one.answer !== null && one.answer !== undefined && html`<div class="answer"><h4>Answer</h4><${Passage} value=${one.answer} most=${600} /></div>`}
+    ${one.answer !== null && one.answer !== undefined && html`<div class="answer"><p class="minor">Answer</p><${Passage} value=${one.answer} most=${600} /></div>`}
     ${one.format_error && html`<p class="bad-text"><${Word} value=${one.format_error} /></p>`}</div>`;
 }

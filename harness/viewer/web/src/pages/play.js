@@ -94,7 +94,7 @@ function Table({ id, data, reload }) {
           <p class="dim small">${[data.user && `You are logged in as ${data.user}.`, data.now && `The time is ${data.now}.`].filter(Boolean).join(" ")}</p>
           ${data.rules && html`<${Fold} summary="Rules of the world" open><${Passage} value=${data.rules} most=${4000} /><//>`}</section>
         <section class="card"><h2>${data.is_dialogue ? "Talk to the user" : "Answer"}</h2>
-          ${talk.map((one) => html`<div class="answer"><h4>You</h4><${Passage} value=${one.me} /></div><div class="user-turn"><h4>User</h4><${Passage} value=${one.user} /></div>`)}
+          ${talk.map((one) => html`<div class="answer"><p class="minor">You</p><${Passage} value=${one.me} /></div><div class="user-turn"><p class="minor">User</p><${Passage} value=${one.user} /></div>`)}
           <form class="tool-form" onSubmit=${give}><label class="field"><span>${data.is_dialogue ? "What you say" : "Final answer"}</span><textarea value=${answer} disabled=${isOver} onInput=${(event) => setAnswer(event.currentTarget.value)}></textarea></label>
             ${error && html`<${Notice} tone="bad" role="alert">${visible(error)}<//>`}
             <div><button class="button primary" disabled=${isOver}>${data.is_dialogue ? "Say" : "Give the answer"}</button></div></form></section>

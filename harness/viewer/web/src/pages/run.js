@@ -18,7 +18,9 @@ import { Training } from "./training.js";
 const REFRESH = 2000; // milliseconds between two readings of a live run's summary
 
 export function Run({ run, tab }) {
-  const load = useLoad(api`/api/runs/${run}`);
+  // The rows come first: the summary of a long run keeps the server busy for a moment.
+  const [areRowsThere, setRowsThere] = useState(false);
+  const load = useLoad(tab === "episodes" && !areRowsThere ? null : api`/api/runs/${run}`);
   const [live, setLive] = useState(null); // the last event of a live run
   const onRows = useRef(null); // the table's function for rows that changed
   const reload = useLatest(load.reload);
@@ -73,16 +75,16 @@ export function Run({ run, tab }) {
       load.data?.line.kind === "training" && ["training", "Training", runHref(run, "training")],
       canDo("label") && ["judge", "Judge", runHref(run, "judge")],
     ]} />
-    ${load.error ? null : views({ run, tab, summary: load.data, onRows })}`;
+    ${load.error ? null : views({ run, tab, summary: load.data, onRows, onFirst: () => setRowsThere(true) })}`;
 }
 
-function views({ run, tab, summary, onRows }) {
+function views({ run, tab, summary, onRows, onFirst }) {
   if (tab === "overview") return summary && html`<${Overview} run=${run} summary=${summary} />`;
   if (tab === "grid") return html`<${TaskGrid} run=${run} />`;
   if (tab === "training") return html`<${Training} run=${run} />`;
   if (tab === "judge") return html`<${Judge} run=${run} />`;
   // The rows do not wait for the summary.
-  return html`<${Episodes} run=${run} summary=${summary} onRows=${onRows} />`;
+  return html`<${Episodes} run=${run} summary=${summary} onRows=${onRows} onFirst=${onFirst} />`;
 }
 
 function Head({ summary, live }) {

@@ -27,7 +27,7 @@ export const keyText = (key) => visible((key ?? []).map((one) => (one === null ?
 // The rows that a call changed, before -> after.
 export function Changes({ changes, title = true }) {
   return html`<div class="changes" role="group" aria-label="Changed rows">
-    ${title && html`<h4>${count(changes.length, "changed row")}</h4>`}
+    ${title && html`<p class="minor">${count(changes.length, "changed row")}</p>`}
     <${Pages} rows=${changes} size=${6} render=${(some) => some.map((one) => html`<${ChangeCard} change=${one} />`)} />
   </div>`;
 }

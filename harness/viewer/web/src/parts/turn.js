@@ -32,7 +32,7 @@ export function Turn({ run, data, turn, isCurrent, marks, onPick }) {
     ${turn.text && turn.text !== turn.answer && html`<${Passage} class="reply" value=${turn.text} />`}
     ${turn.format_error && html`<div class="notice bad"><b>The reply could not be read.</b> <${Passage} value=${turn.format_error} /></div>`}
     <${CallList} calls=${turn.calls ?? []} results=${turn.results ?? []} marks=${marks} turn=${own} />
-    ${turn.answer !== null && turn.answer !== undefined && html`<div class="answer"><h4>${turn.user ? "To the user" : "Answer"}</h4><${Passage} value=${turn.answer} most=${3000} /></div>`}
+    ${turn.answer !== null && turn.answer !== undefined && html`<div class="answer"><p class="minor">${turn.user ? "To the user" : "Answer"}</p><${Passage} value=${turn.answer} most=${3000} /></div>`}
     ${turn.user && html`<${UserTurn} user=${turn.user} marks=${marks} turn=${own} />`}
     ${turn.tokens?.length > 0 && html`<${Fold} summary=${count(turn.tokens.length, "token")}><${Tokens} tokens=${turn.tokens} /><//>`}
   </article>`;
@@ -80,7 +80,7 @@ function CallList({ calls, results, marks, turn, byUser }) {
 }
 
 function UserTurn({ user, marks, turn }) {
-  return html`<div class="user-turn"><h4>User</h4><${CallList} calls=${user.calls ?? []} results=${user.results ?? []} marks=${marks} turn=${turn} byUser />
+  return html`<div class="user-turn"><p class="minor">User</p><${CallList} calls=${user.calls ?? []} results=${user.results ?? []} marks=${marks} turn=${turn} byUser />
     <${Passage} value=${user.text} />${user.ended && html`<p class="dim">The user ends the talk.</p>`}</div>`;
 }
 

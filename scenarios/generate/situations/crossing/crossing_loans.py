@@ -37,14 +37,14 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{away} is off sick and had promised to deal with “{subject}” today. Could you "
             "renew that [loan] if it's possible, put the new due date in a public comment and "
-            "solve the [ticket]?",
+            "close the [ticket]?",
             colleague="{away} is off sick and had promised to do “{subject}” today. Please renew "
-            "that [loan] if it's possible, put the new due date in a public comment and solve it.",
+            "that [loan] if it's possible, put the new due date in a public comment and close it.",
             chat="{away} is ill and “{subject}” is still on {away.his} desk. can you renew that "
-            "[loan] if possible, put the new due date in a public comment and solve it",
+            "[loan] if possible, put the new due date in a public comment and close it",
             note="{away} is off sick until next week, and “{subject}” on {away.his} list can't "
             "wait that long. Please renew that [loan] if you can. The new due date goes into a "
-            "public comment, and the [ticket] can be solved.",
+            "public comment, and the [ticket] can be closed.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -91,14 +91,14 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
         ask=Voices(
             email="“{subject}” is a [ticket] of yours: somebody would like two more weeks. Please "
             "renew the [loan] if you can. If somebody else is waiting, say in a public comment "
-            "when it has to be back. Either way the [ticket] can be solved.",
+            "when it has to be back. Either way the [ticket] can be closed.",
             colleague="“{subject}” in your list: renew the [loan] if possible. If not, tell them "
-            "publicly when it's due back. Solve it.",
+            "publicly when it's due back. Close it.",
             chat="“{subject}” is yours i think? renew it if you can, otherwise tell them in a "
-            "public comment when its due back. solve it",
+            "public comment when its due back. close it",
             note="I saw “{subject}” in your list without an answer. Please renew the [loan] if "
             "that's possible; if somebody is waiting for it, tell them in a public comment when "
-            "it has to be back. Then solve the [ticket]. We go through the open ones on Monday.",
+            "it has to be back. Then close the [ticket]. We go through the open ones on Monday.",
         ),
         calls=(
             call("get_my_profile"),

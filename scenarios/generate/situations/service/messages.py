@@ -373,8 +373,8 @@ def moved_and_said_so(maker: Maker) -> Draft:
             ),
             chat=(
                 (
-                    "{name} wrote to us which address is right now. can you set that as the main "
-                    "one and reply in the [thread] with the street"
+                    "{name} wrote to us which address is the right one. can you set that as the "
+                    "main one and reply in the [thread] with the street"
                 ),
                 (
                     "can you check what {name} wrote about {name.his} address? make the right one "

@@ -197,19 +197,19 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“I got my weeks mixed up. Could we make it the week after, same day and time?” "
-            "That's “{subject}” in your list. Move the [appointment] if they've asked early "
-            "enough. If not, tell them in a public comment that it stays as it is, with the date. "
-            "You can close it either way.",
-            colleague="“{subject}” in your list: they want the [appointment] a week later. If "
-            "it's too late to move it, tell them publicly that it stays on its date, and which. "
-            "Then close it.",
-            chat="“{subject}” in your list, they want it a week later. if thats too short notice "
-            "tell them in a public comment that the date stays (say which). close it",
-            note="Please deal with “{subject}”, which is assigned to you: they've mixed up their "
+            email="{name} got the weeks mixed up and would like the [appointment] a week later, "
+            "same day and time. That's “{subject}” in your list. Please move it if there's still "
+            "time. If not, say in a public comment that it stays as it is, with the date. You can "
+            "close it either way.",
+            colleague="{name} wants the [appointment] a week later (“{subject}” in your list). If "
+            "it's too late to move it, please say in a public comment that it stays, and on which "
+            "date. Then close it.",
+            chat="“{subject}” in your list: {name} wants it a week later. if thats too short "
+            "notice say in a public comment that the date stays (say which). close it",
+            note="Please deal with “{subject}”, which is assigned to you: {name} has mixed up the "
             "weeks and would like to come exactly seven days later. If it's too late for that, "
-            "let them know in a public comment that we're keeping the date, and name it. Close "
-            "the [ticket] once you've answered.",
+            "let {name.him} know in a public comment that we're keeping the date, and name it. "
+            "Close the [ticket] once you've answered.",
         ),
         calls=(
             call("get_my_profile"),
@@ -228,6 +228,7 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
         answer="I could not move it: it's in fewer than {notice} days. I told them in {reference} "
         "that it stays on {on}, and solved that.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "notice": notice,
             "reference": ticket["reference"],

@@ -99,17 +99,18 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“My father is ill and I have to look after him, so please cancel my place.” "
-            "It's “{subject}” in your list. Cancel it if there's still time. If there isn't, we "
-            "have to tell them in a public comment that the place stands, and for which date. "
-            "Close the [ticket] either way.",
-            colleague="“{subject}” in your list: they want their place cancelled. If it's too "
-            "late, tell them publicly that it stands, with the date. Close it.",
-            chat="“{subject}” in your list, they want to cancel their place. if its too late tell "
-            "them in a public comment that it stands and for which date. close it",
-            note="A cancellation came in as “{subject}” and it's assigned to you. Look at the "
-            "deadline first, I have a feeling they're too late. If so, tell them in a public "
-            "comment that their place stands and for which date. Close it however it goes.",
+            email="{name}'s father is ill, so {name.he} wants to cancel {name.his} place; it's "
+            "“{subject}” in your list. Cancel it if there's still time. If there isn't, tell "
+            "{name.him} in a public comment that the place stands, and for which date. Close the "
+            "[ticket] either way.",
+            colleague="{name} wants {name.his} place cancelled, see “{subject}” in your list. If "
+            "it's too late, please say in a public comment that it stands, with the date. Close "
+            "it then.",
+            chat="“{subject}” in your list, {name} wants to cancel {name.his} place. if its too "
+            "late tell {name.him} in a public comment that it stands and for which date. close it",
+            note="{name}'s cancellation came in as “{subject}” and it's assigned to you. I have a "
+            "feeling it's too late, so look at the deadline first. If it is, tell {name.him} in a "
+            "public comment that the place stands and for which date. Close it however it goes.",
         ),
         calls=(
             call("get_my_profile"),
@@ -128,6 +129,7 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
         answer="I couldn't cancel: {day} is nearer than the {notice} days that our rules ask for. "
         "I told them in {reference} that their place stands, and solved it.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "day": long_day(day),
             "notice": maker.parameters["ENROLMENT_NOTICE_DAYS"],

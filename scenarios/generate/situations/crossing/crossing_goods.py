@@ -35,18 +35,19 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{subject}” in your list comes from somebody who has heard nothing for two "
-            "days. If we have everything in their open [order], please confirm it, say so in a "
+            email="{name} has heard nothing for two days about {name.his} open [order], see "
+            "“{subject}” in your list. If we have everything, please confirm it, say so in a "
             "public comment with the reference of the [order] and close the [ticket].",
-            colleague="“{subject}” in your list: they're waiting to hear about their open "
-            "[order]. If we have all of it in stock, confirm it, tell them publicly with the "
-            "reference and close the [ticket].",
-            chat="“{subject}” is yours, right? if we have everything in their open [order] "
-            "confirm it and tell them in a public comment (with the reference of the [order]). "
-            "then close it",
-            note="The [customer] behind “{subject}” in your list has been waiting two days for an "
-            "answer. Please see whether we have everything in the open [order]; then confirm it, "
-            "write them a public comment with its reference and close the [ticket].",
+            colleague="{name} is waiting to hear about {name.his} open [order] (“{subject}” in "
+            "your list). If we have all of it in stock, confirm it, write that in a public "
+            "comment with the reference and close the [ticket].",
+            chat="“{subject}” is yours, right? if we have everything in {name}s open [order] "
+            "confirm it and say so in a public comment (with the reference of the [order]). then "
+            "close it",
+            note="{name}, whose [ticket] “{subject}” is in your list, has been waiting two days "
+            "for an answer. Please see whether we have everything in the open [order]. If so, "
+            "confirm it, write {name.him} a public comment with its reference and close the "
+            "[ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -68,6 +69,7 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
         answer="All of {order} is in stock, so I confirmed it and said so in {reference}, which is "
         "solved.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "order": order["reference"],
             "reference": ticket["reference"],
@@ -204,20 +206,20 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We sent somebody three of the wrong kind in their latest [order], see "
+            email="We sent {name} three of the wrong kind in {name.his} latest [order], see "
             "“{subject}”, which is assigned to you. If it's still in time for a return, please "
-            "register one as wrong, give them the reference of the [order] in a public comment "
-            "and close the [ticket].",
-            colleague="“{subject}” is yours: all three in their latest [order] were the wrong "
-            "ones. If they're still in time, please register the return (wrong), give them the "
-            "[order] reference in a public comment and close it.",
-            chat="“{subject}” in your list, they got 3 of the wrong kind in their last [order]. "
-            "if its not too late register the return as wrong, comment publicly with the "
-            "reference of the [order] and close",
-            note="Our packers have made a mess of it, see “{subject}”, which you have: all three "
-            "in the latest [order] are the wrong ones. If it isn't too late for a return, "
-            "register one for that reason. Give them the reference of the [order] in a public "
-            "comment, and close the [ticket].",
+            "register one as wrong, give {name.him} the reference of the [order] in a public "
+            "comment and close the [ticket].",
+            colleague="All three in {name}'s latest [order] were the wrong ones; “{subject}” is "
+            "yours. If {name.he}'s still in time, please register the return (wrong), give "
+            "{name.him} the [order] reference in a public comment and close it.",
+            chat="“{subject}” in your list, {name} got 3 of the wrong kind in {name.his} last "
+            "[order]. if its not too late register the return as wrong, put the reference of the "
+            "[order] in a public comment and close it",
+            note="Our packers have made a mess of it, see “{subject}” from {name}, which you "
+            "have: all three in the latest [order] are the wrong ones. If it isn't too late for a "
+            "return, register one for that reason. Give {name.him} the reference of the [order] "
+            "in a public comment, and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -243,6 +245,7 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
         answer="The return of {count} {product} from {order} is announced, and {reference} is "
         "solved.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "count": 3,
             "product": goods[1]["name"],
@@ -369,17 +372,19 @@ def it_has_left_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Somebody would like their [shipment] to leave ten days later, see “{subject}”, "
-            "which is yours. If it has already left, please say so in a public comment, with its "
-            "reference. After that the [ticket] is done.",
-            colleague="“{subject}” in your list: they'd like the [shipment] ten days later. If it "
-            "has already left, tell them publicly, with its reference. Close it.",
-            chat="“{subject}” in your list, they want it to leave 10 days later. if its already "
-            "gone tell them in a public comment with the reference of the [shipment]. then close",
-            note="I couldn't see whether the [shipment] in “{subject}”, your [ticket], has left "
-            "yet. If it's still here, let it leave ten days later than planned. If it isn't, let "
-            "them know in a public comment with its reference, so that they can ask a neighbour. "
-            "Then close the [ticket].",
+            email="{name} would like {name.his} [shipment] to leave ten days later, see "
+            "“{subject}”, which is yours. If it has already left, please say so in a public "
+            "comment, with its reference. After that the [ticket] is done.",
+            colleague="{name} would like the [shipment] ten days later (“{subject}” in your "
+            "list). If it has already left, say so in a public comment, with its reference. Then "
+            "close it.",
+            chat="“{subject}” in your list, {name} wants it to leave 10 days later. if its "
+            "already gone tell {name.him} in a public comment with the reference of the "
+            "[shipment]. then close it",
+            note="I couldn't see whether {name}'s [shipment] in “{subject}”, your [ticket], has "
+            "left yet. If it's still here, let it leave ten days later than planned. If it isn't, "
+            "let {name.him} know in a public comment with its reference, so that {name.he} can "
+            "ask a neighbour. Then close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -397,6 +402,7 @@ def it_has_left_already(maker: Maker) -> Draft | None:
         ),
         answer="I could not postpone {gone}: it left on {day}. {reference} says so and is solved.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "gone": gone["reference"],
             "day": long_day(gone["leaves_on"]),
@@ -423,19 +429,19 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{subject}” is a [ticket] of yours about something that broke. If the warranty "
-            "is still running, please enter a claim with the title of the [ticket] as the fault, "
-            "give them the number of the warranty in a public comment and close it.",
-            colleague="“{subject}” in your list: is the warranty still running? If so, enter a "
-            "claim with the [ticket]'s title as the fault, give them the warranty's number "
-            "publicly and close it.",
-            chat="can you check the warranty for “{subject}” in your list? if its still running "
-            "enter a claim in the same words, give them the warranty number in a public comment "
-            "and close",
-            note="Please look at “{subject}” in your list, they were very polite about it. If "
-            "their warranty is still running, enter a claim in the same words as the [ticket]. "
-            "They'll need the number of the warranty for the repair shop, so put it in a public "
-            "comment, and close the [ticket].",
+            email="“{subject}” from {name} is yours; it's about something that broke. If the "
+            "warranty is still running, please enter a claim with the title of the [ticket] as "
+            "the fault, give {name.him} the number of the warranty in a public comment and close "
+            "it.",
+            colleague="Is the warranty still running for “{subject}” in your list? If so, enter "
+            "{name}'s claim with the [ticket]'s title as the fault, put the warranty's number in "
+            "a public comment and close it.",
+            chat="can you check the warranty for “{subject}” ({name})? if its still running enter "
+            "a claim in the same words, give the warranty number in a public comment and close it",
+            note="Please look at “{subject}” from {name}, who was very polite about it. If the "
+            "warranty is still running, enter a claim in the same words as the [ticket]. "
+            "{name.He}'ll need the number of the warranty for the repair shop, so put it in a "
+            "public comment, and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -455,6 +461,7 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
         ),
         answer="{number} is in force until {day}, so I entered the claim and solved {reference}.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "number": warranty["number"],
             "day": long_day(warranty["ends_on"]),

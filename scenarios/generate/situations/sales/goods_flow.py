@@ -188,11 +188,11 @@ def accept_it_and_pay_back(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} sent back the {product} because it wasn't the one {name.he}'d ordered, "
             "and is waiting for {name.his} money. It has been inspected. Could you accept the "
-            "return and open a [refund] on the [payment] as not as described, for as much as we "
-            "give then?",
+            "return and open a [refund] on the [payment], with “not as described” as the reason, "
+            "for as much as we give then?",
             colleague="{name}'s {product} is back; it was the wrong one, and it's been inspected. "
-            "Please accept the return and open a [refund] on that [payment] as not as described, "
-            "as much as we can give.",
+            "Please accept the return and open a [refund] on that [payment] for “not as "
+            "described”, as much as we can give.",
             chat="{name} sent back the {product}, it was the wrong one. its been inspected, so "
             "can you accept the return and open the [refund] for it? not as described, as much as "
             "possible",

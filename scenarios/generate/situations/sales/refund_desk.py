@@ -48,7 +48,7 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} paid for the {product} on {day} and says it's nothing like the "
             "description on our website. I've checked, and {name.he}'s right. Please open a "
-            "[refund] as not as described, for as much as we can give.",
+            "[refund] for that, as much as we can give.",
             colleague="{name} paid for the {product} on {day}, and it isn't what we described. "
             "Please open a [refund] for that, as much as {name.he} can get.",
             chat="{name} says the {product} isnt as described (paid {day}) and i agree. can you "

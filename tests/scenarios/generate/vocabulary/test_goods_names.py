@@ -7,7 +7,7 @@ from scenarios.generate.vocabulary.team_names import speak_of_teams
 from scenarios.generate.vocabulary.trades import trade, trade_names
 
 
-def said(text: str, about: str, name: str, **values: str) -> str:
+def filled(text: str, about: str, name: str, **values: str) -> str:
     """A template with goods of a trade as {product}, filled."""
     goods = {"product": spoken_goods(trade(about))[name]}
     values = {"product": name} | values
@@ -35,7 +35,7 @@ def said(text: str, about: str, name: str, **values: str) -> str:
 )
 def test_goods_are_said_as_people_say_them(about: str, name: str, text: str, expected: str) -> None:
     """With article, number and unit; a title keeps its capitals and stands in quotation marks."""
-    assert said(text, about, name, count="5") == expected
+    assert filled(text, about, name, count="5") == expected
 
 
 @pytest.mark.parametrize("name", trade_names())

@@ -260,8 +260,8 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} has lost our letter and doesn't know when {name.his} next [appointment] "
-            "is. Which day is it, and who will be there? {name.He}'d also like to e-mail whoever "
-            "set it up, so I need that colleague's address and [team].",
+            "is. Which day is it, and who will be there? {name.He}'d also like to write to the "
+            "organiser, so I need that colleague's e-mail and [team].",
             colleague="{name} has lost our letter. When is {name.his} next [appointment], who "
             "organises it (e-mail and [team], please), and who else will be there?",
             chat="{name} lost our letter. when's {name.his} next [appointment], who set it up "

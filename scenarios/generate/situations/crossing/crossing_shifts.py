@@ -456,15 +456,15 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is coming by about “{subject}” on {on}, first thing. Please assign that "
-            "[ticket] to whoever has the early [shift] at “{post}” that day, so that they can "
-            "read up. If that's one too many for them, leave it.",
-            colleague="{name} is coming in early on {on} about “{subject}”. Assign it to whoever "
-            "has the early [shift] at “{post}”, if they can take another.",
+            "[ticket] to the colleague on the early [shift] at “{post}” that day, so that they "
+            "can read up. If that's one too many for them, leave it.",
+            colleague="{name} is coming in early on {on} about “{subject}”. Assign it to the "
+            "colleague on the early [shift] at “{post}”, if they can take another.",
             chat="{name} drops in early on {on} about “{subject}”. can you give the [ticket] to "
-            "whoever is on the early [shift] at “{post}”, if they can still take one",
+            "the one on the early [shift] at “{post}”, if they can still take one",
             note="{name} is coming to see us on {on}, early in the morning, about “{subject}”. "
-            "Please assign that [ticket] to whoever has the early [shift] at “{post}”, as long "
-            "as they haven't got too many already. {name.He}'ll be asking for them.",
+            "Please assign that [ticket] to the colleague who has the early [shift] at “{post}”, "
+            "as long as they haven't got too many already. {name.He}'ll be asking for them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -328,8 +328,8 @@ def no_further_one_allowed(maker: Maker) -> Draft | None:
             email="{name} would also like {count} × {product}. Please put that in as a new "
             "[order], unless {name.he} already has as many open as we allow; then add it to the "
             "most recent one.",
-            colleague="{name} wants {count} × {product} as a new [order]. If {name.he} already "
-            "has the maximum number open, add it to {name.his} latest open one.",
+            colleague="{name} wants {count} × {product} as a new [order]. If {name.he} has too "
+            "many open already, add it to {name.his} latest one.",
             chat="{count} x {product} for {name}, as a new [order] if {name.he} can have one "
             "more open, otherwise add to {name.his} newest open one",
             note="{name} rang and wants {count} × {product}. Put that in as a new [order], "

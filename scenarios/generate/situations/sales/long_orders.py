@@ -141,10 +141,10 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has sent three things back and hasn't heard anything about any of them. "
-            "They've all been inspected. Could you accept or refuse each return by our rules, so "
-            "that I can write back today?",
+            "They've all been inspected. Could you accept or refuse each, so that I can write "
+            "back today?",
             colleague="{name} has three received returns, all inspected. Please accept or refuse "
-            "each by our rules.",
+            "each of them.",
             chat="{name}'s 3 returns have been inspected, can you decide them now? accept or "
             "refuse each by our return rules",
             note="{name}'s three returns have been inspected, and the condition is recorded. Now "

@@ -51,7 +51,7 @@ def money_to_the_project_lead(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{author} has been waiting two days for {what}, which is for “{project}”. It's "
-            "over your limit, so please hand the [request] on to whoever leads that [project].",
+            "over your limit, so please hand the [request] on to the lead of that [project].",
             colleague="{author}'s [request] for {what} is above your limit. It's for “{project}”, "
             "so please hand it on to the lead there.",
             chat="{author} wants {what} for “{project}”, over your limit. pass the [request] to "
@@ -247,7 +247,7 @@ def lead_and_owner(maker: Maker) -> Draft | None:
             "{owner}.",
             chat="can you make the lead of “{project}” the owner of “{title}”? {owner} is fine "
             "with it",
-            note="“{project}” is under way, so “{title}” should be kept by whoever's leading it "
+            note="“{project}” is under way, so “{title}” should be kept by the [project]'s lead "
             "rather than by {owner}, who has no part in it. Please change the owner before we "
             "send anything out.",
         ),

@@ -464,8 +464,8 @@ def the_order_in_the_complaint(maker: Maker) -> Draft | None:
             "please cancel it, give {name.him} its reference in a public comment and close the "
             "[ticket].",
             colleague="{name} says in “{subject}” that {name.he} placed [an order] by mistake; "
-            "the [product] is in the [ticket]. If it's still open, cancel it, tell {name.him} its "
-            "reference publicly and close the [ticket].",
+            "the [product] is in the [ticket]. If it's still open, cancel it, give {name.him} its "
+            "reference in a public comment and close the [ticket].",
             chat="“{subject}” from {name} is about [an order] placed by mistake. can you look up "
             "which [product], cancel the open [order] with it, comment its reference publicly and "
             "close the [ticket]",

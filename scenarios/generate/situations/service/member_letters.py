@@ -172,7 +172,7 @@ def freeze_by_message_with_a_limit(maker: Maker) -> Draft:
             "day there",
             note="{name} is away for a long holiday; the dates are in {name.his} open [thread]. "
             "Please freeze {name.his} [membership] from the day {name.he} names. If that's longer "
-            "than a freeze can last, use the maximum, and write back with the last day.",
+            "than we can freeze it, take as long as possible, and write back with the last day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -174,7 +174,7 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
             "then on {name} should hear from the colleague who looks after {name.him} anyway. "
             "Could you hand them over to the owner of {name.his} record?",
             colleague="{leaver} is leaving on Friday. Please hand over {name}'s open [threads] to "
-            "whoever owns that [customer].",
+            "the owner of that [customer].",
             chat="{leaver} leaves on friday, can you hand {name}'s open [threads] over to the "
             "owner of {name.his} record",
             note="Friday is {leaver}'s last day. Before then, please hand over whatever is still "

@@ -177,8 +177,8 @@ def whole_team_may_read(maker: Maker) -> Callable[[], Draft | None] | None:
         ask=Voices(
             email="The people in {team} keep hearing about “{title}” and can't open it. Please "
             "give everybody there access to read it. Anyone who can already edit it keeps that.",
-            colleague="{team} needs to read “{title}”. Please share it with all of them; whoever "
-            "can edit it already keeps that.",
+            colleague="{team} needs to read “{title}”. Please share it with all of them; anybody "
+            "who can edit it already keeps that.",
             chat="can you give everyone in {team} read access to “{title}”? dont downgrade anyone "
             "who can edit it",
             note="{team} was forgotten when “{title}” was shared. Please make sure that everyone "
@@ -225,12 +225,13 @@ def the_owner_has_left(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{owner} no longer has time to look after “{title}” and would like whoever "
-            "wrote the latest version to take it over. Could you make that colleague the owner?",
-            colleague="{owner} is giving up “{title}”. Please make whoever wrote the latest "
+            email="{owner} no longer has time to look after “{title}” and would like the "
+            "colleague who wrote the latest version to take it over. Could you make that "
+            "colleague the owner?",
+            colleague="{owner} is giving up “{title}”. Please make the author of the latest "
             "version the new owner.",
-            chat="{owner} doesnt have time for “{title}” any more, can you make whoever wrote the "
-            "latest version the owner",
+            chat="{owner} doesnt have time for “{title}” any more, can you make the one who wrote "
+            "the latest version the owner",
             note="{owner} has too much to do and would like to hand over “{title}”. Please look "
             "up who wrote its latest version and make them the owner. They've agreed to do it.",
         ),

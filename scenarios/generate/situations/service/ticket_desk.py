@@ -97,8 +97,8 @@ def trouble_is_back_in_time(maker: Maker) -> Draft:
             chat="{name} just rang, the “{subject}” thing is back. can you reopen it if thats "
             "still allowed, otherwise a new [ticket] (same subject, normal)",
             note="{name} came in this morning because “{subject}”, which we'd closed, has come "
-            "back. Please reopen the old [ticket] if our rules still allow that. If they don't, "
-            "it needs a new one, with the same subject and normal priority.",
+            "back. Please reopen the old [ticket] if that's still possible. If it isn't, it needs "
+            "a new one, with the same subject and normal priority.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -416,10 +416,10 @@ def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
             kind="change",
             ask=Voices(
                 email="{name} hasn't heard from anybody about “{subject}”, because nobody has it "
-                "yet. It's one for {team}. Please give it to whoever there has the fewest "
+                "yet. It's one for {team}. Please give it to the one there who has the fewest "
                 "unsolved [tickets].",
                 colleague="Nobody has “{subject}” from {name} yet. It's one for {team}; please "
-                "give it to whoever there has the fewest unsolved [tickets].",
+                "give it to the colleague with the fewest unsolved [tickets].",
                 chat="“{subject}” from {name} is one for {team}. can you assign it to the person "
                 "there with the fewest unsolved [tickets]",
                 note="I've promised {team} to share out the work fairly. Nobody has “{subject}” "

@@ -33,13 +33,15 @@ def filled(text: str, about: str, name: str, **values: str) -> str:
         ("car_rental", "VW Tiguan", "on {product}", "on the VW Tiguan"),
     ],
 )
-def test_goods_are_said_as_people_say_them(about: str, name: str, text: str, expected: str) -> None:
+def test_goods_are_named_as_people_name_them(
+    about: str, name: str, text: str, expected: str
+) -> None:
     """With article, number and unit; a title keeps its capitals and stands in quotation marks."""
     assert filled(text, about, name, count="5") == expected
 
 
 @pytest.mark.parametrize("name", trade_names())
-def test_no_goods_are_said_with_two_articles_or_bare_commas(name: str) -> None:
+def test_no_goods_have_two_articles_or_bare_commas(name: str) -> None:
     """Every form of a trade's goods fits into a sentence."""
     for spoken in spoken_goods(trade(name)).values():
         for form in (spoken.the(), spoken.bare(), spoken.many(), spoken.counted("7")):

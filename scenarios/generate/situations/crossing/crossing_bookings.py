@@ -35,19 +35,19 @@ def the_next_slot_with_room(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The group behind “{subject}”, a [ticket] that's assigned to you, can't make "
-            "the day they booked. Please move them to the next [slot] of the same [resource] "
-            "that's big enough, tell them the new date in a public comment and solve the [ticket].",
-            colleague="Could you do “{subject}”, which is yours? They can't make their date. "
-            "Please move the [booking] to the next [slot] of that [resource] with room for "
-            "everyone, tell them the date in a public comment and solve it.",
-            chat="“{subject}” is still in your list, they cant make their day. move them to the "
+            email="{name}'s group can't make the day they booked; it's “{subject}” in your list. "
+            "Please move them to the next [slot] of the same [resource] that's big enough, tell "
+            "them the new date in a public comment and close the [ticket].",
+            colleague="Could you do “{subject}”? {name}'s group can't make their date. Please "
+            "move the [booking] to the next [slot] of that [resource] with room for everyone, "
+            "tell them the date in a public comment and close it.",
+            chat="“{subject}” is still in your list, {name} cant make that day. move them to the "
             "next [slot] in the same [resource] that fits the whole group, tell them the date in "
-            "a public comment and solve it",
-            note="I spoke to the group behind “{subject}”, which is assigned to you. They can't "
-            "come on the day they booked and I promised them the next [slot] of the same "
+            "a public comment and close it",
+            note="I spoke to {name} about “{subject}”, which is assigned to you. The group can't "
+            "come on the day they booked, and I promised them the next [slot] of the same "
             "[resource] that has room for all of them. Please move the [booking], confirm the "
-            "date in a public comment and solve the [ticket].",
+            "date in a public comment and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -72,6 +72,7 @@ def the_next_slot_with_room(maker: Maker) -> Draft | None:
         ),
         answer="I moved {booking} to {day}, {time}, put the new date in {reference} and solved it.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "booking": booking["reference"],
             "day": long_day(day),
@@ -100,17 +101,17 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Somebody would like to cancel the first of two dates, see “{subject}”, which "
-            "is assigned to you. If it's too late for that, please say in a public comment that "
-            "the [booking] stands, with its reference. The [ticket] can be solved either way.",
-            colleague="“{subject}” in your list: they want the earlier of their two [bookings] "
-            "cancelled. If it's too late for that, tell them in a public comment that it stands, "
-            "with the reference. Solve it either way.",
-            chat="can you look at “{subject}”? they want to drop their first [booking]. if its "
-            "too late tell them publicly that it stands, with the reference. then solve",
-            note="“{subject}” is yours: they'd like to cancel the earlier of their two "
-            "[bookings]. If they've left it too late, let them know in a public comment that it "
-            "stands and quote the reference, because they always ask for it. Then solve the "
+            email="{name} would like to cancel the first of two dates, see “{subject}”, which is "
+            "assigned to you. If it's too late for that, please say in a public comment that the "
+            "[booking] stands, with its reference. The [ticket] can be closed either way.",
+            colleague="{name} wants the earlier of two [bookings] cancelled, see “{subject}” in "
+            "your list. If it's too late for that, say in a public comment that it stands, with "
+            "the reference. Close it either way.",
+            chat="can you look at “{subject}”? {name} wants to drop the first [booking]. if its "
+            "too late say in a public comment that it stands, with the reference. then close it",
+            note="“{subject}” is yours: {name} would like to cancel the earlier of two "
+            "[bookings]. If it's too late, let {name.him} know in a public comment that it stands "
+            "and quote the reference, because {name.he} always asks for it. Then close the "
             "[ticket].",
         ),
         calls=(
@@ -130,6 +131,7 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
         answer="I could not cancel {booking}: it begins on {day}, and {notice} days before is the "
         "latest. I told them in {reference} and solved it.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "booking": booking["reference"],
             "day": long_day(soon["starts_at"]),
@@ -209,12 +211,12 @@ def the_whole_family_is_ill(maker: Maker) -> Draft | None:
             "they've booked with us up to {until}. Could you cancel whatever is still in time? "
             "They live at one address, so you'll find them all.",
             colleague="{name}'s whole household has the flu. Please cancel all their [bookings] "
-            "up to {until}, as far as there's still time.",
+            "up to {until} that can still be cancelled.",
             chat="{name}s family all have the flu, can you cancel what theyve booked up to "
             "{until}? only where its not too late",
             note="{name} rang, and you could hear it: everyone in the household is ill, and they "
-            "can't come to anything up to {until}. Some of it may be too close now. Please cancel "
-            "the [bookings] where we still can.",
+            "can't come to anything up to {until}. Please cancel the [bookings] where we still "
+            "can.",
         ),
         calls=(
             call("search_customers", query=parent["name"]),
@@ -457,16 +459,16 @@ def paid_up_before_more_seats(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s e-mail says: “My parents-in-law are visiting, so could you add two "
-            "people to what we have on {day}?” We've had trouble with unpaid extras. So only if "
-            "none of {name.his} [payments] has failed or is still pending, and if they fit.",
-            colleague="{name} wants to bring two more people on {day}. If there's room and none "
-            "of {name.his} [payments] has failed or is pending, add them.",
-            chat="can {name} bring 2 more on {day}? check for failed or pending [payments] "
-            "first, if it's all fine and they fit add them",
-            note="{name} asked me on the phone for two more places on {day}. Before you add "
-            "them, make sure that none of {name.his} [payments] has failed or is still pending; "
-            "last month we were left with unpaid extras.",
+            email="{name}'s parents-in-law are visiting, so {name.he}'d like to bring two more "
+            "people on {day}. We've been left with unpaid extras before. Please check that all "
+            "{name.his} [payments] have gone through, and if they have, add the two if they fit.",
+            colleague="{name} wants to bring two more people on {day}. If all {name.his} "
+            "[payments] so far have gone through, please add them.",
+            chat="can {name} bring 2 more on {day}? check first that all {name.his} [payments] "
+            "went through, then add them if they fit",
+            note="{name} asked me on the phone for two more places on {day}. Last month we were "
+            "left with unpaid extras, so make sure that all of {name.his} [payments] have gone "
+            "through before you add them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -508,17 +510,17 @@ def a_first_visit_by_ticket(maker: Maker) -> Draft | None:
             email="Three people would like to try the {resource}, on any day from {first} to "
             "{last}, the earlier the better. It's in “{subject}”, a [ticket] of yours. Please "
             "book the first [slot] they fit into, tell them the date in a public comment and "
-            "solve it.",
-            colleague="“{subject}” is yours: three people for the {resource}, any day from "
-            "{first} to {last}. Please book the earliest [slot] with room, tell them the date in "
-            "a public comment and solve it.",
-            chat="can you sort out “{subject}”? 3 people for {resource}, whenever it's free "
-            "first between {first} and {last}. book it, tell them the date in a public comment "
-            "and solve",
+            "close it.",
+            colleague="“{subject}” is yours: {name} and two friends want the {resource}, any day "
+            "from {first} to {last}. Please book the earliest [slot] with room, tell them the "
+            "date in a public comment and close it.",
+            chat="can you sort out “{subject}”? {name} wants {resource} for 3 people, whenever "
+            "it's free first between {first} and {last}. book it, tell them the date in a public "
+            "comment and close it",
             note="Please deal with “{subject}”, which has been waiting in your list since the "
-            "weekend. It's three people who want {resource}, as early as possible between "
+            "weekend. {name} wants {resource} for three people, as early as possible between "
             "{first} and {last}. Book the first [slot] that has room for them, let them know the "
-            "date in a public comment and solve the [ticket].",
+            "date in a public comment and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),

@@ -130,16 +130,16 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
             email="{name} has the plumber in that day and would like to have the [appointment] a "
             "day later, at the same time, or two days later if one of you is busy. It's in "
             "{name.his} [ticket] “{subject}”, which is yours. Please move it, tell {name.him} the "
-            "new date in a public comment and solve the [ticket].",
+            "new date in a public comment and close the [ticket].",
             colleague="{name} would like the [appointment] a day later, same time, or two days "
             "later if one of you is busy (“{subject}”, assigned to you). Please move it, tell "
-            "{name.him} the date in a public comment and solve it.",
+            "{name.him} the date in a public comment and close it.",
             chat="“{subject}” from {name} is yours, can you move that [appointment] to the next "
             "day, same time? if anyone in it is busy then the day after. public comment with the "
-            "date and solve it",
+            "date and close it",
             note="I rang {name} about “{subject}”, which is with you. The day after at the same "
             "time would suit {name.him}, or the day after that if you or your colleague can't. "
-            "Please move the [appointment], confirm the date in a public comment and solve the "
+            "Please move the [appointment], confirm the date in a public comment and close the "
             "[ticket].",
         ),
         calls=(
@@ -197,19 +197,19 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“I got my weeks mixed up. Could we make it the week after, same day and "
-            "time?” That's “{subject}” in your list. Move the [appointment] if they've asked "
-            "early enough. If not, tell them in a public comment that it stays as it is, with "
-            "the date. You can solve it either way.",
-            colleague="“{subject}” in your list: they want the [appointment] a week later. If "
-            "it's too late to move it, tell them publicly that it stays on its date, and which. "
-            "Then solve it.",
-            chat="“{subject}” in your list, they want it a week later. if thats too short notice "
-            "tell them in a public comment that the date stays (say which). solve it",
-            note="Please deal with “{subject}”, which is assigned to you: they've mixed up their "
+            email="{name} got the weeks mixed up and would like the [appointment] a week later, "
+            "same day and time. That's “{subject}” in your list. Please move it if there's still "
+            "time. If not, say in a public comment that it stays as it is, with the date. You can "
+            "close it either way.",
+            colleague="{name} wants the [appointment] a week later (“{subject}” in your list). If "
+            "it's too late to move it, please say in a public comment that it stays, and on which "
+            "date. Then close it.",
+            chat="“{subject}” in your list: {name} wants it a week later. if thats too short "
+            "notice say in a public comment that the date stays (say which). close it",
+            note="Please deal with “{subject}”, which is assigned to you: {name} has mixed up the "
             "weeks and would like to come exactly seven days later. If it's too late for that, "
-            "let them know in a public comment that we're keeping the date, and name it. Solve "
-            "the [ticket] once you've answered.",
+            "let {name.him} know in a public comment that we're keeping the date, and name it. "
+            "Close the [ticket] once you've answered.",
         ),
         calls=(
             call("get_my_profile"),
@@ -228,6 +228,7 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
         answer="I could not move it: it's in fewer than {notice} days. I told them in {reference} "
         "that it stays on {on}, and solved that.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "notice": notice,
             "reference": ticket["reference"],
@@ -259,8 +260,8 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} has lost our letter and doesn't know when {name.his} next [appointment] "
-            "is. Which day is it, and who will be there? {name.He}'d also like to e-mail whoever "
-            "set it up, so I need that colleague's address and [team].",
+            "is. Which day is it, and who will be there? {name.He}'d also like to write to the "
+            "organiser, so I need that colleague's e-mail and [team].",
             colleague="{name} has lost our letter. When is {name.his} next [appointment], who "
             "organises it (e-mail and [team], please), and who else will be there?",
             chat="{name} lost our letter. when's {name.his} next [appointment], who set it up "
@@ -304,17 +305,17 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} ({team}) would like leave from {first} to {last}, and I've approved it. "
-            "Please record it. If {away.he} has an [appointment] then, {heir} has offered to go; "
-            "put {heir.him} in as required and take {away} out, as long as {heir} is free.",
-            colleague="{away} ({team}) is on leave from {first} to {last}, please record it. "
-            "{heir} goes to {away.his} [appointment] in that time, as a required attendee, if "
-            "{heir.he}'s free.",
-            chat="{away} ({team}) is off {first} to {last}, can you put the leave in? {heir} goes "
-            "to {away.his} [appointment] then if free (required)",
-            note="I've approved {away}'s leave from {first} to {last} ({team}); please record "
-            "it. If {away.he} has an [appointment] in that time, {heir} has agreed to go "
-            "instead. Make {heir.him} required, provided {heir.he}'s free.",
+            email="{away} would like leave from {first} to {last}, and I've approved it. Please "
+            "record it. If {away.he} has an [appointment] then, {heir} has offered to go; put "
+            "{heir.him} in as required and take {away} out, as long as {heir} is free.",
+            colleague="{away} is on leave from {first} to {last}, please record it. {heir} goes "
+            "to {away.his} [appointment] in that time, as a required attendee, if {heir.he}'s "
+            "free.",
+            chat="{away} is off {first} to {last}, can you put the leave in? {heir} goes to "
+            "{away.his} [appointment] then if free (required)",
+            note="I've approved {away}'s leave from {first} to {last}; please record it. If "
+            "{away.he} has an [appointment] in that time, {heir} has agreed to go instead. Make "
+            "{heir.him} required, provided {heir.he}'s free.",
         ),
         calls=(
             call("list_teams"),

@@ -42,15 +42,15 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
             email="{name} is at a wedding that weekend and can't make {name.his} date, see "
             "“{subject}”, which is assigned to you. Any later one with a free seat is fine. "
             "Please move {name.him} to the next one, tell {name.him} the date in a public comment "
-            "and solve the [ticket].",
+            "and close the [ticket].",
             colleague="{name} can't make {name.his} date (“{subject}”, assigned to you). Please "
             "move {name.him} to the next [session] with a free seat, tell {name.him} the date in "
-            "a public comment and solve the [ticket].",
+            "a public comment and close the [ticket].",
             chat="“{subject}” is yours, {name} needs a later [session]. can you move {name.him} "
-            "to the next one with a free seat, put the date in a public comment and solve it",
+            "to the next one with a free seat, put the date in a public comment and close it",
             note="“{subject}” from {name} is with you. {name.He} can't come on {name.his} date "
             "and doesn't want to be on a waiting list, so please move {name.him} to the next "
-            "[session] with a free seat. Tell {name.him} the date in a public comment and solve "
+            "[session] with a free seat. Tell {name.him} the date in a public comment and close "
             "the [ticket].",
         ),
         calls=(
@@ -99,17 +99,18 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“My father is ill and I have to look after him, so please cancel my place.” "
-            "It's “{subject}” in your list. Cancel it if there's still time. If there isn't, we "
-            "have to tell them in a public comment that the place stands, and for which date. "
-            "Solve the [ticket] either way.",
-            colleague="“{subject}” in your list: they want their place cancelled. If it's too "
-            "late, tell them publicly that it stands, with the date. Solve it.",
-            chat="“{subject}” in your list, they want to cancel their place. if its too late "
-            "tell them in a public comment that it stands and for which date. solve it",
-            note="A cancellation came in as “{subject}” and it's assigned to you. Look at the "
-            "deadline first, I have a feeling they're too late. If so, tell them in a public "
-            "comment that their place stands and for which date. Mark it solved however it goes.",
+            email="{name}'s father is ill, so {name.he} wants to cancel {name.his} place; it's "
+            "“{subject}” in your list. Cancel it if there's still time. If there isn't, tell "
+            "{name.him} in a public comment that the place stands, and for which date. Close the "
+            "[ticket] either way.",
+            colleague="{name} wants {name.his} place cancelled, see “{subject}” in your list. If "
+            "it's too late, please say in a public comment that it stands, with the date. Close "
+            "it then.",
+            chat="“{subject}” in your list, {name} wants to cancel {name.his} place. if its too "
+            "late tell {name.him} in a public comment that it stands and for which date. close it",
+            note="{name}'s cancellation came in as “{subject}” and it's assigned to you. I have a "
+            "feeling it's too late, so look at the deadline first. If it is, tell {name.him} in a "
+            "public comment that the place stands and for which date. Close it however it goes.",
         ),
         calls=(
             call("get_my_profile"),
@@ -128,6 +129,7 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
         answer="I couldn't cancel: {day} is nearer than the {notice} days that our rules ask for. "
         "I told them in {reference} that their place stands, and solved it.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "day": long_day(day),
             "notice": maker.parameters["ENROLMENT_NOTICE_DAYS"],
@@ -356,16 +358,16 @@ def before_all_the_others(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} says that somebody promised {name.him} the next seat on “{course}” and "
-            "put it in {name.his} file. I don't want a complaint, so please get {name.him} in, "
-            "even if somebody else loses a place.",
+            email="{name} rang: {name.he}'d been promised the next seat on “{course}”, {name.he} "
+            "says, and it should be in {name.his} file. I don't want a complaint, so please get "
+            "{name.him} in if you can.",
             colleague="{name} was promised the next seat on “{course}”, there should be a note "
-            "about it. Please get {name.him} in, even if somebody else has to wait.",
+            "about it. Please see if you can get {name.him} in.",
             chat="{name} says theres a note promising {name.him} the next seat on “{course}”. can "
-            "you get {name.him} in? even if someone else gets bumped",
-            note="We've known {name} for years, and {name.he} says that somebody here promised "
-            "{name.him} the next seat on “{course}”. It should be in the notes. Please give "
-            "{name.him} a place, even if it's at somebody else's expense.",
+            "you get {name.him} in",
+            note="We've known {name} for years, and {name.he} says that one of us promised "
+            "{name.him} the next seat on “{course}” on the phone. It should be in the notes. "
+            "Please find {name.him} a place.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -450,16 +452,16 @@ def a_seat_for_who_has_paid(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night: “I'd like to come to ‘{course}’, on the first date "
-            "that still has a seat.” {name.He}'s owed us money before. If none of {name.his} "
-            "[payments] has failed or is pending, please book {name.him} in.",
-            colleague="{name} wants to do “{course}”. If none of {name.his} [payments] has "
-            "failed or is pending, book the first [session] with a free seat.",
-            chat="{name} wants a place on “{course}”, first date with a free seat. check "
-            "{name.his} [payments] first, nothing failed or pending",
+            email="{name} wrote last night that {name.he}'d like to come to “{course}”, on the "
+            "first date that still has a seat. {name.He}'s owed us money before. If {name.his} "
+            "[payments] have all gone through, please book {name.him} in.",
+            colleague="{name} wants to do “{course}”. If {name.he}'s paid everything, with "
+            "nothing pending, book the first [session] with a free seat.",
+            chat="{name} wants a place on “{course}”, first date with a free seat. check first "
+            "that all {name.his} [payments] went through",
             note="{name} would like to do “{course}” and asked for the first date with a free "
-            "seat. Accounts want us to look at the [payments] first: if one of {name.his} has "
-            "failed or is pending, don't enrol {name.him}.",
+            "seat. Accounts want us to look at the [payments] first: if one of {name.his} hasn't "
+            "gone through, don't enrol {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

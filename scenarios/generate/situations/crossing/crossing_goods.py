@@ -12,7 +12,7 @@ from scenarios.generate.modules.parties.make import (
 )
 from scenarios.generate.modules.payments.make import new_method, new_payment
 from scenarios.generate.modules.refunds.make import refund_reason, share_of
-from scenarios.generate.modules.shipments.make import carriers_of, new_shipment
+from scenarios.generate.modules.shipments.make import new_shipment
 from scenarios.generate.modules.stock.make import new_levels
 from scenarios.generate.modules.suppliers.make import new_supplier, new_supplier_price
 from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
@@ -35,18 +35,19 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{subject}” in your list comes from somebody who has heard nothing for two "
-            "days. If we have everything in their open [order], please confirm it, say so in a "
-            "public comment with the reference of the [order] and solve the [ticket].",
-            colleague="“{subject}” in your list: they're waiting to hear about their open "
-            "[order]. If we have all of it in stock, confirm it, tell them publicly with the "
-            "reference and solve the [ticket].",
-            chat="“{subject}” is yours, right? if we have everything in their open [order] "
-            "confirm it and tell them in a public comment (with the reference of the [order]). "
-            "then solve it",
-            note="The [customer] behind “{subject}” in your list has been waiting two days for "
-            "an answer. Please see whether we have everything in the open [order]; then confirm "
-            "it, write them a public comment with its reference and solve the [ticket].",
+            email="{name} has heard nothing for two days about {name.his} open [order], see "
+            "“{subject}” in your list. If we have everything, please confirm it, say so in a "
+            "public comment with the reference of the [order] and close the [ticket].",
+            colleague="{name} is waiting to hear about {name.his} open [order] (“{subject}” in "
+            "your list). If we have all of it in stock, confirm it, write that in a public "
+            "comment with the reference and close the [ticket].",
+            chat="“{subject}” is yours, right? if we have everything in {name}s open [order] "
+            "confirm it and say so in a public comment (with the reference of the [order]). then "
+            "close it",
+            note="{name}, whose [ticket] “{subject}” is in your list, has been waiting two days "
+            "for an answer. Please see whether we have everything in the open [order]. If so, "
+            "confirm it, write {name.him} a public comment with its reference and close the "
+            "[ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -68,6 +69,7 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
         answer="All of {order} is in stock, so I confirmed it and said so in {reference}, which is "
         "solved.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "order": order["reference"],
             "reference": ticket["reference"],
@@ -204,20 +206,20 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We sent somebody three of the wrong kind in their latest [order], see "
+            email="We sent {name} three of the wrong kind in {name.his} latest [order], see "
             "“{subject}”, which is assigned to you. If it's still in time for a return, please "
-            "register one as wrong, give them the reference of the [order] in a public comment "
-            "and solve the [ticket].",
-            colleague="“{subject}” is yours: all three in their latest [order] were the wrong "
-            "ones. If they're still in time, please register the return (wrong), give them the "
-            "[order] reference in a public comment and solve it.",
-            chat="“{subject}” in your list, they got 3 of the wrong kind in their last [order]. "
-            "if its not too late register the return as wrong, comment publicly with the "
-            "reference of the [order] and solve",
-            note="Our packers have made a mess of it, see “{subject}”, which you have: all three "
-            "in the latest [order] are the wrong ones. If it isn't too late for a return, "
-            "register one for that reason. Give them the reference of the [order] in a public "
-            "comment, and solve the [ticket].",
+            "register one as wrong, give {name.him} the reference of the [order] in a public "
+            "comment and close the [ticket].",
+            colleague="All three in {name}'s latest [order] were the wrong ones; “{subject}” is "
+            "yours. If {name.he}'s still in time, please register the return (wrong), give "
+            "{name.him} the [order] reference in a public comment and close it.",
+            chat="“{subject}” in your list, {name} got 3 of the wrong kind in {name.his} last "
+            "[order]. if its not too late register the return as wrong, put the reference of the "
+            "[order] in a public comment and close it",
+            note="Our packers have made a mess of it, see “{subject}” from {name}, which you "
+            "have: all three in the latest [order] are the wrong ones. If it isn't too late for a "
+            "return, register one for that reason. Give {name.him} the reference of the [order] "
+            "in a public comment, and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -243,6 +245,7 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
         answer="The return of {count} {product} from {order} is announced, and {reference} is "
         "solved.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "count": 3,
             "product": goods[1]["name"],
@@ -254,15 +257,14 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="question", steps=6, rare=True)
+@situation("shipments", kind="question", steps=5, rare=True)
 def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
-    """Which street a parcel goes to, who carries it, and what its contents are worth."""
+    """Which street a parcel goes to, and what its contents are worth."""
     goods = some_products(maker, 2)
     if not goods:
         return None
     customer = new_customer(maker)
     work = new_address(maker, customer)
-    carrier = carriers_of(maker)[1]
     shipment = new_shipment(maker, customer, [(goods[0], 4, 900)], leaves=2, address=work)
     past = new_shipment(maker, customer, [(goods[1], 2, 700)], "delivered", leaves=-20)
     worth = 4 * goods[0]["price_cents"]
@@ -270,31 +272,28 @@ def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name}'s insurance wants to know about the [shipment] we've planned for "
-            "{name.him}. Which street does it go to, who carries it, and what are the contents "
-            "worth at today's prices?",
-            colleague="{name} needs some details about {name.his} planned [shipment] for "
-            "{name.his} insurance: the street it goes to, the [carrier], and what's in it worth "
-            "at today's prices.",
-            chat="{name} needs this for {name.his} insurance: where is {name.his} planned "
-            "[shipment] going (street), with which [carrier], and whats it worth at current prices",
-            note="{name}'s insurance has questions about the [shipment] we've planned. I need "
-            "the street it goes to, the carrier, and what the contents are worth at our current "
-            "prices. They want it in writing by tonight.",
+            "{name.him}. Which street does it go to, and what are the contents worth at today's "
+            "prices?",
+            colleague="{name}'s insurance is asking about {name.his} planned [shipment]. Which "
+            "street does it go to, and what's in it worth today?",
+            chat="{name} needs this for {name.his} insurance: which street is {name.his} planned "
+            "[shipment] going to, and whats it worth at todays prices",
+            note="{name}'s insurance has questions about the [shipment] we've planned. I need the "
+            "street it goes to, and what the contents are worth at our current prices. They want "
+            "it in writing by tonight.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
             call("get_customer", customer_id=customer["id"]),
             call("find_shipments", customer_id=customer["id"]),
             call("get_shipment", shipment_id=shipment["id"]),
-            call("list_carriers"),
             call("get_product", product_id=goods[0]["id"]),
         ),
-        answer="{shipment} goes to {street} with {carrier}; the contents are worth {worth}.",
+        answer="{shipment} goes to {street}; the contents are worth {worth}.",
         values={
             "name": customer["name"],
             "shipment": shipment["reference"],
             "street": work["street"],
-            "carrier": carrier["name"],
             "worth": maker.money(worth),
         },
         spare=(("shipments", past["id"]),),
@@ -319,15 +318,15 @@ def to_the_other_house(maker: Maker) -> Draft | None:
             email="{name} has scaffolding in front of {name.his} door and would like {name.his} "
             "[shipment] sent to the other address we have. It's in “{subject}”, which is assigned "
             "to you. Please redirect what hasn't left yet, confirm the street in a public comment "
-            "and solve the [ticket].",
+            "and close the [ticket].",
             colleague="{name} would like {name.his} planned [shipment] sent to the other address "
             "we have (“{subject}”, assigned to you). Please redirect it, confirm the street in a "
-            "public comment and solve the [ticket].",
+            "public comment and close the [ticket].",
             chat="“{subject}” from {name} is yours, can you send {name.his} planned [shipment] to "
-            "{name.his} other address? public comment with the street, then solve it",
+            "{name.his} other address? public comment with the street, then close it",
             note="{name} has scaffolding up, see “{subject}”, which is with you. Please redirect "
             "the [shipment] that hasn't left yet to the second address we have, so that the "
-            "driver doesn't have to come twice. Confirm the street in a public comment and solve "
+            "driver doesn't have to come twice. Confirm the street in a public comment and close "
             "the [ticket].",
         ),
         calls=(
@@ -373,17 +372,19 @@ def it_has_left_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Somebody would like their [shipment] to leave ten days later, see “{subject}”, "
-            "which is yours. If it has already left, please say so in a public comment, with its "
-            "reference. After that the [ticket] is done.",
-            colleague="“{subject}” in your list: they'd like the [shipment] ten days later. If "
-            "it has already left, tell them publicly, with its reference. Solve it.",
-            chat="“{subject}” in your list, they want it to leave 10 days later. if its already "
-            "gone tell them in a public comment with the reference of the [shipment]. then solve",
-            note="I couldn't see whether the [shipment] in “{subject}”, your [ticket], has left "
-            "yet. If it's still here, let it leave ten days later than planned. If it isn't, let "
-            "them know in a public comment with its reference, so that they can ask a neighbour. "
-            "Then solve the [ticket].",
+            email="{name} would like {name.his} [shipment] to leave ten days later, see "
+            "“{subject}”, which is yours. If it has already left, please say so in a public "
+            "comment, with its reference. After that the [ticket] is done.",
+            colleague="{name} would like the [shipment] ten days later (“{subject}” in your "
+            "list). If it has already left, say so in a public comment, with its reference. Then "
+            "close it.",
+            chat="“{subject}” in your list, {name} wants it to leave 10 days later. if its "
+            "already gone tell {name.him} in a public comment with the reference of the "
+            "[shipment]. then close it",
+            note="I couldn't see whether {name}'s [shipment] in “{subject}”, your [ticket], has "
+            "left yet. If it's still here, let it leave ten days later than planned. If it isn't, "
+            "let {name.him} know in a public comment with its reference, so that {name.he} can "
+            "ask a neighbour. Then close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -401,6 +402,7 @@ def it_has_left_already(maker: Maker) -> Draft | None:
         ),
         answer="I could not postpone {gone}: it left on {day}. {reference} says so and is solved.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "gone": gone["reference"],
             "day": long_day(gone["leaves_on"]),
@@ -427,19 +429,19 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{subject}” is a [ticket] of yours about something that broke. If the warranty "
-            "is still running, please enter a claim with the title of the [ticket] as the fault, "
-            "give them the number of the warranty in a public comment and solve it.",
-            colleague="“{subject}” in your list: is the warranty still running? If so, enter a "
-            "claim with the [ticket]'s title as the fault, give them the warranty's number "
-            "publicly and solve it.",
-            chat="can you check the warranty for “{subject}” in your list? if its still running "
-            "enter a claim in the same words, give them the warranty number in a public comment "
-            "and solve",
-            note="Please look at “{subject}” in your list, they were very polite about it. If "
-            "their warranty is still running, enter a claim in the same words as the [ticket]. "
-            "They'll need the number of the warranty for the repair shop, so put it in a public "
-            "comment, and solve the [ticket].",
+            email="“{subject}” from {name} is yours; it's about something that broke. If the "
+            "warranty is still running, please enter a claim with the title of the [ticket] as "
+            "the fault, give {name.him} the number of the warranty in a public comment and close "
+            "it.",
+            colleague="Is the warranty still running for “{subject}” in your list? If so, enter "
+            "{name}'s claim with the [ticket]'s title as the fault, put the warranty's number in "
+            "a public comment and close it.",
+            chat="can you check the warranty for “{subject}” ({name})? if its still running enter "
+            "a claim in the same words, give the warranty number in a public comment and close it",
+            note="Please look at “{subject}” from {name}, who was very polite about it. If the "
+            "warranty is still running, enter a claim in the same words as the [ticket]. "
+            "{name.He}'ll need the number of the warranty for the repair shop, so put it in a "
+            "public comment, and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -459,6 +461,7 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
         ),
         answer="{number} is in force until {day}, so I entered the claim and solved {reference}.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "number": warranty["number"],
             "day": long_day(warranty["ends_on"]),
@@ -488,19 +491,19 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
         ask=Voices(
             email="The birthday was over when our delivery reached {name}, which was our fault. "
             "{name.His} [ticket] “{subject}” is yours. Please open a [refund] of that [payment] "
-            "for being late, with the full share for it, and tell {name.him} the reference of the "
-            "[payment] in a public comment. Leave the [ticket] open until it's approved.",
+            "for being late, with as much as we give for it, and tell {name.him} the reference of "
+            "the [payment] in a public comment. Leave the [ticket] open until it's approved.",
             colleague="“{subject}” from {name} is yours: we were late, and it was our fault. "
-            "Please open a [refund] of that [payment] for that reason, the full share, and give "
-            "{name.him} the reference of the [payment] in a public comment. The [ticket] stays "
-            "open.",
+            "Please open a [refund] of that [payment] for that reason, as much as we can, and "
+            "give {name.him} the reference of the [payment] in a public comment. The [ticket] "
+            "stays open.",
             chat="“{subject}” ({name}) is assigned to you, we were late. can you open a [refund] "
-            "on that [payment], the full share for being late, and comment the [payment] "
-            "reference publicly? dont solve it yet",
+            "on that [payment] for being late, as much as we give, and comment the [payment] "
+            "reference publicly? dont close it yet",
             note="We were late for {name}, see “{subject}”, which is with you, and there's no "
-            "excuse. Please open a [refund] of {name.his} [payment] for that reason, with the "
-            "full share. Tell {name.him} in a public comment which [payment] it is, by its "
-            "reference. I'll solve the [ticket] when the money is out.",
+            "excuse. Please open a [refund] of {name.his} [payment] for that reason and give "
+            "{name.him} as much as we can. Tell {name.him} in a public comment which [payment] it "
+            "is, by its reference. I'll close the [ticket] when the money is out.",
         ),
         calls=(
             call("get_my_profile"),
@@ -557,16 +560,16 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
             email="{name} has opened a [ticket] about our payment letters, “{subject}”, which is "
             "assigned to you. {name.He} has another [method] that still works. Please switch the "
             "failed [payment] to that, retry it, confirm it in a public comment with its "
-            "reference, and solve the [ticket].",
+            "reference, and close the [ticket].",
             colleague="“{subject}” from {name} is yours. Please switch {name.his} failed "
             "[payment] to a [method] that still works, retry it, confirm it in a public comment "
-            "with its reference and solve the [ticket].",
+            "with its reference and close the [ticket].",
             chat="can you do “{subject}” ({name}, assigned to you)? put the failed [payment] on a "
-            "[method] that works and retry it, public comment with its reference, then solve",
+            "[method] that works and retry it, public comment with its reference, then close",
             note="{name} is annoyed about our payment letters, see “{subject}”, which you have. "
             "We have another [method] of {name.hers} that works, so please switch the [payment] "
             "that failed and try again. Confirm it in a public comment with its reference and "
-            "solve the [ticket].",
+            "close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),

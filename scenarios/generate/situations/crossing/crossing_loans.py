@@ -37,14 +37,14 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{away} is off sick and had promised to deal with “{subject}” today. Could you "
             "renew that [loan] if it's possible, put the new due date in a public comment and "
-            "solve the [ticket]?",
+            "close the [ticket]?",
             colleague="{away} is off sick and had promised to do “{subject}” today. Please renew "
-            "that [loan] if it's possible, put the new due date in a public comment and solve it.",
+            "that [loan] if it's possible, put the new due date in a public comment and close it.",
             chat="{away} is ill and “{subject}” is still on {away.his} desk. can you renew that "
-            "[loan] if possible, put the new due date in a public comment and solve it",
+            "[loan] if possible, put the new due date in a public comment and close it",
             note="{away} is off sick until next week, and “{subject}” on {away.his} list can't "
             "wait that long. Please renew that [loan] if you can. The new due date goes into a "
-            "public comment, and the [ticket] can be solved.",
+            "public comment, and the [ticket] can be closed.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -89,16 +89,17 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{subject}” is a [ticket] of yours: somebody would like two more weeks. Please "
-            "renew the [loan] if you can. If somebody else is waiting, say in a public comment "
-            "when it has to be back. Either way the [ticket] can be solved.",
-            colleague="“{subject}” in your list: renew the [loan] if possible. If not, tell them "
-            "publicly when it's due back. Solve it.",
-            chat="“{subject}” is yours i think? renew it if you can, otherwise tell them in a "
-            "public comment when its due back. solve it",
-            note="I saw “{subject}” in your list without an answer. Please renew the [loan] if "
-            "that's possible; if somebody is waiting for it, tell them in a public comment when "
-            "it has to be back. Then solve the [ticket]. We go through the open ones on Monday.",
+            email="{name} would like two more weeks, see “{subject}”, which is yours. Please renew "
+            "the [loan] if you can. If somebody else is waiting, say in a public comment when it "
+            "has to be back. Either way the [ticket] can be closed.",
+            colleague="{name} would like to keep it longer, see “{subject}” in your list. Renew "
+            "the [loan] if possible. If not, say in a public comment when it's due back. Then "
+            "close it.",
+            chat="“{subject}” from {name} is yours i think? renew it if you can, otherwise say in "
+            "a public comment when its due back. close it",
+            note="I saw “{subject}” from {name} in your list without an answer. Please renew the "
+            "[loan] if that's possible; if somebody is waiting for it, tell {name.him} in a "
+            "public comment when it has to be back. Then close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -116,7 +117,12 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
         ),
         answer="I could not renew it, because somebody waits for the [item]. I told them in "
         "{reference} that it's due on {day}, and solved it.",
-        values={"subject": subject, "reference": ticket["reference"], "day": long_day(day)},
+        values={
+            "name": customer["name"],
+            "subject": subject,
+            "reference": ticket["reference"],
+            "day": long_day(day),
+        },
         reasons=("waits", "waiting", "wait", "reserved", "reservation"),
         free={"ticket_comments.body": (day,)},
         spare=(("loans", loan["id"]),),
@@ -310,17 +316,18 @@ def a_clean_slate_first(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="There's a [ticket] from somebody who'd like to pick up {product} this "
-            "afternoon, “{subject}”; it's assigned to you. If none of their [loans] or [invoices] "
-            "is overdue, please lend them the one that's in. Leave the [ticket] open until "
-            "they've been here.",
-            colleague="“{subject}” in your list: lend them {product}, but only if none of "
-            "their [loans] or [invoices] is overdue. The [ticket] stays open until they come.",
-            chat="“{subject}” in your list, they want {product}. if none of their [loans] or "
-            "[invoices] is overdue lend them the one thats in. leave the [ticket] open",
-            note="Please look at “{subject}”, which is assigned to you. We only lend to people "
-            "with nothing overdue, so check their [loans] and [invoices] first. If all's fine, "
-            "lend them {product}. I'll close the [ticket] when they've been in.",
+            email="{name} would like to pick up {product} this afternoon, see “{subject}”, which "
+            "is assigned to you. If {name.he} has nothing overdue, neither [loans] nor "
+            "[invoices], please lend {name.him} the one that's in. Leave the [ticket] open until "
+            "{name.he}'s been here.",
+            colleague="“{subject}” in your list: lend {name} {product}, as long as none of "
+            "{name.his} [loans] or [invoices] is overdue. The [ticket] stays open until {name.he} "
+            "comes.",
+            chat="“{subject}” in your list, {name} wants {product}. if none of {name.his} [loans] "
+            "or [invoices] is overdue lend {name.him} the one thats in. leave the [ticket] open",
+            note="Please look at “{subject}” from {name}. We only lend to people with nothing "
+            "overdue, so check {name.his} [loans] and [invoices] first. If all's fine, lend "
+            "{name.him} {product}. I'll close the [ticket] when {name.he}'s been in.",
         ),
         calls=(
             call("get_my_profile"),
@@ -359,13 +366,13 @@ def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="“It won't let me renew any more. Could you check it in and out again for me? "
-            "I live an hour away.” That's “{subject}” in your list. I don't see the harm. Please "
-            "book it back as good and lend it to them again.",
-            colleague="“{subject}” in your list: they've no renewals left. Just book it back as "
-            "good and lend it to them again; they'll keep it at home.",
-            chat="“{subject}” in your list, they have no renewals left but still need it. can "
-            "you book it back as good and lend it to them again",
+            email="{name} can't renew any more and lives an hour away; it's “{subject}” in your "
+            "list. I don't see the harm. Please book it back as good and lend it to {name.him} "
+            "again.",
+            colleague="{name} has no renewals left, see “{subject}” in your list. Just book it "
+            "back as good and lend it to {name.him} again; {name.he} can keep it at home.",
+            chat="“{subject}” in your list, {name} has no renewals left but still needs it. can "
+            "you book it back as good and lend it out again",
             note="About “{subject}”, which you have: they've used up their renewals but still "
             "need it for a while. Just book it as returned in good condition and lend it to them "
             "again, so that they don't have to make the trip.",
@@ -380,6 +387,7 @@ def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
         answer="I could not do that. {item} stays due on {day}: it has been renewed {most} times, "
         "and taking it back and lending it anew to get round that isn't allowed.",
         values={
+            "name": customer["name"],
             "subject": subject,
             "item": item["code"],
             "day": long_day(loan["due_on"]),

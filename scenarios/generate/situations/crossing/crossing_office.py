@@ -42,17 +42,17 @@ def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is travelling until Friday and can't approve anything. Somebody in "
-            "{away.his} team must have a high enough limit. Could you hand {away.his} open "
-            "[requests] on to that colleague?",
+            email="{away} is travelling until Friday and can't approve anything. Could you pass "
+            "{away.his} open [requests] on to somebody in {away.his} team who's allowed to "
+            "approve that much?",
             colleague="{away} is travelling, and people are waiting for {away.his} approval. "
-            "Please hand {away.his} open [requests] on to the colleague in the same team whose "
-            "limit is high enough.",
+            "Please hand {away.his} open [requests] on to the colleague in the same team who can "
+            "approve them.",
             chat="{away} is travelling all week. can you hand {away.his} open [requests] on to "
-            "whoever in the team has a high enough limit",
+            "someone in the team with a high enough limit",
             note="{away} is on the road this week, and people keep asking me when their "
-            "[requests] will be approved. Please hand on the ones open with {away.him} to the "
-            "colleague in the same team whose limit is high enough.",
+            "[requests] will be approved. Somebody else in that team must have a high enough "
+            "limit. Please hand on the ones open with {away.him}.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -86,16 +86,17 @@ def one_fresh_and_one_stale(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} is waiting for two [requests] that are with you. I'm happy with both. "
-            "One may be too old by now; then you'll have to reject it, and {author.he} can ask "
-            "again. Please approve the other.",
+            email="{author} is waiting for two [requests] that are with you. I'm happy with both, "
+            "but one is probably too old to be approved by now. If so, reject it, and "
+            "{author.he}'ll ask again. Please approve the other.",
             colleague="{author} is waiting for two [requests] that are with you. I'm fine with "
-            "both. Please approve what you can and reject one if it's out of date.",
+            "both. If one has got too old, reject that so that {author.he} can ask again, and "
+            "approve the other.",
             chat="{author} has 2 [requests] with you, im fine with both. can you approve them? if "
-            "ones out of date you have to reject it",
-            note="{author} asked me in the corridor about two [requests] that are with you. I've "
-            "no objection to what they're for, so please approve what you can. If one is out of "
-            "date by now, reject it, and {author.he} can ask again.",
+            "ones too old by now reject it, {author.he}'ll put it in again",
+            note="{author} has been waiting a long time for two [requests] that are with you. I'd "
+            "like both to go through. One may have become too old for that; reject it, and "
+            "{author.he} can make a new one. The other you can approve.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -133,16 +134,16 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has found a mistake in “{title}”, which you own. It's about {name.his} "
-            "[case] “{subject}”, and the colleague who handles that will correct it. Could you "
-            "let that colleague edit the [document]?",
-            colleague="There's a mistake in “{title}”, {name} says. Whoever handles {name.his} "
-            "[case] “{subject}” will correct it, so please let them edit it.",
-            chat="theres a mistake in “{title}”. can you let whoever handles {name}'s [case] "
-            "“{subject}” edit it",
-            note="{name} noticed that “{title}” doesn't match what we told {name.him} in "
-            "“{subject}”. The handler of that [case] is going to correct it this week and needs "
-            "[a share]; reading isn't enough.",
+            email="{name} has found a mistake in “{title}”, which you own. The colleague on "
+            "{name.his} [case] “{subject}” is going to correct it. Could you give that colleague "
+            "edit access?",
+            colleague="There's a mistake in “{title}”. The colleague on {name}'s [case] "
+            "“{subject}” is going to correct it, so please give them edit access.",
+            chat="{name} found a mistake in “{title}”. can you give the colleague on “{subject}” "
+            "edit access so it can be corrected",
+            note="“{title}” doesn't match what we told {name} in “{subject}”. The handler of that "
+            "[case] is going to correct it this week, but can only read it at the moment. Please "
+            "change that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -179,15 +180,14 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="“{subject}” from {name} is getting too big for {clerk}, and {team} should take "
-            "it over. Could you hand it to somebody there who's in today and may handle a [case] "
-            "of that priority?",
+            "it over. Could you hand it to somebody there who's in today and senior enough for "
+            "it?",
             colleague="{team} should take over “{subject}” from {name}. Please give it to "
-            "somebody there who's in today and may handle that priority.",
-            chat="can you hand “{subject}” ({name}) over to someone in {team}? it has to be "
-            "someone whos in today and allowed to do that priority",
+            "somebody there who's in and senior enough.",
+            chat="can you hand “{subject}” ({name}) over to someone in {team}? someone senior "
+            "enough whos in today",
             note="I'd like {team} to take over “{subject}” from {name}, it's become too serious "
-            "for us. Please hand it to somebody there who may handle a [case] of that priority "
-            "and isn't away.",
+            "for us. Please give it to somebody there who's in today and has the rank for it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -264,7 +264,7 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
 
 @situation("payments", "refunds", kind="question", steps=5, rare=True)
 def whose_refund_is_this(maker: Maker) -> Draft | None:
-    """What an open refund is for, how much of the payment it is, and who opened it."""
+    """What an open refund is for, and who opened it."""
     goods = some_products(maker, 2, least=1_000)
     if not goods:
         return None
@@ -275,20 +275,19 @@ def whose_refund_is_this(maker: Maker) -> Draft | None:
     other = new_payment(maker, customer, method, goods[1], status="settled", created=31)
     new_refund(maker, other, "Goodwill", status="cancelled", opened=24)
     refund = new_refund(maker, payment, "Late by our fault", opened=3, opener=opener)
-    rest = payment["amount_cents"] - refund["amount_cents"]
     return Draft(
         kind="question",
         ask=Voices(
             email="{name} has heard that we're giving {name.him} some money back, and I know "
-            "nothing about it. What's the open [refund] for, how much of the [payment] do we "
-            "keep, and which colleague opened it? I need the e-mail too, so that I can ask.",
-            colleague="There's an open [refund] for {name}. What is it for, how much of the "
-            "[payment] do we keep, and who opened it (with e-mail)?",
-            chat="theres an open [refund] for {name}. whats it for, how much of the [payment] do "
-            "we keep and who opened it? email too pls",
+            "nothing about it. What's the open [refund] for, and which colleague opened it? I'd "
+            "like to write to that colleague, so please add the e-mail.",
+            colleague="There's an open [refund] for {name}. What did {name.he} buy, and who "
+            "opened it? I need their e-mail.",
+            chat="theres an open [refund] for {name}. whats it for and who opened it? and their "
+            "e-mail pls, i want to ask",
             note="There's an open [refund] for {name}, and I can't see why. What was the "
-            "[payment] for, how much of it do we keep, and who opened the [refund]? Give me the "
-            "e-mail as well, so that I can ask.",
+            "[payment] for, and who opened the [refund]? Give me the e-mail as well, so that I "
+            "can ask.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -297,11 +296,10 @@ def whose_refund_is_this(maker: Maker) -> Draft | None:
             call("get_payment", payment_id=payment["id"]),
             call("get_employee", employee_id=opener["id"]),
         ),
-        answer="It's for {product}. We would keep {rest}. {opener} ({email}) opened it.",
+        answer="It's for {product}. {opener} ({email}) opened it.",
         values={
             "name": customer["name"],
             "product": goods[0]["name"],
-            "rest": maker.money(rest),
             "opener": opener["name"],
             "email": opener["email"],
         },

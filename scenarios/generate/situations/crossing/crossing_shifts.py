@@ -249,15 +249,14 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{giver} ({team}) has got concert tickets for {on}, and {taker} from the same "
-            "team would work instead. They've sorted it out between them, it only has to go in as "
-            "a [swap]. Could you request it?",
-            colleague="{taker} is working {giver}'s [shift] on {on} (both {team}). Please put in "
-            "the [swap].",
-            chat="{taker} takes {giver}s [shift] on {on}, both {team}. can you put the [swap] in, "
-            "they've agreed on it",
-            note="{giver} and {taker} in {team} have agreed that {taker} works on {on} instead of "
-            "{giver}. They keep forgetting to put it in, so please request the [swap] for them.",
+            email="{giver} has got concert tickets for {on}, and {taker} from the same team would "
+            "work instead. They've sorted it out between them, it only has to go in as a [swap]. "
+            "Could you request it?",
+            colleague="{taker} is working {giver}'s [shift] on {on}. Please put in the [swap].",
+            chat="{taker} takes {giver}s [shift] on {on}. can you put the [swap] in, they've "
+            "agreed on it",
+            note="{giver} and {taker} have agreed that {taker} works on {on} instead of {giver}. "
+            "They keep forgetting to put it in, so please request the [swap] for them.",
         ),
         calls=(
             call("list_teams"),
@@ -298,15 +297,15 @@ def leave_over_a_shift(maker: Maker) -> Draft | None:
         because="permission",
         ask=Voices(
             email="It's {away}'s grandfather's ninetieth birthday, and I've approved leave for "
-            "{away} from {first} to {last} ({team}). Please record it and delete the [shift] "
-            "{away.he} has in that time.",
-            colleague="{away} ({team}) is on leave from {first} to {last}. Please record it and "
-            "delete {away.his} [shift] in that time.",
-            chat="{away} ({team}) is on leave {first} to {last}. can you put it in and delete the "
-            "[shift] {away.he} has then",
-            note="I've approved {away}'s leave from {first} to {last}, for a ninetieth birthday "
-            "({team}). Please record it. {away.He}'s still on the rota for one of those days, so "
-            "please delete that [shift] as well.",
+            "{away} from {first} to {last}. Please record it and delete the [shift] {away.he} has "
+            "in that time.",
+            colleague="{away} is on leave from {first} to {last}. Please record it and delete "
+            "{away.his} [shift] in that time.",
+            chat="{away} is on leave {first} to {last}. can you put it in and delete the [shift] "
+            "{away.he} has then",
+            note="I've approved {away}'s leave from {first} to {last}, {away.his} grandfather is "
+            "turning ninety. Please record it. {away.He}'s still on the rota for one of those "
+            "days, so please delete that [shift] as well.",
         ),
         calls=(
             call("list_teams"),
@@ -353,18 +352,17 @@ def off_the_rota_for_a_course(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} ({team}) is at the trade fair from {first} to {last} and has been put "
-            "on the rota as well. Please record the trip as travel and delete {away.his} [shifts] "
-            "on those days. If {away.he}'s asked for [a swap] for one, leave that in.",
-            colleague="{away} from {team} is at the trade fair from {first} to {last}. Record "
-            "it as travel and delete {away.his} [shifts] then, except where [a swap] has been "
-            "requested.",
-            chat="{away} ({team}) is at the trade fair {first} to {last}. can you record that "
-            "as travel and take {away.him} off the rota, except where theres [a swap] requested",
-            note="{away} from {team} is going to the trade fair, {first} to {last}. Please "
-            "record it as travel and delete the [shifts] {away.he} has then. If {away.he} has "
-            "requested [a swap] for one of them, that one stays until it's decided. I'll find "
-            "cover for the others.",
+            email="{away} is at the trade fair from {first} to {last} and has been put on the "
+            "rota as well. Please record the trip as travel and delete {away.his} [shifts] on "
+            "those days. If {away.he}'s asked for [a swap] for one, leave that in.",
+            colleague="{away} is at the trade fair from {first} to {last}. Record it as travel "
+            "and delete {away.his} [shifts] then, except where [a swap] has been requested.",
+            chat="{away} is at the trade fair {first} to {last}. can you record that as travel "
+            "and take {away.him} off the rota, except where theres [a swap] requested",
+            note="{away} is going to the trade fair, {first} to {last}. Please record it as "
+            "travel and delete the [shifts] {away.he} has then. If {away.he} has requested [a "
+            "swap] for one of them, that one stays until it's decided. I'll find cover for the "
+            "others.",
         ),
         calls=(
             call("list_teams"),
@@ -458,15 +456,15 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is coming by about “{subject}” on {on}, first thing. Please assign that "
-            "[ticket] to whoever has the early [shift] at “{post}” that day, so that they can "
-            "read up. If that's one too many for them, leave it.",
-            colleague="{name} is coming in early on {on} about “{subject}”. Assign it to whoever "
-            "has the early [shift] at “{post}”, if they can take another.",
+            "[ticket] to the colleague on the early [shift] at “{post}” that day, so that they "
+            "can read up. If that's one too many for them, leave it.",
+            colleague="{name} is coming in early on {on} about “{subject}”. Assign it to the "
+            "colleague on the early [shift] at “{post}”, if they can take another.",
             chat="{name} drops in early on {on} about “{subject}”. can you give the [ticket] to "
-            "whoever is on the early [shift] at “{post}”, if they can still take one",
+            "the one on the early [shift] at “{post}”, if they can still take one",
             note="{name} is coming to see us on {on}, early in the morning, about “{subject}”. "
-            "Please assign that [ticket] to whoever has the early [shift] at “{post}”, as long "
-            "as they haven't got too many already. {name.He}'ll be asking for them.",
+            "Please assign that [ticket] to the colleague who has the early [shift] at “{post}”, "
+            "as long as they haven't got too many already. {name.He}'ll be asking for them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -506,13 +504,13 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
             email="Nobody is down for the early [shift] at “{post}” on {on}. {junior} has "
             "offered, but I'd like somebody from {team} who's senior enough for that post. Could "
             "you put in a colleague from there who isn't away?",
-            colleague="Nobody's on at “{post}” early on {on}. Put in somebody from {team} who "
-            "may work there and isn't away.",
-            chat="we need someone from {team} for the early [shift] at “{post}” on {on}. can "
-            "you put in someone whos allowed there and not away",
-            note="We still have nobody for the early [shift] at “{post}” on {on}, and {team} "
-            "said they'd help out. Please put in a colleague from there who's allowed to work at "
-            "that post and is in that day. The late [shift] is covered.",
+            colleague="Nobody's on at “{post}” early on {on}. Please put in somebody from {team} "
+            "who's senior enough and isn't away.",
+            chat="we need someone from {team} for the early [shift] at “{post}” on {on}. can you "
+            "put in someone senior enough whos not away",
+            note="We still have nobody for the early [shift] at “{post}” on {on}, and {team} said "
+            "they'd help out. Please put in a colleague from there who's in that day and senior "
+            "enough. The late [shift] is covered.",
         ),
         calls=(
             call("list_posts"),

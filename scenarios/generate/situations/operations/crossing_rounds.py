@@ -49,8 +49,8 @@ def in_two_places_at_once(maker: Maker) -> Draft:
         ask=Voices(
             email="The colleague who teaches “{course}” on {day} also has a [shift] that day. "
             "{mate} is free and has offered to take it. Could you put in the [swap] request?",
-            colleague="Whoever is teaching “{course}” on {day} also has [a shift] that day. "
-            "Please request [a swap] to {mate}.",
+            colleague="The teacher of “{course}” on {day} also has [a shift] that day. Please "
+            "request [a swap] to {mate}.",
             chat="the teacher of “{course}” on {day} is on the rota that day too. can you request "
             "[a swap]? {mate} will take the [shift]",
             note="Clash on the rota: the person teaching “{course}” on {day} also has [a shift] "
@@ -289,13 +289,13 @@ def inspected_by_who_is_there(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{ill}'s car has broken down, so {ill.he} can't do [inspection] {reference}. "
-            "Please hand it over to whoever has the early [shift] at “{post}” that day.",
-            colleague="{ill} can't do [inspection] {reference}. Please give it to whoever has the "
-            "early [shift] at “{post}” that day.",
-            chat="{ill} cant make [inspection] {reference}, can you hand it to whoever is on "
+            "Please hand it over to the colleague on the early [shift] at “{post}” that day.",
+            colleague="{ill} can't do [inspection] {reference}. Please give it to the colleague "
+            "on the early [shift] at “{post}” that day.",
+            chat="{ill} cant make [inspection] {reference}, can you hand it to the one whos on "
             "early at “{post}” that day",
-            note="{ill} can't do [inspection] {reference}, but I don't want to postpone it. "
-            "Whoever has the early [shift] at “{post}” that day should take it over. Please "
+            note="{ill} can't do [inspection] {reference}, but I don't want to postpone it. The "
+            "colleague on the early [shift] at “{post}” that day should take it over. Please "
             "change the inspector.",
         ),
         calls=(

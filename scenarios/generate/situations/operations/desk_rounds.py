@@ -99,16 +99,14 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{leaver}'s last working day is {day}. {heir} is happy to take over "
-            "{leaver.his} later dates for “{course}”. Could you change the teacher for those? The "
-            "dates that other people teach stay as they are.",
+            email="{leaver}'s last working day is {day}, and {heir} is happy to take over "
+            "{leaver.his} later dates for “{course}”. Could you change the teacher for those?",
             colleague="{leaver} leaves on {day}. Please make {heir} the teacher for all "
-            "{leaver.his} dates of “{course}” after that. Other people keep theirs.",
+            "{leaver.his} dates of “{course}” after that.",
             chat="{leaver} is leaving, last day is {day}. can you give {leaver.his} “{course}” "
-            "dates after that to {heir}? only {leaver.his}",
+            "dates after that to {heir}",
             note="{leaver} is leaving us; {leaver.his} last day is {day}. Please put {heir} down "
-            "for every later date of “{course}” that {leaver} was going to teach. Some are taught "
-            "by other people, and nothing changes for them.",
+            "for every later date of “{course}” that {leaver} was going to teach.",
         ),
         calls=(
             call("list_courses"),

@@ -364,15 +364,13 @@ def inspector_with_a_full_book(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{ill} is ill and can't do [inspection] {reference} at {place}. Please give it "
-            "to {full}, unless that's more than our rules let one person have ahead; then {free} "
-            "does it.",
-            colleague="{ill} can't do [inspection] {reference} ({place}). Please give it to "
-            "{full}, or to {free} if {full} has as many ahead as allowed.",
-            chat="{ill} can't do {reference} at {place}. can you give it to {full}, or {free} if "
-            "{full} has the maximum already",
+            "to {full}, unless {full} has too many ahead already; then {free} does it.",
+            colleague="{ill} can't do [inspection] {reference} at {place}. Please give it to "
+            "{full}, or to {free} if {full} has too many ahead.",
+            chat="{ill} cant do {reference} at {place}. can you give it to {full}, or {free} if "
+            "{full} has too many already",
             note="{ill} is off sick and can't do [inspection] {reference} at {place}. {full} "
-            "would be my first choice but may have too many already by our rules. In that case "
-            "{free} does it.",
+            "would be my first choice but may have too many already. In that case {free} does it.",
         ),
         calls=(
             _searched(inspection),

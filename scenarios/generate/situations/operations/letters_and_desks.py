@@ -323,11 +323,12 @@ def reminded_without_need(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has had a reminder for {title} and says {name.he} brought it back "
             "before it was due. {name.His} [ticket] is yours. If that's right, could you give "
-            "{name.him} the date of the return in a public comment and solve the [ticket]?",
-            colleague="{name} says in {name.his} [ticket] that {title} came back on time. If "
-            "that's true, please give {name.him} the return date in a public comment and solve it.",
+            "{name.him} the date of the return in a public comment and close the [ticket]?",
+            colleague="{name} says in {name.his} [ticket] that {title} came back on time. Please "
+            "check, and if so, tell {name.him} in a public comment when we got it and close the "
+            "[ticket].",
             chat="{name} complains that {title} was back on time. can you check? if its true "
-            "comment publicly with the return date and solve the [ticket]",
+            "comment publicly with the return date and close the [ticket]",
             note="{name} has complained about our reminder for {title} and says {name.he}'d been "
             "on time returning it. Please check. If that's right, put the date of the return in "
             "a public comment on {name.his} [ticket] and mark the [ticket] as solved.",

@@ -186,19 +186,20 @@ def accept_it_and_pay_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} sent back the {product} a while ago, because it wasn't the one "
-            "{name.he}'d ordered, and is waiting for {name.his} money. It has been inspected. "
-            "Could you accept the return and open a [refund] on the [payment], as not as "
-            "described, for the full share?",
+            email="{name} sent back the {product} because it wasn't the one {name.he}'d ordered, "
+            "and is waiting for {name.his} money. It has been inspected. Could you accept the "
+            "return and open a [refund] on the [payment], with “not as described” as the reason, "
+            "for as much as we give then?",
             colleague="{name}'s {product} is back; it was the wrong one, and it's been inspected. "
-            "Please accept the return and open a [refund] on that [payment] as not as described, "
-            "for the full share.",
+            "Please accept the return and open a [refund] on that [payment] for “not as "
+            "described”, as much as we can give.",
             chat="{name} sent back the {product}, it was the wrong one. its been inspected, so "
-            "can you accept the return and open the [refund] for it? not as described, the full "
-            "share",
+            "can you accept the return and open the [refund] for it? not as described, as much as "
+            "possible",
             note="{name} is waiting for {name.his} money for the {product}, which was the wrong "
-            "one. Please accept the return, which has been inspected, and then open [a refund] on "
-            "what {name.he} paid for it, as not as described, for the full share.",
+            "one. It's back and has been inspected, so please accept the return and open [a "
+            "refund] on what {name.he} paid for it. It's not as described, and {name.he} should "
+            "get as much as we give for that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -327,8 +328,8 @@ def no_further_one_allowed(maker: Maker) -> Draft | None:
             email="{name} would also like {count} × {product}. Please put that in as a new "
             "[order], unless {name.he} already has as many open as we allow; then add it to the "
             "most recent one.",
-            colleague="{name} wants {count} × {product} as a new [order]. If {name.he} already "
-            "has the maximum number open, add it to {name.his} latest open one.",
+            colleague="{name} wants {count} × {product} as a new [order]. If {name.he} has too "
+            "many open already, add it to {name.his} latest one.",
             chat="{count} x {product} for {name}, as a new [order] if {name.he} can have one "
             "more open, otherwise add to {name.his} newest open one",
             note="{name} rang and wants {count} × {product}. Put that in as a new [order], "

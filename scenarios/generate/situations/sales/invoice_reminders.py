@@ -36,7 +36,7 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
             chat="{name} still owes us. can you send a [reminder] for each overdue [invoice]? not "
             "if the last one was too recent",
             note="{name} hasn't paid and doesn't answer the phone. Please remind {name.him} of "
-            "each overdue [invoice] where our rules allow another letter by now. I don't want a "
+            "each overdue [invoice] for which it's time for another letter. I don't want a "
             "complaint about two letters in the same week.",
         ),
         calls=(

@@ -88,7 +88,7 @@ def goodwill_for_a_bad_week(maker: Maker) -> Draft | None:
             "{name.him} the full goodwill amount. Please open a goodwill [refund] on each of "
             "{name.his} settled [payments] from that day on.",
             colleague="{name} has had a terrible week with us. Please open a goodwill [refund] on "
-            "each of {name.his} settled [payments] from {day} on, for the full share.",
+            "each of {name.his} settled [payments] from {day} on, as much as we give.",
             chat="{name} only had trouble with us since {day}. can you open goodwill [refunds] "
             "on all {name.his} settled [payments] from that day on? as much as goodwill allows",
             note="We've let {name} down more than once since {day}, and I've promised {name.him} "

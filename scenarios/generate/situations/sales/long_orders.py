@@ -93,16 +93,16 @@ def still_planned_for_nothing(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has had a notice that something is on its way, although {name.he} "
-            "cancelled some of {name.his} [orders]. Please cancel the planned [shipments] for the "
-            "[orders] that were cancelled, and leave the others.",
+            email="{name} has had a notice that something's on its way, although {name.he} "
+            "cancelled that [order]. It isn't the only one. Please cancel the [shipments] that "
+            "are planned for [orders] {name.he} has cancelled.",
             colleague="{name} cancelled some [orders], but the [shipments] for them are still "
             "planned. Please cancel those.",
             chat="{name} cancelled a few [orders] but we still have [shipments] planned for them. "
-            "can you cancel those and leave the rest",
+            "can you cancel those",
             note="Some of the [shipments] planned for {name} are for [orders] that {name.he} has "
-            "cancelled. Please see which ones by what's in them, and cancel them. The driver "
-            "loads at noon, so it has to be right by then.",
+            "cancelled. Please see which ones by what's in them, and cancel them before the "
+            "driver loads at noon.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -141,10 +141,10 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has sent three things back and hasn't heard anything about any of them. "
-            "They've all been inspected. Could you accept or refuse each return by our rules, so "
-            "that I can write back today?",
+            "They've all been inspected. Could you accept or refuse each, so that I can write "
+            "back today?",
             colleague="{name} has three received returns, all inspected. Please accept or refuse "
-            "each by our rules.",
+            "each of them.",
             chat="{name}'s 3 returns have been inspected, can you decide them now? accept or "
             "refuse each by our return rules",
             note="{name}'s three returns have been inspected, and the condition is recorded. Now "

@@ -477,12 +477,12 @@ def no_room_for_the_new_card(maker: Maker) -> Draft | None:
             email="{name} has a new debit card, ending in {digits} and valid until {expires}. "
             "Please add it. If {name.he} has too many already, disable the one that's expired.",
             colleague="Please add {name}'s new debit card, ending in {digits}, valid until "
-            "{expires}. If {name.he}'s at the maximum, disable the expired one first.",
+            "{expires}. If {name.he}'s got too many, disable the expired one first.",
             chat="{name} has a new debit card ending in {digits}, valid til {expires}, can you "
             "add it? if {name.he}'s got too many one of the old ones has expired, disable that",
             note="I tried to add a debit card for {name} (ending in {digits}, valid until "
-            "{expires}), but {name.he} already has the maximum. One of {name.his} cards has "
-            "expired, so please disable that and add the new one.",
+            "{expires}), but {name.he} already has too many. One of {name.his} cards has expired, "
+            "so please disable that and add the new one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

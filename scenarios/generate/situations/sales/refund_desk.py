@@ -48,14 +48,14 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} paid for the {product} on {day} and says it's nothing like the "
             "description on our website. I've checked, and {name.he}'s right. Please open a "
-            "[refund] as not as described, for as much as we give in that case.",
+            "[refund] for that, as much as we can give.",
             colleague="{name} paid for the {product} on {day}, and it isn't what we described. "
-            "Please open a [refund] for that, for the full share.",
+            "Please open a [refund] for that, as much as {name.he} can get.",
             chat="{name} says the {product} isnt as described (paid {day}) and i agree. can you "
-            "open a [refund] for that, as much as we give",
+            "open a [refund] for that, as much as we can give",
             note="{name} complained that the {product} {name.he} paid for on {day} doesn't match "
-            "our description, and having checked, I agree. Please open a [refund] for that "
-            "reason, with the full share we give. The web team is correcting the text.",
+            "our description, and having checked, I agree. Please open a [refund] for that reason "
+            "and give {name.him} as much as we can. The web team is correcting the text.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -114,14 +114,14 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has changed {name.his} mind about the {product} and would like a "
-            "refund. {name.He} says {name.he} paid for it last month. Could you open one at our "
-            "usual share for a change of mind?",
+            email="{name} has changed {name.his} mind about the {product} and would like "
+            "{name.his} money back. {name.He} says {name.he} paid for it last month. Could you "
+            "open a [refund] for what we give in that case?",
             colleague="{name} doesn't want the {product} after all. {name.He} paid for it last "
-            "month, {name.he} says. Please open a [refund] for a change of mind, the usual full "
-            "share.",
+            "month, {name.he} says. Please open a [refund] for a change of mind and give "
+            "{name.him} what we usually give.",
             chat="{name} changed {name.his} mind about the {product}, paid for it last month "
-            "{name.he} says. can you open a [refund], the usual share",
+            "{name.he} says. can you open a [refund], what we usually give for that",
             note="{name} rang: {name.he}'s had second thoughts about the {product} and would like "
             "{name.his} money back. {name.He} thinks {name.he} paid about a month ago. Please "
             "open the usual [refund] for a change of mind.",
@@ -188,9 +188,9 @@ def paid_for_it_two_times(maker: Maker) -> Draft | None:
                     "think. if so open a full [refund] for the later one"
                 ),
             ),
-            note="{name} was charged by card and a little later again by debit, both times for "
-            "the {product}. We have to give back the second [payment] in full, as paid twice. "
-            "Just open the [refund], I'll get it approved on Monday.",
+            note="We've charged {name} twice for the {product}, by card and a little later by "
+            "debit. Please open a [refund] for all of the second [payment], I'll get it approved "
+            "on Monday.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -234,15 +234,15 @@ def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} isn't happy: we were late, and all {name.he}'s been offered is a small "
             "goodwill payment. The note on {name.his} open [refund] tells the whole story. Please "
-            "correct the reason and raise the amount to the full share for that.",
+            "correct the reason and raise the amount to what we give for that.",
             colleague="{name}'s open [refund] was put in as goodwill, but the note on it says "
-            "something else. Please correct the reason and set the amount to the full share for "
-            "it.",
+            "something else. Please correct the reason and give {name.him} as much as {name.he} "
+            "gets for that.",
             chat="i think {name}'s open [refund] has the wrong reason, see the note on it. can "
-            "you correct it and set the full amount for that",
+            "you correct it and the amount too? {name.he} should get all we give for that",
             note="The reason on {name}'s open [refund] doesn't match what's written in its note. "
-            "Please correct it and give {name.him} the full share for the right reason. I'll "
-            "approve it tomorrow.",
+            "Please correct it and raise the amount to the most we give for the right reason. "
+            "I'll approve it tomorrow.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -442,7 +442,7 @@ def meant_the_other_purchase(maker: Maker) -> Draft | None:
             "{one}, but it's the {two} {name.he} doesn't want any more. Could you cancel that "
             "[refund] and open one for the {two}, for the same reason and in full?",
             colleague="{name} named the wrong purchase. Please cancel {name.his} open [refund] "
-            "for the {one} and open one for the {two} instead, same reason, full share.",
+            "for the {one} and open one for the {two} instead, same reason and in full.",
             chat="{name} mixed things up, the [refund] should be for the {two} and not the {one}. "
             "can you cancel the open one and open the right one, same reason and full amount",
             note="{name} rang to apologise: {name.he} asked for {name.his} money back on the "
@@ -509,9 +509,9 @@ def what_went_back_so_far(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", kind="question", steps=6, common=True)
+@situation("refunds", "payments", kind="question", steps=5, common=True)
 def what_became_of_my_money(maker: Maker) -> Draft | None:
-    """The customer thinks that nothing happened; who decided on the refund, when, and how?"""
+    """The customer thinks that nothing happened; how and when was the refund decided?"""
     goods = some_products(maker, 2)
     decider = some_employee(maker)
     if not goods or decider is None:
@@ -530,30 +530,30 @@ def what_became_of_my_money(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name} asked for {name.his} money back for the {product} a month ago and "
-                    "says that nobody has answered. Was the [refund] decided? I need to know what "
-                    "was decided, when and by whom, so that I can write to {name.him}."
+                    "{name} asked for {name.his} money back for the {product} a month ago and says "
+                    "that nobody has answered. Was the [refund] decided? I'd like to write to "
+                    "{name.him}, so I need to know how and when."
                 ),
                 (
-                    "{name} wants to know what became of the [refund] for the {product}. Was it "
-                    "decided, and if so how, when and by which colleague?"
+                    "{name} wants to know what became of the [refund] for the {product}. Has it "
+                    "been decided, and if so, how and on what day?"
                 ),
             ),
             colleague=(
                 (
-                    "What happened to {name}'s [refund] for the {product}? I'd like to know what "
-                    "was decided, when and by whom."
+                    "What happened to {name}'s [refund] for the {product}? I need the decision and "
+                    "the date."
                 ),
                 (
-                    "{name} is still asking about {name.his} [refund] for the {product}. What was "
-                    "decided, on what day, and who decided it?"
+                    "{name} still hasn't heard about the money for the {product}. Did {name.he} "
+                    "get the [refund] or not, and when did we decide that?"
                 ),
             ),
-            chat="{name} is asking about {name.his} [refund] for the {product}, whats the "
-            "outcome? when was it decided and who by",
+            chat="{name} is asking about {name.his} [refund] for the {product}, whats the outcome "
+            "and when was it decided",
             note="{name} is threatening to complain because {name.he}'s heard nothing about the "
-            "[refund] for the {product}. Before I call, I need the decision, the date, and the "
-            "name of the colleague who made it.",
+            "[refund] for the {product}. Before I call, I need to know what we decided, and the "
+            "date.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -561,15 +561,13 @@ def what_became_of_my_money(maker: Maker) -> Draft | None:
             call("find_payments", customer_id=customer["id"], status="settled"),
             call("get_payment", payment_id=mine["id"]),
             call("get_refund", refund_id=refund["id"]),
-            call("get_employee", employee_id=decider["id"]),
         ),
-        answer="It was {outcome} on {when} by {decider}.",
+        answer="It was {outcome} on {when}.",
         values={
             "name": customer["name"],
             "product": goods[0]["name"],
             "outcome": "rejected",
             "when": long_day(refund["decided_at"]),
-            "decider": decider["name"],
         },
         trap="The customer has another refund, which is open.",
     )

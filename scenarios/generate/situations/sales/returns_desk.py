@@ -126,15 +126,15 @@ def opened_box_unwanted(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="The back room has finished with {name}'s return {reference}: the {two} has "
-            "been used, it's scratched. The {one} was checked earlier. Please record that and "
-            "accept or refuse the return under our rules.",
+            "been used, it's scratched. The {one} was checked earlier. Please record that, and "
+            "then accept or refuse the return.",
             colleague="The {two} in {name}'s return {reference} has been checked and is used. "
-            "Please record that, then accept or refuse the return as the rules say.",
+            "Please record that, then accept the return, or refuse it if we can't take that.",
             chat="the {two} in return {reference} is used, the {one} was checked before. can you "
-            "record that and decide the return by the rules, {name} is waiting",
+            "record that and accept or refuse the return? {name} is waiting",
             note="{name} has chased us twice about return {reference}. The only thing missing was "
-            "the condition of the {two}, and it's clearly been used. Please record that and "
-            "decide the return by our rules. I'll ring {name.him} on Monday.",
+            "the condition of the {two}, and it's clearly been used. Please record that, and see "
+            "whether we accept the return or refuse it. I'll ring {name.him} on Monday.",
         ),
         calls=(
             call("find_return_by_reference", reference=back["reference"]),

@@ -225,8 +225,8 @@ def cheapest_with_insurance(maker: Maker) -> Draft | None:
             chat="can you move {name}'s planned [shipment] to a cheaper [carrier]? the cheapest "
             "that's ok for the value in there, pls check",
             note="The planned [shipment] to {name} has two [parcels] in it and is going with an "
-            "expensive [carrier]. Please change it to the cheapest one that our rules on weight "
-            "and value leave.",
+            "expensive [carrier]. Please change it to the cheapest one that can take that weight "
+            "and value.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -77,15 +77,15 @@ def decide_on_both(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} is waiting to hear about two [claims], for the {one} and the {two}. "
-            "{assessor} has looked at both. Could you decide on them? Go by what the "
+            "{assessor} has looked at both. Could you accept or refuse them? Go by what the "
             "[assessments] say.",
             colleague="{assessor} has assessed {name}'s [claims] for the {one} and the {two}. "
             "Please accept or reject each one.",
             chat="{assessor} has assessed {name}'s [claims] for the {one} and the {two}. can you "
             "accept or reject them, whatever the [assessment] says",
-            note="{name} has two [claims] waiting for a decision, one for the {one} and one for "
-            "the {two}. {assessor} finished the [assessments] last week, so please go by those "
-            "and decide on each.",
+            note="{name} has two [claims] waiting with us, one for the {one} and one for the "
+            "{two}. {assessor} finished the [assessments] last week, so please go by those and "
+            "accept or reject each.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),

@@ -42,8 +42,8 @@ def close_what_is_through(maker: Maker) -> Draft:
             chat="{name} says everything is settled, can you close {name.his} [cases]? if one has "
             "to stay open tell me why",
             note="We have too many open [cases], and the audit is next week. {name} has several "
-            "that look finished to me. Please close what our rules let you close, and give me a "
-            "short reason for the rest.",
+            "that look finished to me. Please close those you can, and give me a short reason for "
+            "the rest.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -51,7 +51,7 @@ def money_to_the_project_lead(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{author} has been waiting two days for {what}, which is for “{project}”. It's "
-            "over your limit, so please hand the [request] on to whoever leads that [project].",
+            "over your limit, so please hand the [request] on to the lead of that [project].",
             colleague="{author}'s [request] for {what} is above your limit. It's for “{project}”, "
             "so please hand it on to the lead there.",
             chat="{author} wants {what} for “{project}”, over your limit. pass the [request] to "
@@ -97,11 +97,12 @@ def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The colleague who handles {name}'s [case] “{subject}” has to read “{title}”, "
-            "which you look after. Could you share it, to read only?",
-            colleague="Whoever's handling “{subject}” for {name} needs to read “{title}”. Please "
+            email="The colleague on {name}'s [case] “{subject}” has to read “{title}”, which you "
+            "look after. Could you share it? Reading is enough.",
+            colleague="The colleague on “{subject}” for {name} needs to read “{title}”. Please "
             "share it.",
-            chat="can you share “{title}” (read) with whoever has {name}s [case] “{subject}”",
+            chat="can you share “{title}” with the colleague on {name}s [case] “{subject}”? just "
+            "for reading",
             note="The colleague dealing with “{subject}” for {name} can't open “{title}”, which "
             "is one of yours. Please share it, just to read. I'm not sure who has the [case] at "
             "the moment, you'll have to look.",
@@ -246,7 +247,7 @@ def lead_and_owner(maker: Maker) -> Draft | None:
             "{owner}.",
             chat="can you make the lead of “{project}” the owner of “{title}”? {owner} is fine "
             "with it",
-            note="“{project}” is under way, so “{title}” should be kept by whoever's leading it "
+            note="“{project}” is under way, so “{title}” should be kept by the [project]'s lead "
             "rather than by {owner}, who has no part in it. Please change the owner before we "
             "send anything out.",
         ),
@@ -288,9 +289,9 @@ def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has quoted our “{title}” in “{subject}”, and the colleague who has that "
             "[ticket] can't open the document. It's one of yours. Could you share it, to read?",
-            colleague="Whoever has the [ticket] “{subject}” ({name}) needs to read “{title}”, "
-            "which is yours. Please share it.",
-            chat="can you let whoever has {name}'s [ticket] “{subject}” read “{title}”",
+            colleague="The colleague with the [ticket] “{subject}” ({name}) needs to read "
+            "“{title}”, which is yours. Please share it.",
+            chat="can you let the colleague on {name}'s [ticket] “{subject}” read “{title}”",
             note="The [ticket] “{subject}” from {name} is stuck, because the colleague who has it "
             "can't open “{title}”, one of your [documents]. Please share it this morning; reading "
             "is enough.",
@@ -345,16 +346,16 @@ def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} has sent us two [tickets] to ask how “{subject}” is going, but that's a "
-            "[case]. Please give {name.him} its reference in a public comment on both and solve "
+            "[case]. Please give {name.him} its reference in a public comment on both and close "
             "them.",
             colleague="{name} has opened two [tickets] about “{subject}”, which is [a case] "
             "already. Please tell {name.him} the [case] reference in a public comment on both and "
-            "solve them.",
+            "close them.",
             chat="{name} opened 2 [tickets] about “{subject}” but thats [a case] already. can you "
-            "comment its reference publicly on both and solve them",
+            "comment its reference publicly on both and close them",
             note="“{subject}” has been registered as [a case], and {name} has sent two [tickets] "
             "to ask how it's going. Answer each with the reference of the [case] so that "
-            "{name.he} can see it, and solve them. {name.He} has another [ticket] open, but "
+            "{name.he} can see it, and close them. {name.He} has another [ticket] open, but "
             "that's about something else.",
         ),
         calls=tuple(calls),

@@ -93,13 +93,13 @@ def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{team} has been waiting for weeks for [requests] that are with you. Please "
                 "approve what you can of theirs, and tell me why if something has to wait or is "
                 "too old.",
-                colleague="{team} are waiting for their [requests] to you. Approve what's within "
-                "your limit and not out of date, and tell me why the rest can't be.",
+                colleague="{team} are waiting for their [requests] to you. Please approve what "
+                "you can, and tell me why if you can't approve something.",
                 chat="can you go through the [requests] from {team} that are with you? approve "
-                "what you can (limit, not out of date) and tell me why for the rest",
-                note="I'm meeting {team} at eleven, and they'll ask about the [requests] that "
-                "are waiting with you. Please approve theirs as long as they're within your "
-                "limit and not out of date. If some aren't, I need to know why.",
+                "what you can and tell me whats wrong with the rest",
+                note="I'm meeting {team} at eleven, and they'll ask about the [requests] that are "
+                "waiting with you. Please approve theirs where you can. If something's too large "
+                "or too old, tell me, so that I can explain it.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -219,15 +219,14 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has written four [reviews] and can only see some of them. Please "
-            "publish the pending ones, unless they're flagged, and hide the one that {author} "
-            "flagged as an insult. The bad ratings can stay.",
-            colleague="Please sort out {name}'s [reviews]: publish what's pending and not "
-            "flagged, and hide the one that {author} flagged as an insult.",
-            chat="can you go through {name}s [reviews]? publish whats pending and not flagged, "
-            "hide the one {author} flagged as an insult",
-            note="{name} has written several [reviews], and not all of them are polite. Please "
-            "hide the one that {author} flagged as an insult, and publish the pending ones that "
-            "nobody has flagged. We don't hide anything just because the rating is bad.",
+            "publish the ones that are waiting and hide the one {author} flagged as an insult.",
+            colleague="Please sort out {name}'s [reviews]: publish what's pending, and hide the "
+            "one that {author} flagged as an insult.",
+            chat="can you go through {name}s [reviews]? publish whats pending and hide the one "
+            "{author} flagged as an insult",
+            note="{name} has written several [reviews], and one of them isn't polite: {author} "
+            "has flagged it as an insult, so please hide it. The pending ones can be published, "
+            "bad rating or not.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -462,17 +461,17 @@ def the_order_in_the_complaint(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} says in {name.his} [ticket] “{subject}” that {name.he} placed an "
             "[order] by mistake; the [product] is named there. If that [order] is still open, "
-            "please cancel it, give {name.him} its reference in a public comment and solve the "
+            "please cancel it, give {name.him} its reference in a public comment and close the "
             "[ticket].",
             colleague="{name} says in “{subject}” that {name.he} placed [an order] by mistake; "
-            "the [product] is in the [ticket]. If it's still open, cancel it, tell {name.him} "
-            "its reference publicly and solve the [ticket].",
+            "the [product] is in the [ticket]. If it's still open, cancel it, give {name.him} its "
+            "reference in a public comment and close the [ticket].",
             chat="“{subject}” from {name} is about [an order] placed by mistake. can you look up "
-            "which [product], cancel the open [order] with it, comment its reference publicly "
-            "and solve the [ticket]",
+            "which [product], cancel the open [order] with it, comment its reference publicly and "
+            "close the [ticket]",
             note="{name} never meant to place that [order], see {name.his} [ticket] “{subject}”. "
             "I believe {name.him}. Please look up there which [product] it was and cancel the "
-            "open [order] with it. Tell {name.him} its reference in a public comment, and solve "
+            "open [order] with it. Tell {name.him} its reference in a public comment, and close "
             "the [ticket].",
         ),
         calls=(

@@ -89,15 +89,15 @@ def claims_a_dearer_tier(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} says in “{subject}” that {name.he} has a {high} [membership] and should "
             "be getting more for it. I don't think {name.he} has. Please look up what it really "
-            "is, tell {name.him} in a public comment and solve the [ticket].",
+            "is, tell {name.him} in a public comment and close the [ticket].",
             colleague="{name} says {name.he} has a {high} [membership] (see “{subject}”). Please "
-            "look it up, tell {name.him} the actual [tier] in a public comment and solve it.",
+            "look it up, tell {name.him} the actual [tier] in a public comment and close it.",
             chat="{name} says in “{subject}” that {name.he}'s got a {high} [membership], im not "
             "so sure. can you check, tell {name.him} the real [tier] in a public comment and "
-            "solve it",
+            "close it",
             note="{name} is convinced that {name.he} has a {high} [membership] and has opened "
             "“{subject}” because {name.he} can't use it. Please find out which [tier] {name.he}'s "
-            "in today and tell {name.him} in a public comment, kindly. Then solve the [ticket].",
+            "in today and tell {name.him} in a public comment, kindly. Then close the [ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -172,7 +172,7 @@ def freeze_by_message_with_a_limit(maker: Maker) -> Draft:
             "day there",
             note="{name} is away for a long holiday; the dates are in {name.his} open [thread]. "
             "Please freeze {name.his} [membership] from the day {name.he} names. If that's longer "
-            "than a freeze can last, use the maximum, and write back with the last day.",
+            "than we can freeze it, take as long as possible, and write back with the last day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -306,18 +306,18 @@ def the_complaint_was_right(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has opened a [ticket] because {name.he} was charged twice for the "
             "{product}. If there really are two [charges] a day apart, that's our mistake. Please "
-            "credit the later one, tell {name.him} the amount in a public comment and solve the "
+            "credit the later one, tell {name.him} the amount in a public comment and close the "
             "[ticket].",
             colleague="{name} has a [ticket] about being charged twice for the {product}. If it's "
             "true, it's our error: please credit the second [charge], give {name.him} the amount "
-            "in a public comment and solve it.",
+            "in a public comment and close it.",
             chat="{name} has a [ticket] about a double [charge] for the {product}. if its true "
             "credit the 2nd one (our fault), tell {name.him} how much in a public comment and "
-            "solve it",
+            "close it",
             note="We've had a few double [charges] lately, and {name} reports one for the "
             "{product}. If the record shows it, please credit the later one; we're to blame. "
             "Write on {name.his} [ticket], where {name.he} can see it, how much {name.he}'s "
-            "getting back, and solve it.",
+            "getting back, and close it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

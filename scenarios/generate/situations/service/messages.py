@@ -174,7 +174,7 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
             "then on {name} should hear from the colleague who looks after {name.him} anyway. "
             "Could you hand them over to the owner of {name.his} record?",
             colleague="{leaver} is leaving on Friday. Please hand over {name}'s open [threads] to "
-            "whoever owns that [customer].",
+            "the owner of that [customer].",
             chat="{leaver} leaves on friday, can you hand {name}'s open [threads] over to the "
             "owner of {name.his} record",
             note="Friday is {leaver}'s last day. Before then, please hand over whatever is still "
@@ -373,8 +373,8 @@ def moved_and_said_so(maker: Maker) -> Draft:
             ),
             chat=(
                 (
-                    "{name} wrote to us which address is right now. can you set that as the main "
-                    "one and reply in the [thread] with the street"
+                    "{name} wrote to us which address is the right one. can you set that as the "
+                    "main one and reply in the [thread] with the street"
                 ),
                 (
                     "can you check what {name} wrote about {name.his} address? make the right one "

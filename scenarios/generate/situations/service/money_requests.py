@@ -31,50 +31,40 @@ def _small(maker: Maker) -> int:
     return maker.cents(1_500, maker.me["limit_cents"] - 500, 50)
 
 
-@situation("approvals", steps=7, memory=True, rare=True)
+@situation("approvals", steps=6, memory=True, rare=True)
 def what_is_in_my_tray(maker: Maker) -> Callable[[], Draft | None] | None:
-    """The requests of one author in the own tray: approve, hand on, or reject as out of date."""
+    """The requests of one author in the own tray: one is approved, the larger one handed on."""
     author = _author(maker)
     large = maker.me["limit_cents"] + maker.cents(2_000, 9_000, 500)
     boss = None if author is None else _with_limit(maker, large, author)
     if author is None or boss is None:
         return None
-    stale_days = maker.parameters["STALE_REQUEST_DAYS"]
-    subjects = request_subjects(maker, 3)
+    subjects = request_subjects(maker, 2)
     kind = request_kind(maker, "Equipment")
     fine = new_request(
         maker, author, maker.me, subject=subjects[0], kind=kind, cents=_small(maker), age=4
     )
-    stale = new_request(
-        maker,
-        author,
-        maker.me,
-        subject=subjects[1],
-        kind=kind,
-        cents=_small(maker) + 25,
-        age=stale_days + 6,
-    )
-    dear = new_request(maker, author, maker.me, subject=subjects[2], kind=kind, cents=large, age=2)
+    dear = new_request(maker, author, maker.me, subject=subjects[1], kind=kind, cents=large, age=2)
 
     def draft() -> Draft | None:
         mine = maker.rows(
             "requests", made_by=author["id"], decider_id=maker.me["id"], status="open"
         )
-        if len(mine) != 3:
+        if len(mine) != 2:
             return None
         return Draft(
             kind="change",
             ask=Voices(
-                email="{author} has three [requests] waiting with you. Please approve what's "
-                "within your limit, hand on to {boss} what's too large, and reject what's out of "
-                "date.",
-                colleague="{author} has three [requests] waiting with you. Please approve what "
-                "you can, hand the larger ones on to {boss} and reject what's out of date.",
-                chat="{author} is waiting for 3 decisions from you. approve what you can, too "
-                "big -> {boss}, out of date -> reject",
-                note="The accountants are coming, and three [requests] from {author} are still "
-                "waiting with you. Please approve what you can, hand on to {boss} what's over "
-                "your limit, and reject the one that's out of date.",
+                email="{author} has two [requests] waiting with you and can't buy anything until "
+                "they're decided. Please approve what's within your limit and pass what's too "
+                "large on to {boss}.",
+                colleague="{author} has two [requests] waiting with you. Please approve what you "
+                "can and give {boss} what's over your limit.",
+                chat="{author} is waiting for 2 [requests] from you. can you approve whats within "
+                "your limit and hand the rest to {boss}",
+                note="{author} asked me about two [requests] that are still with you. I think one "
+                "of them is over your limit, so {boss} has to approve that one. Please hand it on "
+                "and approve the other.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -82,16 +72,13 @@ def what_is_in_my_tray(maker: Maker) -> Callable[[], Draft | None] | None:
                 call("find_requests", made_by=author["id"], status="open"),
                 call("search_employees", query=boss["name"]),
                 call("approve_request", request_id=fine["id"], remark="Within my limit."),
-                call("reject_request", request_id=stale["id"], remark="Out of date."),
                 call("hand_on_request", request_id=dear["id"], employee_id=boss["id"]),
             ),
-            answer="I've approved {fine} and rejected {stale}, which is out of date. {dear} is "
-            "above my limit and now with {boss}.",
+            answer="I've approved {fine}. {dear} is above my limit and now with {boss}.",
             values={
                 "author": author["name"],
                 "boss": boss["name"],
                 "fine": fine["reference"],
-                "stale": stale["reference"],
                 "dear": dear["reference"],
             },
             free={"decisions.remark": ()},

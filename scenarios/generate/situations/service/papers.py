@@ -98,9 +98,10 @@ def confidential_for_a_clerk(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{clerk} is covering for the office from Monday and would like to read "
-            "“{title}” before that. Could you share it with {clerk.him}, to read only?",
-            colleague="Please share “{title}” with {clerk}, read only. {clerk.He}'s covering for "
-            "us next week.",
+            "“{title}” before that. Could you share it with {clerk.him}? {clerk.He} won't have to "
+            "change anything.",
+            colleague="Please share “{title}” with {clerk} so that {clerk.he} can read it. "
+            "{clerk.He}'s covering for us next week.",
             chat="{clerk} needs to read “{title}”, can you share it with {clerk.him}? read "
             "access is enough",
             note="{clerk} will be covering for me next week. Please give {clerk.him} access to "
@@ -176,8 +177,8 @@ def whole_team_may_read(maker: Maker) -> Callable[[], Draft | None] | None:
         ask=Voices(
             email="The people in {team} keep hearing about “{title}” and can't open it. Please "
             "give everybody there access to read it. Anyone who can already edit it keeps that.",
-            colleague="{team} needs to read “{title}”. Please share it with all of them; whoever "
-            "can edit it already keeps that.",
+            colleague="{team} needs to read “{title}”. Please share it with all of them; anybody "
+            "who can edit it already keeps that.",
             chat="can you give everyone in {team} read access to “{title}”? dont downgrade anyone "
             "who can edit it",
             note="{team} was forgotten when “{title}” was shared. Please make sure that everyone "
@@ -224,12 +225,13 @@ def the_owner_has_left(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{owner} no longer has time to look after “{title}” and would like whoever "
-            "wrote the latest version to take it over. Could you make that colleague the owner?",
-            colleague="{owner} is giving up “{title}”. Please make whoever wrote the latest "
+            email="{owner} no longer has time to look after “{title}” and would like the "
+            "colleague who wrote the latest version to take it over. Could you make that "
+            "colleague the owner?",
+            colleague="{owner} is giving up “{title}”. Please make the author of the latest "
             "version the new owner.",
-            chat="{owner} doesnt have time for “{title}” any more, can you make whoever wrote the "
-            "latest version the owner",
+            chat="{owner} doesnt have time for “{title}” any more, can you make the one who wrote "
+            "the latest version the owner",
             note="{owner} has too much to do and would like to hand over “{title}”. Please look "
             "up who wrote its latest version and make them the owner. They've agreed to do it.",
         ),
@@ -294,11 +296,11 @@ def who_can_change_it(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="The auditors would like to know who can edit “{title}” besides the owner, and "
-            "what date the latest version has. Can you send me the name and the date?",
-            colleague="Who can edit “{title}” besides the owner, and what's the date of the "
-            "latest version?",
-            chat="who else can edit “{title}”, apart from the owner? and when was the latest "
-            "version made",
+            "the date of the latest version. Can you send me both?",
+            colleague="I've found something in “{title}” that needs changing. Who can edit it "
+            "besides the owner, and from what day is the latest version?",
+            chat="who else can edit “{title}”, apart from the owner? and what day is the latest "
+            "version from, i want to be sure i have the right one",
             note="The auditors are here and have asked about “{title}”. Who besides its owner can "
             "edit it, and what's the date of its latest version? I need that before noon.",
         ),

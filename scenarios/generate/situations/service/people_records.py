@@ -317,15 +317,15 @@ def no_room_for_another_address(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} would like us to add two addresses: the office, {street}, {postcode} "
-            "{city}, and {other}, where {friend} takes {name.his} post in summer. If there's only "
-            "room for one, take the office.",
-            colleague="Please add {name}'s office, {street}, {postcode} {city}. If there's room "
-            "for one more, add {friend}'s place too, {other}.",
+            "{city}, and {other}, where {friend} takes {name.his} post in summer. If that's too "
+            "many, the office is enough for now.",
+            colleague="Please add {name}'s office, {street}, {postcode} {city}, and {friend}'s "
+            "place, {other}. If {name.he} can't have both, the office matters more.",
             chat="{name} wants 2 more addresses. the office is {street}, {postcode} {city}, and "
             "then {other} ({friend}s). office first in case there's a limit",
             note="{name} would like us to add two addresses. The office at {street}, {postcode} "
-            "{city} is the important one; if our rules leave room for another, add {friend}'s "
-            "place, {other}. Let me know if that doesn't work.",
+            "{city} is the important one. The other is {friend}'s, {other}, which can wait if "
+            "{name.he} has too many already.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -316,12 +316,12 @@ def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
             kind="change",
             ask=Voices(
                 email="{name} keeps asking when somebody's going to start on “{title}”. You've "
-                "got too much on, so {team} is taking it. Please give it to whoever there has the "
-                "fewest open [tasks].",
+                "got too much on, so {team} is taking it. Please give it to the one there with "
+                "the fewest open [tasks].",
                 colleague="“{title}” for {name} is moving from you to {team}. Please give it to "
-                "whoever there has the fewest open [tasks].",
-                chat="can you give “{title}” ({name}) to someone in {team}? whoever has the least "
-                "on, going by open [tasks]",
+                "the colleague there who has the fewest open [tasks].",
+                chat="can you give “{title}” ({name}) to someone in {team}? the one with the "
+                "least on, going by open [tasks]",
                 note="You've got enough on your plate, so {team} is going to do “{title}” for "
                 "{name}. Please look at how many open [tasks] they each have and give it to the "
                 "one with the fewest.",

@@ -139,10 +139,10 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="I need somebody in {team} for a small job. Who there has the fewest open "
-                "[tasks], and when is that person's next one due?",
-                colleague="Who in {team} has the fewest open [tasks], and when's that person's "
-                "next one due?",
+                email="I need somebody in {team} for a small job this week. Who has the fewest "
+                "open [tasks] there, and when's their next one due?",
+                colleague="I've got something for {team}. Who there has the fewest open [tasks], "
+                "and when is the next of them due?",
                 chat="who in {team} has the fewest open [tasks], and when is their next one due?",
                 note="I've got a small job for somebody in {team} and don't want to overload "
                 "anybody. Who has the fewest open [tasks] there, and when is the next of theirs "
@@ -346,8 +346,8 @@ def next_payment_with_discount(maker: Maker) -> Draft | None:
             "will be, with the discount we gave {name.him}. Can you work it out?",
             colleague="How much is {name}'s next payment for the {product}, after the discount?",
             chat="how much is {name}'s next payment for the {product} with {name.his} discount",
-            note="{name} pays in cash and would like to know how much to bring for the {product} "
-            "next time. {name.He} gets a discount, so please take that off.",
+            note="{name} would like to have the right amount ready for the {product}. What's "
+            "{name.his} next payment, with the discount taken off?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

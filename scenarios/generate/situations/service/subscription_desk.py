@@ -377,8 +377,8 @@ def away_for_longer_than_we_pause(maker: Maker) -> Draft | None:
             chat="can you pause the {product} for {name}? away till {home}, if thats too long "
             "take the longest we do",
             note="I've told {name} we'd pause the [subscription] for {product} until {home}, "
-            "starting today. I wasn't sure about the maximum, so if {home} is past it, just use "
-            "the maximum.",
+            "starting today. If that's longer than we can pause it, take the last day that's "
+            "possible.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -89,16 +89,16 @@ def trouble_is_back_in_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} was told that “{subject}” was solved, but this morning {name.he} had "
+            email="{name} was told that “{subject}” was closed, but this morning {name.he} had "
             "the same trouble again. Could you reopen the [ticket], if that's still possible? If "
             "it's too late, open a new one with the same subject and normal priority.",
             colleague="{name} says “{subject}” is back. Please reopen the [ticket] if we still "
             "can, otherwise open a new one with the same subject, normal priority.",
             chat="{name} just rang, the “{subject}” thing is back. can you reopen it if thats "
             "still allowed, otherwise a new [ticket] (same subject, normal)",
-            note="{name} came in this morning because “{subject}”, which we'd solved, has come "
-            "back. Please reopen the old [ticket] if our rules still allow that. If they don't, "
-            "it needs a new one, with the same subject and normal priority.",
+            note="{name} came in this morning because “{subject}”, which we'd closed, has come "
+            "back. Please reopen the old [ticket] if that's still possible. If it isn't, it needs "
+            "a new one, with the same subject and normal priority.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -136,14 +136,14 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We solved “{subject}” for {name} some weeks ago, and since yesterday it's "
+            email="We closed “{subject}” for {name} some weeks ago, and since yesterday it's "
             "back. {name.He}'d like the old [ticket] reopened. If it's too late for that, please "
             "open a new one with the same subject and normal priority.",
             colleague="“{subject}” is back for {name}, who'd like the old [ticket] reopened. If "
             "it's too late for that, please open a new one, same subject, normal priority.",
             chat="{name} has the same problem again (“{subject}”) and wants the old [ticket] "
             "reopened. if its too late for that can you open a new one, same subject, normal",
-            note="{name} rang: what we solved under “{subject}” some time ago has come back. "
+            note="{name} rang: what we closed under “{subject}” some time ago has come back. "
             "Please reopen the old [ticket], or open a new one with the same subject and normal "
             "priority if it's been too long. I said we'd look at it today.",
         ),
@@ -184,50 +184,50 @@ def reported_twice(maker: Maker) -> Draft:
             email=(
                 (
                     "{name} has sent us “{subject}” twice, because {name.he} never got a "
-                    "confirmation the first time. Could you solve the second [ticket] as a "
+                    "confirmation the first time. Could you close the second [ticket] as a "
                     "duplicate? Put the reference of the first one in a public comment, so "
                     "{name.he} knows where we're dealing with it."
                 ),
                 (
                     "{name} wasn't sure that “{subject}” had reached us and sent it again. Now we "
-                    "have two [tickets]. Could you solve the later one, and let {name.him} know "
-                    "in a public comment under which reference we're dealing with it?"
+                    "have two [tickets]. Could you close the later one, and let {name.him} know in "
+                    "a public comment under which reference we're dealing with it?"
                 ),
             ),
             colleague=(
                 (
-                    "{name} has reported “{subject}” twice. Please solve the later [ticket] as a "
+                    "{name} has reported “{subject}” twice. Please close the later [ticket] as a "
                     "duplicate and give {name.him} the reference of the first one in a public "
                     "comment."
                 ),
                 (
-                    "There are two [tickets] from {name} about “{subject}”. Please solve the "
+                    "There are two [tickets] from {name} about “{subject}”. Please close the "
                     "second as a duplicate, with the reference of the first in a public comment."
                 ),
             ),
             chat=(
                 (
                     "{name} sent “{subject}” two times. can you close the newer [ticket] as a "
-                    "duplicate? public comment with the reference of the first, then solve it"
+                    "duplicate? put the reference of the first in a public comment"
                 ),
                 (
-                    "we've got “{subject}” from {name} twice. pls solve the later one and comment "
+                    "we've got “{subject}” from {name} twice. pls close the later one and comment "
                     "the reference of the first (public)"
                 ),
                 (
                     "{name} sent us “{subject}” again by mistake, so there are two [tickets]. can "
-                    "you solve the second one? public comment with the reference of the first"
+                    "you close the second one? public comment with the reference of the first"
                 ),
             ),
             note=(
                 (
                     "Two of us have been working on “{subject}” for {name}, because there are two "
-                    "[tickets] for it. Please keep the first. Solve the second one, with a public "
+                    "[tickets] for it. Please keep the first. Close the second one, with a public "
                     "comment that tells {name.him} which reference we're using."
                 ),
                 (
                     "{name} got impatient and sent “{subject}” again, so it's in our list twice. "
-                    "We only need the first. Please solve the other one, and put the reference of "
+                    "We only need the first. Please close the other one, and put the reference of "
                     "the first in a public comment there, or {name.he}'ll think that we've "
                     "forgotten {name.him}."
                 ),
@@ -416,10 +416,10 @@ def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
             kind="change",
             ask=Voices(
                 email="{name} hasn't heard from anybody about “{subject}”, because nobody has it "
-                "yet. It's one for {team}. Please give it to whoever there has the fewest "
+                "yet. It's one for {team}. Please give it to the one there who has the fewest "
                 "unsolved [tickets].",
                 colleague="Nobody has “{subject}” from {name} yet. It's one for {team}; please "
-                "give it to whoever there has the fewest unsolved [tickets].",
+                "give it to the colleague with the fewest unsolved [tickets].",
                 chat="“{subject}” from {name} is one for {team}. can you assign it to the person "
                 "there with the fewest unsolved [tickets]",
                 note="I've promised {team} to share out the work fairly. Nobody has “{subject}” "

@@ -41,7 +41,7 @@ def test_goods_are_named_as_people_name_them(
 
 
 @pytest.mark.parametrize("name", trade_names())
-def test_no_goods_are_said_with_two_articles_or_bare_commas(name: str) -> None:
+def test_no_goods_have_two_articles_or_bare_commas(name: str) -> None:
     """Every form of a trade's goods fits into a sentence."""
     for spoken in spoken_goods(trade(name)).values():
         for form in (spoken.the(), spoken.bare(), spoken.many(), spoken.counted("7")):

@@ -61,6 +61,53 @@ def a_new_number(maker: Maker) -> Draft:
     )
 
 
+@situation(steps=2, dialogue=True)
+def who_takes_a_message(maker: Maker) -> Draft:
+    """A note on who may take a message for a customer; the name is missing."""
+    customer = new_customer(maker)
+    other = maker.person()
+    return Draft(
+        kind="change",
+        ask=Spoken(
+            colleague=(
+                "{name} is hard to reach at the moment and has told me who can take a message for "
+                "{name.him}. Could you make a note of it on {name.his} record?",
+                "{name} can't take calls at work, but there's somebody we can leave a message "
+                "with. Could you put a note on {name.his} record?",
+                "Could you put a note on {name}'s record? {name.He}'s given us somebody we can "
+                "leave a message with.",
+            )
+        ),
+        talk=Talk(
+            (
+                TalkLine(
+                    "other",
+                    (
+                        "{other}, at the same number.",
+                        "It's {other}. The number's the same.",
+                        "{other}. {other.He} works with {name.him}.",
+                    ),
+                    ("who", "whom", "name", "somebody", "person"),
+                    ("other",),
+                ),
+            ),
+            ((1, "Who can take a message for {name}?"),),
+            ("Great, thanks.", "Thanks, that'll help.", "Perfect, thank you."),
+        ),
+        calls=(
+            find(customer),
+            call(
+                "add_customer_note",
+                customer_id=customer["id"],
+                body=f"{other.name} can take a message.",
+            ),
+        ),
+        answer="I've put a note on {name}'s record that {other} can take a message.",
+        values={"name": customer["name"], "other": other.name},
+        free={"customer_notes.body": (other.name,)},
+    )
+
+
 @situation(steps=3, dialogue=True)
 def misread_from_a_slip(maker: Maker) -> Draft:
     """The colleague reads an e-mail out, and then notices that its digits were exchanged."""
@@ -186,8 +233,9 @@ def a_relative_who_means_well(maker: Maker) -> Draft:
             colleague=(
                 "{parent} says {child} never picks up the phone. Could you put {parent.first}'s "
                 "number on {child}'s record instead?",
-                "I have {parent} on the phone. {parent.He} looks after everything for {child} and would "
-                "like us to ring {parent.him}. Please put {parent.his} number on {child}'s record.",
+                "I have {parent} on the phone. {parent.He} looks after everything for {child} and "
+                "wants us to ring {parent.him}. Please put {parent.his} number on {child}'s "
+                "record.",
                 "We can never get hold of {child}. {parent} says we can ring {parent.him} instead, "
                 "so could you put {parent.his} number on {child}'s record?",
             )

@@ -199,7 +199,7 @@ def the_figure_on_the_meter(maker: Maker) -> Draft:
 @situation("devices", steps=2, dialogue=True, trades=("farm_cooperative", "machine_service"))
 def hours_of_a_machine(maker: Maker) -> Draft:
     """A customer has read the hours of one of two machines."""
-    models = ("Grain dryer", "Feed mixer", "Irrigation pump")
+    models: tuple[str, ...] = ("Grain dryer", "Feed mixer", "Irrigation pump")
     if trade("machine_service") == maker.trade:
         models = ("Compressor", "Hydraulic press", "Lathe", "Packing line")
     return _reading(

@@ -85,7 +85,7 @@ def who_takes_a_message(maker: Maker) -> Draft:
                     (
                         "{other}, at the same number.",
                         "It's {other}. The number's the same.",
-                        "{other}. {other.He} works with {name.him}.",
+                        "{other}. They work together.",
                     ),
                     ("who", "whom", "name", "somebody", "person"),
                     ("other",),
@@ -236,6 +236,8 @@ def a_relative_who_means_well(maker: Maker) -> Draft:
                 "I have {parent} on the phone. {parent.He} looks after everything for {child} and "
                 "wants us to ring {parent.him}. Please put {parent.his} number on {child}'s "
                 "record.",
+                "Could you put {parent}'s phone number on {child}'s record? {parent.He} deals with "
+                "these things for {child.him}.",
                 "We can never get hold of {child}. {parent} says we can ring {parent.him} instead, "
                 "so could you put {parent.his} number on {child}'s record?",
             )

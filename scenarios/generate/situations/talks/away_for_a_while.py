@@ -108,7 +108,7 @@ def the_bakery_closes(maker: Maker) -> Draft | None:
     )
 
 
-@situation("memberships", steps=3, dialogue=True, trades=("coworking", "gym", "public_library"))
+@situation("memberships", steps=3, dialogue=True, trades=("coworking", "gym"))
 def frozen_for_a_holiday(maker: Maker) -> Draft:
     """A freeze of which neither day is given."""
     customer = new_customer(maker)
@@ -124,8 +124,8 @@ def frozen_for_a_holiday(maker: Maker) -> Draft:
             colleague=(
                 "{name} is going abroad for a while. Could you freeze {name.his} [membership] for "
                 "that time?",
-                "{name} has to go into hospital and would like to freeze {name.his} [membership] "
-                "until {name.he}'s well again. Could you do that?",
+                "{name} is going on a long trip and would like to freeze {name.his} [membership]. "
+                "Could you do that?",
                 "{name} will be away for work for a while. Please freeze {name.his} "
                 "[membership] until {name.he}'s back.",
             )

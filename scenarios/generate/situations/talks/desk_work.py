@@ -102,7 +102,7 @@ def what_the_expert_wants(maker: Maker) -> Draft:
                 ),
                 TalkLine(
                     "cost",
-                    ("{payee} charges {cost}.", "{payee} wants {cost} for it.", "It's {cost}."),
+                    ("{payee} charges {cost}.", "{payee} wants {cost}.", "It's {cost}."),
                     ("cost", "much", "price"),
                     ("cost",),
                 ),

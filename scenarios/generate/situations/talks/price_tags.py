@@ -11,8 +11,8 @@ _SHOPS = (
     *("plant_nursery", "solar_installer", "wine_merchant"),
 )
 _SERVICES = (
-    *("airline_lounge", "coworking", "dental_clinic", "gym", "laboratory", "language_school"),
-    *("moving_company", "print_shop", "veterinary_practice"),
+    *("airline_lounge", "dental_clinic", "gym", "hotel", "laboratory", "language_school"),
+    *("print_shop", "veterinary_practice"),
 )
 
 

@@ -78,18 +78,12 @@ APPOINTMENTS = {
 
 # A trade -> cases: the subject, what must be got for it, and who is paid for that.
 CASES = {
-    "accounting_office": (
-        ("Audit by the tax office", "copies of last year's bank statements", "The bank"),
-        ("Claim of a former partner", "an extract from the company register", "The register"),
-        ("Dispute over a property tax", "a copy of the land title", "The land registry"),
-    ),
     "charity": (
         ("Family without heating", "an electric heater for two weeks", "The hire shop"),
         ("Move to a smaller flat", "a van for the move", "The hire firm"),
         ("School costs of three children", "second-hand school uniforms", "The shop"),
     ),
     "credit_union": (
-        ("Estate of a member", "a certified copy of the death certificate", "The county"),
         ("Guarantee for a family loan", "a credit report on the guarantor", "The bureau"),
         ("Hardship on a car loan", "a valuation of the car", "The garage"),
     ),

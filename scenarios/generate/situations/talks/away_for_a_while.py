@@ -101,10 +101,10 @@ def the_bakery_closes(maker: Maker) -> Draft | None:
         (
             "{name} is closing the bakery for {name.his} holidays. Could you pause {name.his} "
             "[subscription] for {product} from today?",
-            "The ovens at {name}'s bakery are being rebuilt, so {name.he} doesn't need any "
-            "{product} for now. Please pause the [subscription] from today.",
+            "{name}'s oven has broken down, and {name.he} can't bake. Could you pause {name.his} "
+            "[subscription] for {product} from today?",
         ),
-        ("Until {last}.", "{name.He}'s open again on {last}.", "{name.He} told me {last}."),
+        ("Until {last}.", "{name.He} hopes to be back on {last}.", "{name.He} told me {last}."),
     )
 
 

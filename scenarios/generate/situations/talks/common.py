@@ -29,10 +29,10 @@ def clock_time(hour: int) -> SpokenValue:
     return SpokenValue(f"{number} {half}", (f"{hour:02}:00", f"{hour}:00", *forms))
 
 
-def said_price(maker: Maker, cents: int) -> SpokenValue:
+def spoken_price(maker: Maker, cents: int) -> SpokenValue:
     """Return an amount in the trade's currency as people say it: without ".00".
 
-    Example: said_price(maker, 18_200) -> SpokenValue("$182", ("18200", "$182.00"))
+    Example: spoken_price(maker, 18_200) -> SpokenValue("$182", ("18200", "$182.00"))
     """
     full = money(cents, maker.trade.currency)
     return SpokenValue(full.text.removesuffix(".00"), (*full.others, full.text))

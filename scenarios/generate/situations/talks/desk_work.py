@@ -10,7 +10,7 @@ from scenarios.generate.modules.cases.make import new_case
 from scenarios.generate.modules.devices.make import new_device, new_reading
 from scenarios.generate.modules.draft_helpers import long_day
 from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.situations.talks.common import DAY, clock_time, find, said_price
+from scenarios.generate.situations.talks.common import DAY, clock_time, find, spoken_price
 from scenarios.generate.situations.talks.spoken_subjects import APPOINTMENTS, CASES
 from scenarios.generate.vocabulary.trades import trade
 
@@ -127,7 +127,7 @@ def what_the_expert_wants(maker: Maker) -> Draft:
             "thing": thing,
             "payee": payee,
             "day": long_day(day),
-            "cost": said_price(maker, cents),
+            "cost": spoken_price(maker, cents),
         },
         free={"steps.what": ()},
     )

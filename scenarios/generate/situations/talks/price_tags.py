@@ -4,7 +4,7 @@ from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.situations import situation
 from scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, Text, call
 from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.situations.talks.common import said_price
+from scenarios.generate.situations.talks.common import spoken_price
 
 _SHOPS = (
     *("bakery_supply", "bike_workshop", "farm_cooperative", "machine_service", "outdoor_shop"),
@@ -56,7 +56,7 @@ def _raised(maker: Maker, colleague: Text, closing: Text) -> Draft | None:
             call("set_price", product_id=goods[0]["id"], price_cents=new),
         ),
         answer="{product} costs {price} now.",
-        values={"product": goods[0]["name"], "price": said_price(maker, new)},
+        values={"product": goods[0]["name"], "price": spoken_price(maker, new)},
     )
 
 

@@ -89,7 +89,7 @@ def money_is_tight(maker: Maker) -> Draft | None:
             "{name} would like to take a break from {name.his} [subscription], starting today. "
             "{name.He}'ll carry on later. Can you pause it?",
         ),
-        ("Until {last}.", "{name.He} said {last}.", "{name.He} hopes {last}."),
+        ("Until {last}.", "{name.He} said {last}.", "{name.He} thinks until {last}."),
     )
 
 

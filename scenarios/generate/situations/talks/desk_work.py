@@ -96,7 +96,7 @@ def what_the_expert_wants(maker: Maker) -> Draft:
             (
                 TalkLine(
                     "day",
-                    ("We need it by {day}.", "By {day}.", "It has to be here by {day}."),
+                    ("By {day} at the latest.", "By {day}.", "By {day}, please."),
                     (*DAY, "due"),
                     ("day",),
                 ),

@@ -151,9 +151,9 @@ def watching(folder: Path) -> Iterator[None]:
     asked = urllib.request.Request(f"{base}/api/runs", headers=headers)
     with urllib.request.urlopen(asked) as answer:  # nosec B310
         run = msgspec.json.decode(answer.read())["runs"][0]["id"]
-    listener = subprocess.Popen(
-        ["curl", "-sN", f"{base}/api/runs/{run}/events?token={token}"], stdout=subprocess.DEVNULL
-    )
+    events = f"{base}/api/runs/{run}/events?token={token}"
+    reads = "import sys, urllib.request\nfor line in urllib.request.urlopen(sys.argv[1]): pass"
+    listener = subprocess.Popen([sys.executable, "-c", reads, events])
     try:
         yield
     finally:

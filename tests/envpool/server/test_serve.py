@@ -918,7 +918,10 @@ async def test_a_dialogue_has_a_tool_to_talk() -> None:
         assert await say(path, "Which model?") == (False, boots)
         _, fork = await http.ask("POST", path + "/fork", b"")
         forked = f"/worlds/{fork['id']}"
-        assert await say(path, "Done.") == (False, "Thank you.\n(The user has ended the talk.)")
+        assert await say(path, "Done.") == (
+            False,
+            "Thanks, I'll let Tarn know.\n(The user has ended the talk.)",
+        )
         assert await say(path, "Hello?") == (True, "(The user has ended the talk.)")
         assert await say(forked, "Is there more?") == (False, "That's all I can tell you.")
         await http.ask("POST", path + "/reset", b"")

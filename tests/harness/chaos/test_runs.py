@@ -174,7 +174,7 @@ def test_readers_cope_with_faults_in_the_log(rehearse: Rehearse, tmp_path: Path)
     assert (status, err) == (0, "") and f"{FAULTS_EPISODE}-" not in out
     json_of(rehearse, "judge", folder)
     for form in ("jsonl", "sft"):
-        target = tmp_path / form
+        target = tmp_path / f"{form}.jsonl"
         assert rehearse("export", folder, "--to", form, "-o", target)[0] == 0
         lines = target.read_text().splitlines()
         assert len(lines) == _EPISODES and "fault" not in msgspec.json.decode(lines[0])

@@ -167,7 +167,7 @@ def test_chats_of_forks_mask_the_kept_turns(
     assert rehearse("run", "--from", f"{source}/e000000@3", "-o", fork)[0] == 0
     for folder, masked in ((fork, 3), (source, 0)):
         assert rehearse("export", folder, "--to", "sft")[0] == 0
-        file = folder / "chats.jsonl"
+        file = folder / "sft" / "chats.jsonl"
         (chat,) = [json.loads(line) for line in file.read_text().splitlines()]
         replies = [one for one in chat["messages"] if one["role"] == "assistant"]
         weights = [one.get("weight") for one in replies]

@@ -16,6 +16,7 @@ from tests.support.model_server import Completes, ReceivedRequest
 from tests.support.paths import SUITES
 
 UNIVERSE, MARK = SUITES / "mcp_universe_checkout", SUITES / "mcpmark_checkout"
+_SERVER = str(MARK / "servers" / "files.py")
 KEY = "desk-key-of-nobody-789"
 
 
@@ -66,7 +67,7 @@ def _then(results: list[str], call: tuple[str, dict[str, Any]], answer: str) -> 
 @pytest.fixture
 def servers(tmp_path: Path) -> Path:
     """A list with a file system server of our own."""
-    arguments = [str(MARK / "servers" / "files.py"), "{{FILESYSTEM_TEST_DIR}}"]
+    arguments = [_SERVER, "{{FILESYSTEM_TEST_DIR}}"]
     command = {"command": sys.executable, "args": arguments}
     path = tmp_path / "servers.json"
     path.write_text(json.dumps({"filesystem": {"stdio": command}}))
@@ -110,7 +111,7 @@ def test_files_are_changed_in_a_copy(
     assert report["pass_hat_k"] == {"1": 1.0, "2": 1.0, "3": 1.0}
     assert {path: path.read_bytes() for path in MARK.rglob("*.txt")} == before
     assert list(scratch.iterdir()) == []
-    left = [one for one in psutil.Process().children(recursive=True) if "files.py" in _words(one)]
+    left = [one for one in psutil.Process().children(recursive=True) if _SERVER in _words(one)]
     assert left == []
     _, out, _ = rehearse("show", run, "e000000")
     assert "verify.py" in out

@@ -98,6 +98,16 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
         "moving_company",
         "property_management",
         "accounting_office",
+        "airline_lounge",
+        "bakery_supply",
+        "car_rental",
+        "credit_union",
+        "event_venue",
+        "farm_cooperative",
+        "hotel",
+        "permits_office",
+        "pharmacy_wholesale",
+        "print_shop",
     ),
 )
 def remembers_it_as_last_month(maker: Maker) -> Draft | None:

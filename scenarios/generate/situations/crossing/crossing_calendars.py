@@ -315,9 +315,9 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
             "free.",
             chat="{away} is off {first} to {last}, can you put the leave in? {heir} goes to "
             "{away.his} [appointment] then if free (required)",
-            note="I've approved {away}'s leave from {first} to {last}; please record it. If "
-            "{away.he} has an [appointment] in that time, {heir} has agreed to go instead. Make "
-            "{heir.him} required, provided {heir.he}'s free.",
+            note="I've approved {away}'s leave from {first} to {last}; please record it. {heir} "
+            "has offered to go to the [appointment] {away.he} has in that time. If {heir.he} "
+            "really is free then, add {heir.him} as a required attendee.",
         ),
         calls=(
             call("list_teams"),

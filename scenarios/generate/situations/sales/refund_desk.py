@@ -432,6 +432,12 @@ def had_their_money_already(maker: Maker) -> Draft | None:
         "permits_office",
         "property_management",
         "accounting_office",
+        "airline_lounge",
+        "catering",
+        "courier_service",
+        "insurance_broker",
+        "moving_company",
+        "museum",
     ),
 )
 def meant_the_other_purchase(maker: Maker) -> Draft | None:

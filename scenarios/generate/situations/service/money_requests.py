@@ -239,9 +239,9 @@ def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
             "reject the others.",
             chat="3 [requests] from {author} for {what}, one per offer. can you approve the "
             "cheapest and reject the other two",
-            note="{author} has got three offers for {what} and made [a request] for each. I've "
-            "had a look at them, and they're much the same, so please approve the cheapest and "
-            "reject the others.",
+            note="I asked {author} for three offers for {what}, and {author.he}'s made [a request] "
+            "for each. The quality is the same, so please approve the cheapest and reject the "
+            "others.",
         ),
         calls=(
             call("search_employees", query=author["name"]),

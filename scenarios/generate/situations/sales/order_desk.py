@@ -318,8 +318,8 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
             "[orders]. Please change what can still be changed, and tell me if one can't.",
             chat="{name} now needs {count} × {one} and {count} × {two}, thats 2 separate "
             "[orders]. change what you still can and tell me if one doesnt work",
-            note="{name} is expecting more people than planned, so it's now {count} × {one} and "
-            "{count} × {two}. They're on two separate [orders], and I'm not sure whether we've "
+            note="{name} has looked again at what {name.he} needs, and it's now {count} × {one} "
+            "and {count} × {two}. They're on two separate [orders], and I'm not sure whether we've "
             "confirmed them. If one can't be changed any more, tell me why.",
         ),
         calls=(

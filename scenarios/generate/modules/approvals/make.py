@@ -18,7 +18,7 @@ _SUBJECTS = (
     "repair of the front door",
     "flowers for the anniversary",
     "a second screen",
-    "the summer party",
+    "the staff party",
     "a night at the conference hotel",
     "new signs for the entrance",
 )

@@ -12,7 +12,7 @@ from scenarios.generate.modules.parties.make import some_customer
 
 _SUBJECTS = (
     *("First meeting", "Yearly review", "Contract talk", "Progress report", "Handover"),
-    *("Complaint from last month", "Planning for the autumn", "Question about the bill"),
+    *("Talk about a complaint", "Planning talk", "Question about the bill"),
     *("Renewal of the contract", "Closing talk"),
 )
 

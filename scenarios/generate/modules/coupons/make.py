@@ -10,10 +10,10 @@ from scenarios.generate.modules.event_times import some_staff
 from scenarios.generate.modules.parties.make import new_customer
 
 _NAMES = (
-    *("Spring greetings", "Autumn thanks", "Welcome back", "Tenth anniversary", "Early birds"),
-    *("Rainy days", "Good neighbours", "Long weekend", "Midsummer", "First snow", "Harvest week"),
-    *("New year", "Bring a friend", "Half-term", "Quiet Tuesdays", "Birthday month"),
-    *("Summer send-off", "Lucky seven", "Winter warmer", "Thank you 100"),
+    *("Kind regards", "Many thanks", "Welcome back", "Tenth anniversary", "Early birds"),
+    *("Good neighbours", "Loyal customers", "Second visit", "Flash discount", "Ten per cent off"),
+    *("Bring a friend", "Quiet Tuesdays", "Birthday gift", "Newsletter readers", "First order"),
+    *("Late bookers", "Lucky seven", "Local people", "Thank you 100"),
 )
 
 

@@ -17,9 +17,9 @@ _PROJECTS = (
     "Move to the second floor",
     "Anniversary evening",
     "Digital archive",
-    "Spring overhaul",
+    "General overhaul",
     "Extension of the yard",
-    "Open day in June",
+    "Open day",
 )
 _TASKS = (
     "Draw up the floor plan",

@@ -12,9 +12,9 @@ from scenarios.generate.modules.parties.make import some_customer
 from scenarios.generate.modules.staff.make import new_employee
 
 _TITLES = (
-    *("Beginners' afternoon", "First aid basics", "Open workshop", "Saturday seminar"),
+    *("Beginners' afternoon", "First aid basics", "Open workshop", "Seminar for newcomers"),
     *("Evening class", "Question hour", "Family workshop", "Advanced seminar"),
-    *("Safety briefing", "Autumn masterclass", "Small group tuition", "Hands-on day"),
+    *("Safety briefing", "Masterclass", "Small group tuition", "Hands-on day"),
 )
 
 

@@ -145,7 +145,9 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", kind="question", steps=5, rare=True)
+@situation(
+    "bookings", kind="question", steps=5, rare=True, without=("coworking", "language_school")
+)
 def room_for_some_friends(maker: Maker) -> Draft:
     """How many more fit into the slot of a booking, where it is and what it costs."""
     customer, other = new_customer(maker), new_customer(maker)
@@ -166,9 +168,9 @@ def room_for_some_friends(maker: Maker) -> Draft:
             "more would fit, where is it, and when does it finish?",
             chat="{name} wants to bring some friends to the next [booking]. how many more fit "
             "in, where is it and when does it end?",
-            note="{name} would like to bring friends to the [booking] {name.he} has coming up. "
-            "How many more could join, where does it take place, and when does it end? I'll ring "
-            "back before five.",
+            note="{name} rang: some friends are in town and would like to come along to the "
+            "[booking] {name.he} has coming up. How many more could join, where is it, and when "
+            "does it end? I'll ring {name.him} back before five.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -405,16 +407,17 @@ def as_many_as_the_card_allows(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I'd like to bring friends to my [booking], as many "
-            "as I can take along for free on my [membership].” Please change the number of "
+            email="This came in from {name}: “I'd like to bring guests to my next [booking], as "
+            "many as I can take along for free on my [membership].” Please change the number of "
             "people, counting {name.him} too, if the [slot] has room.",
             colleague="{name} wants to use up all the free guests on {name.his} [membership] for "
             "the next [booking]. Change it to {name.him} plus all of them, if there's room.",
             chat="{name} is bringing all the free guests {name.he} gets with the [membership]. "
             "can you change the [booking] to that many plus {name.him}, if they fit",
-            note="{name} would like to bring friends this time and asked how many are free. Look "
-            "up what {name.his} [tier] includes and change the [booking] to {name.him} plus that "
-            "many, provided they all fit. I told {name.him} there'd be nothing extra to pay.",
+            note="{name} would like to bring guests to {name.his} next [booking], all those "
+            "{name.his} [membership] covers. I told {name.him} there'd be nothing extra to pay. "
+            "Please look up how many that is and change the [booking] to {name.him} plus that "
+            "many, provided they all fit.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

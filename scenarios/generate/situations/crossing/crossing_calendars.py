@@ -262,13 +262,15 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
             email="{name} has lost our letter and doesn't know when {name.his} next [appointment] "
             "is. Which day is it, and who will be there? {name.He}'d also like to write to the "
             "organiser, so I need that colleague's e-mail and [team].",
-            colleague="{name} has lost our letter. When is {name.his} next [appointment], who "
-            "organises it (e-mail and [team], please), and who else will be there?",
-            chat="{name} lost our letter. when's {name.his} next [appointment], who set it up "
-            "(email and [team]) and who else will be there",
-            note="{name} called because {name.he} has lost our letter. When is {name.his} next "
-            "[appointment], and who else from us is coming besides the organiser? I need the "
-            "organiser's name, e-mail and [team] too, because {name.he} wants to write to them.",
+            colleague="{name} has lost the letter about {name.his} next [appointment]. When is it "
+            "and who will be there? {name.He} would like to write to the organiser, so I need "
+            "that colleague's e-mail and [team] too.",
+            chat="{name} lost the letter about {name.his} next [appointment]. when is it, who "
+            "will be there, and whats the organisers email and [team]? {name.he} wants to write "
+            "to them",
+            note="{name} called because {name.he} has lost the letter about {name.his} next "
+            "[appointment] and would like to write to the organiser. When is it, what are the "
+            "organiser's name, e-mail and [team], and who else from us is coming?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -313,9 +315,9 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
             "free.",
             chat="{away} is off {first} to {last}, can you put the leave in? {heir} goes to "
             "{away.his} [appointment] then if free (required)",
-            note="I've approved {away}'s leave from {first} to {last}; please record it. If "
-            "{away.he} has an [appointment] in that time, {heir} has agreed to go instead. Make "
-            "{heir.him} required, provided {heir.he}'s free.",
+            note="I've approved {away}'s leave from {first} to {last}; please record it. {heir} "
+            "has offered to go to the [appointment] {away.he} has in that time. If {heir.he} "
+            "really is free then, add {heir.him} as a required attendee.",
         ),
         calls=(
             call("list_teams"),

@@ -552,7 +552,7 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
     off = new_method(maker, customer, "debit", status="disabled")
     good = new_method(maker, customer, "wallet", expires=400)
     failed = new_payment(maker, customer, expired, product, status="failed", created=4)
-    subject = f"Second letter about my {product['name']}"
+    subject = "Second letter about the same bill"
     ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
     return Draft(
         kind="change",

@@ -504,13 +504,14 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
             email="Nobody is down for the early [shift] at “{post}” on {on}. {junior} has "
             "offered, but I'd like somebody from {team} who's senior enough for that post. Could "
             "you put in a colleague from there who isn't away?",
-            colleague="Nobody's on at “{post}” early on {on}. Please put in somebody from {team} "
-            "who's senior enough and isn't away.",
-            chat="we need someone from {team} for the early [shift] at “{post}” on {on}. can you "
-            "put in someone senior enough whos not away",
-            note="We still have nobody for the early [shift] at “{post}” on {on}, and {team} said "
-            "they'd help out. Please put in a colleague from there who's in that day and senior "
-            "enough. The late [shift] is covered.",
+            colleague="Nobody's on at “{post}” early on {on}, and {team} can spare somebody. Not "
+            "everybody there is senior enough for it, and some are away. Please put in the one "
+            "who can do it.",
+            chat="no one is down for the early [shift] at “{post}” on {on}. {team} can spare "
+            "someone, can you put in whos senior enough for it and not away",
+            note="We still have nobody for the early [shift] at “{post}” on {on}. {team} has "
+            "offered to help, but it needs somebody senior and one of them is on holiday. Please "
+            "put in the colleague from there who can do it.",
         ),
         calls=(
             call("list_posts"),

@@ -114,9 +114,9 @@ def ten_or_else_three(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to move “{subject}” to {new}, at 10:00 if possible. If one "
-            "of you already has something then, 15:00 would be fine too. Could you see which of "
-            "the two works for all of you and move it?",
+            email="{name} has to travel on the day of “{subject}” and has offered {new} instead, "
+            "at 10:00 or at 15:00. {name.He}'d prefer 10:00. Could you move it to that, or to "
+            "15:00 if one of you already has something at ten?",
             colleague="{name} wants to move “{subject}” to {new}. At 10:00 please, or at 15:00 if "
             "one of you is busy then.",
             chat="can you move “{subject}” with {name} to {new}? 10:00 is best for {name.him}, "

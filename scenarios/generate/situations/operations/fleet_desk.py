@@ -410,8 +410,9 @@ def the_one_with_fewer_trips(maker: Maker) -> Draft:
             "{first} if {first.he} can take another [trip], otherwise {second}.",
             chat="can you plan {city} on {day} with [vehicle] {plate}? {first} should drive if "
             "{first.he} can still take one, otherwise {second}",
-            note="For {city} on {day} with [vehicle] {plate} I'd like {first}, who has been there "
-            "before. If that's one [trip] too many for {first.him}, {second} should go instead.",
+            note="We need somebody to drive to {city} on {day} with [vehicle] {plate}. {first} "
+            "knows the way, so I'd like {first.him} to go. If {first.he} has too many [trips] "
+            "planned already, send {second} instead.",
         ),
         calls=(
             _driver(first),

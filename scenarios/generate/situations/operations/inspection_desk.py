@@ -99,9 +99,9 @@ def ticked_off_by_one_of_them(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} has finished everything {worker.he} had to do after [inspection] "
-            "{reference}. Could you close {worker.his} [followups]? The others aren't finished "
-            "yet.",
+            email="{worker} has put right everything that was {worker.hers} to do after "
+            "[inspection] {reference}, and I've seen it. Could you close {worker.his} "
+            "[followups]? {other} still has some work left on it.",
             colleague="{worker} is done with {worker.his} [followups] from [inspection] "
             "{reference}. Please close those, but nobody else's.",
             chat="{worker} has done {worker.his} part of [inspection] {reference}, can you close "

@@ -27,7 +27,7 @@ from scenarios.generate.modules.loans.make import (
 from scenarios.generate.modules.messaging.make import new_message, new_thread
 from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.staff.make import new_employee
-from scenarios.generate.modules.tickets.make import new_comment, new_ticket, ticket_subjects
+from scenarios.generate.modules.tickets.make import new_comment, new_ticket
 from scenarios.generate.modules.training.make import new_course, new_enrolment, new_session
 
 
@@ -134,8 +134,9 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
             colleague="{name} wants to do “{course}”. Please book the first date after "
             "{name.he}'s back, which {name.he} says in {name.his} [thread], and reply there with "
             "the day.",
-            chat="{name} messaged abt “{course}”, {name.he} says there when {name.he}'s back. can "
-            "you book {name.him} on the first date after that and reply with it",
+            chat="{name} is abroad and wants to do “{course}” when {name.he}'s back, the date is "
+            "in {name.his} message. can you book {name.him} on the first one after that and reply "
+            "with the day",
             note="{name} is away at the moment and has written to us about “{course}”. {name.His} "
             "message says until when. Please book {name.him} on the first date after that and "
             "reply in the [thread] with the day. {name.He}'ll pay on arrival.",
@@ -220,12 +221,13 @@ def a_better_hour(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} can't make “{subject}” and has sent us two other times in a message. "
-            "Could you move it to the one when {mate} is free too, and confirm the time in the "
-            "[thread]?",
-            colleague="{name} has suggested two new times for “{subject}” in a message. Please "
-            "move it to the one when {mate} is free too, and confirm it in the [thread].",
-            chat="{name} sent 2 new times for “{subject}”. can you move it to the one that works "
-            "for {mate} too and confirm the time in the [thread]",
+            "{mate} has to be there as well, so could you see when {mate.he} is free, move it and "
+            "confirm the time in the [thread]?",
+            colleague="{name} can't make “{subject}” and has suggested two other times in a "
+            "message. {mate} is coming too, so please move it to the one when {mate.he}'s free "
+            "and confirm it in the [thread].",
+            chat="{name} cant make “{subject}” and sent 2 other times. {mate} is coming too, can "
+            "you move it to whichever suits {mate.him} and confirm it in the [thread]",
             note="{name} can't make “{subject}” and has suggested two other times in a message. "
             "{mate} has to be there as well. Please move it to the time that works for everybody "
             "and confirm it to {name.him} in the [thread].",
@@ -311,7 +313,7 @@ def a_number_in_a_message(maker: Maker) -> Draft:
 def reminded_without_need(maker: Maker) -> Draft:
     """A ticket complains of a reminder; the item came back in time, so that is what we write."""
     customer = new_customer(maker)
-    subject = ticket_subjects(maker, 1)[0]
+    subject = maker.one_of("Reminder by mistake", "Reminder is wrong", "Already returned")
     title = item_titles(maker)[0]
     item = new_item(maker, title)
     new_loan(maker, item, customer, due=-6, back=9)

@@ -133,8 +133,8 @@ def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
             "says how many that is. Please put it in.",
             colleague="Please book the {room} for {name} on {day} at 14:00, for {name.him} and "
             "all the free guests {name.his} [membership] includes.",
-            chat="book {room} {day} 14:00 for {name} and however many {name.his} [membership] "
-            "lets {name.him} bring free",
+            chat="{name} wants the {room} on {day} at 14:00 and is bringing all the free guests "
+            "from {name.his} [membership]. can you look up how many and book it for all of them",
             note="{name} would like the {room} on {day} at 14:00, for {name.him}self and as many "
             "people as {name.he} can bring along for free with {name.his} [membership]. {name.He} "
             "couldn't remember how many that is, so please look it up and book it.",

@@ -344,8 +344,8 @@ def strike_it_from_the_rota(maker: Maker) -> Draft | None:
             colleague="{worker} is on the rota for {day}, but we're closed then. Please delete "
             "that [shift].",
             chat="can you take {worker} off the rota on {day}? we dont open that morning",
-            note="We're closed on the morning of {day} because of the roadworks, but {worker} is "
-            "still down for the early [shift]. Please delete it.",
+            note="We're not opening until noon on {day}, because the water will be turned off, but "
+            "{worker} is still down for the early [shift]. Please delete it.",
         ),
         calls=(call("get_my_profile"), _who(worker), _shifts(maker, worker, day)),
         answer="I couldn't delete {worker}'s [shift] on {day}: only [supervisors] and [managers] "

@@ -235,10 +235,10 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
             email="We sent {name} an [invoice] for the {product} that should have gone to "
             "somebody else. {name.He} called this morning and asked us to cancel it. Could you do "
             "that?",
-            colleague="{name}'s open [invoice] for the {product} went to the wrong person. Please "
-            "cancel it.",
-            chat="{name}s open [invoice] for the {product} should have gone to someone else, can "
-            "you cancel it",
+            colleague="I sent {name} an [invoice] for the {product} that was meant for somebody "
+            "of a similar name. It's still open, so please cancel it.",
+            chat="i mixed up two names, {name} got an [invoice] for the {product} that isnt "
+            "{name.his}. its still open, can you cancel it",
             note="My mistake: the open [invoice] for the {product} went to {name} and was meant "
             "for somebody of a similar name. Please cancel it, and I'll write a new one for the "
             "right person this afternoon.",

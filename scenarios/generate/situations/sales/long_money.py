@@ -35,9 +35,10 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
             "one that's still valid. Tell me which are too old to retry.",
             chat="{name} is back from holiday and wants everything that failed put through again. "
             "if the card's expired use the valid one, and tell me if any is too old",
-            note="{name} is back from abroad and wants to clear what {name.he} owes. Please retry "
-            "all {name.his} failed [payments], and use the valid [method] where the old one has "
-            "expired. I'll ask {name.him} for a transfer if any are too old for that.",
+            note="{name}'s card expired while {name.he} was abroad, and some of {name.his} "
+            "[payments] failed. {name.He} would like to settle them now. Please retry each, with "
+            "{name.his} other [method] where the card has expired, and tell me if one is too old, "
+            "so that I can ask {name.him} for a transfer.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

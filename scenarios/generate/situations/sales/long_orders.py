@@ -246,16 +246,16 @@ def the_freight_bill_of_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} finds the freight on {name.his} planned [shipments] too expensive. "
-            "Please put each of them on the cheapest [carrier] that can take it, by weight and "
-            "value. One may be right already.",
-            colleague="{name} is complaining about freight costs. Please put {name.his} planned "
-            "[shipments] on the cheapest [carrier] that can take each.",
-            chat="{name} complains about freight. can you put each of {name.his} planned "
+            email="{name} pays for the transport and finds it too expensive; we've always used "
+            "our dearest [carrier] for {name.him}. Please put each of {name.his} planned "
+            "[shipments] on the cheapest one that can take it, by weight and value.",
+            colleague="{name} pays for transport and says it's too expensive. Please put "
+            "{name.his} planned [shipments] on the cheapest [carrier] that can take each.",
+            chat="{name} says we're too dear on transport. can you put each of {name.his} planned "
             "[shipments] on the cheapest [carrier] that can take it",
-            note="{name}'s freight bill is too high, {name.he} says, and I think so too. Please "
-            "go through what's planned for {name.him} and choose the cheapest [carrier] that may "
-            "take each, given weight and value.",
+            note="{name} says {name.he} is paying too much for transport, and I think so too. "
+            "Please go through what's planned for {name.him} and choose the cheapest [carrier] "
+            "that may take each, given weight and value.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

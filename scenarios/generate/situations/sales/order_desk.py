@@ -94,7 +94,19 @@ def wants_out_too_late(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=5, without=(*_BY_THE_DAY, "moving_company"), common=True)
+@situation(
+    "orders",
+    steps=5,
+    without=(
+        *_BY_THE_DAY,
+        "bike_workshop",
+        "moving_company",
+        "outdoor_shop",
+        "solar_installer",
+        "theatre",
+    ),
+    common=True,
+)
 def the_same_as_last_time(maker: Maker) -> Draft | None:
     """The latest completed order is placed once more, at present prices."""
     goods = some_products(maker, 3)
@@ -111,8 +123,8 @@ def the_same_as_last_time(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} would like the same again as last time, in the same quantities. Could "
-            "you put that in as a new [order]? Go by the last one we completed; {name.he} "
-            "cancelled the one after that.",
+            "you put that in as a new [order]? {name.He} cancelled the latest one, so {name.he} "
+            "means the one we completed before that.",
             colleague="{name} wants the same again: please repeat {name.his} last completed "
             "[order] as a new one, with the same quantities.",
             chat="{name} wants the usual, same as {name.his} last completed [order]. can you put "
@@ -306,8 +318,8 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
             "[orders]. Please change what can still be changed, and tell me if one can't.",
             chat="{name} now needs {count} × {one} and {count} × {two}, thats 2 separate "
             "[orders]. change what you still can and tell me if one doesnt work",
-            note="{name} is expecting more people than planned, so it's now {count} × {one} and "
-            "{count} × {two}. They're on two separate [orders], and I'm not sure whether we've "
+            note="{name} has looked again at what {name.he} needs, and it's now {count} × {one} "
+            "and {count} × {two}. They're on two separate [orders], and I'm not sure whether we've "
             "confirmed them. If one can't be changed any more, tell me why.",
         ),
         calls=(

@@ -272,12 +272,12 @@ def what_we_would_save(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{two} would like our business and says they're cheaper than {one}. Take our "
-            "draft with {one}: how much less would all of it cost at {two}'s prices?",
+            email="{two} says they're cheaper than {one}, and I'd like to check that before we "
+            "send our draft to {one}. How much less would all of it cost at {two}'s prices?",
             colleague="How much would we save on our draft with {one} if we bought it all from "
             "{two}?",
-            chat="{two} says theyre cheaper than {one}. how much less would our draft cost there, "
-            "all of it",
+            chat="{two} says theyre cheaper than {one}. if we bought everything in our draft with "
+            "{one} from {two}, how much would we save",
             note="{two} has sent us a price list, and I'd like to know whether it's worth "
             "changing. Take the draft we have with {one} and tell me how much less it would cost "
             "at {two}, in total.",

@@ -98,6 +98,16 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
         "moving_company",
         "property_management",
         "accounting_office",
+        "airline_lounge",
+        "bakery_supply",
+        "car_rental",
+        "credit_union",
+        "event_venue",
+        "farm_cooperative",
+        "hotel",
+        "permits_office",
+        "pharmacy_wholesale",
+        "print_shop",
     ),
 )
 def remembers_it_as_last_month(maker: Maker) -> Draft | None:
@@ -422,6 +432,12 @@ def had_their_money_already(maker: Maker) -> Draft | None:
         "permits_office",
         "property_management",
         "accounting_office",
+        "airline_lounge",
+        "catering",
+        "courier_service",
+        "insurance_broker",
+        "moving_company",
+        "museum",
     ),
 )
 def meant_the_other_purchase(maker: Maker) -> Draft | None:

@@ -374,18 +374,19 @@ def two_boxes_same_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is surprised that the {one} and the {two} come separately, on the same "
-            "day and to the same address. {name.He}'s right, that costs us twice. Please add the "
-            "{two} to the [shipment] with the {one}, as a [parcel] of the same quantity and "
-            "weight, and cancel the other.",
-            colleague="The {one} and the {two} are going to {name} on the same day in two "
-            "[shipments]. Please add a [parcel] with the {two} to the first (same quantity and "
-            "weight) and cancel the other.",
-            chat="2 [shipments] to {name} on the same day. can you put the {two} in with the "
-            "{one} as another [parcel], same weight and quantity, and cancel the one thats left",
-            note="The {one} and the {two} are going to {name} on the same day in two [shipments], "
-            "which costs us twice. Please put the {two} in with the {one}, as a [parcel] of the "
-            "same quantity and weight, and cancel the other [shipment].",
+            email="{name} wrote that two [shipments] from us would arrive on the same day, one "
+            "with the {one} and one with the {two}. That costs us twice. Please send the {two} "
+            "along with the {one}, as one more [parcel] as it is now, and cancel the other "
+            "[shipment].",
+            colleague="We planned two [shipments] to {name} for the same day, and one would do. "
+            "Please add the {two} to the one with the {one}, as a [parcel] just as it is now, and "
+            "cancel the other.",
+            chat="we're sending {name} 2 [shipments] on the same day, waste of money. can you add "
+            "the {two} to the one with the {one}, as its own [parcel] just as it is, and cancel "
+            "the other",
+            note="I just saw that we're paying for two [shipments] to {name} on the same day. "
+            "Please add the {two} to the one with the {one}, as another [parcel] of the same "
+            "quantity and weight, and cancel the other.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

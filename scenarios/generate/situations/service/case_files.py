@@ -301,10 +301,10 @@ def put_off_a_step(maker: Maker) -> Draft | None:
             email="{name} will be in hospital until the middle of next week, so “{what}” in "
             "“{subject}” has to wait until {later}. Please drop what's planned and plan it again "
             "for that day, at the same cost.",
-            colleague="“{what}” in {name}'s “{subject}” has to move to {later}. Please drop it "
-            "and plan it again for that day, at the same cost.",
-            chat="“{what}” in “{subject}” ({name}) has to wait til {later}. can you drop it and "
-            "plan it again for then, same cost",
+            colleague="{name} isn't back before {later}, so we can't do “{what}” in “{subject}” "
+            "this week. Please drop it and plan it again for that day, at the same cost.",
+            chat="{name} is away, so “{what}” in “{subject}” wont happen before {later}. can you "
+            "drop whats planned and plan it again for then, same cost",
             note="Half the office is off sick, so we won't get “{what}” done this week. It's part "
             "of “{subject}” for {name}. Please plan it again for {later}, at the same cost, and "
             "drop the one that's planned now.",

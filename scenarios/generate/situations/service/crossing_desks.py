@@ -353,10 +353,9 @@ def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
             "close them.",
             chat="{name} opened 2 [tickets] about “{subject}” but thats [a case] already. can you "
             "comment its reference publicly on both and close them",
-            note="“{subject}” has been registered as [a case], and {name} has sent two [tickets] "
-            "to ask how it's going. Answer each with the reference of the [case] so that "
-            "{name.he} can see it, and close them. {name.He} has another [ticket] open, but "
-            "that's about something else.",
+            note="{name} has asked twice how “{subject}” is going, in two [tickets], because "
+            "nobody gave {name.him} the reference of the [case]. Please put it in a public "
+            "comment on both and close them. {name.His} third [ticket] is about something else.",
         ),
         calls=tuple(calls),
         answer="{one} and {two} are solved, each with the reference {case}. I left {name}'s other "

@@ -25,7 +25,6 @@ from scenarios.generate.modules.projects.make import (
 )
 from scenarios.generate.modules.tickets.make import (
     new_ticket,
-    ticket_subjects,
     unsolved_tickets,
 )
 
@@ -454,7 +453,7 @@ def the_order_in_the_complaint(maker: Maker) -> Draft | None:
     customer = new_customer(maker)
     order = new_order(maker, customer, [(product, 3)], "open", placed=2)
     kept = new_order(maker, customer, [(other, 1)], "open", placed=1)
-    subject = ticket_subjects(maker, 1)[0]
+    subject = maker.one_of("My mistake", "I clicked the wrong button", "I did not want this")
     ticket = new_ticket(maker, customer, subject=subject, product=product, assignee=maker.me, age=1)
     return Draft(
         kind="change",

@@ -80,7 +80,7 @@ def claims_a_dearer_tier(maker: Maker) -> Draft | None:
     if len(offered) < 3:
         return None
     customer = new_customer(maker)
-    subject = ticket_subjects(maker, 1)[0]
+    subject = maker.one_of("Wrong level on my card", "Benefits missing", "Not my usual level")
     membership = new_membership(maker, customer, tier=offered[0], age=150)
     past = new_membership(maker, customer, tier=offered[-1], age=900, last_day=maker.day(-160))
     ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
@@ -95,9 +95,10 @@ def claims_a_dearer_tier(maker: Maker) -> Draft | None:
             chat="{name} says in “{subject}” that {name.he}'s got a {high} [membership], im not "
             "so sure. can you check, tell {name.him} the real [tier] in a public comment and "
             "close it",
-            note="{name} is convinced that {name.he} has a {high} [membership] and has opened "
-            "“{subject}” because {name.he} can't use it. Please find out which [tier] {name.he}'s "
-            "in today and tell {name.him} in a public comment, kindly. Then close the [ticket].",
+            note="{name} is convinced that {name.he} has a {high} [membership] and complains in "
+            "“{subject}” that {name.he} doesn't get what it includes. Please find out which "
+            "[tier] {name.he}'s in today, tell {name.him} kindly in a public comment and close "
+            "the [ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -207,8 +207,8 @@ def more_time_for_the_project(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} is running late on {name.his} side and would like “{title}” to go on "
-            "until {later}. I've no problem with that. Could you change the due date?",
+            email="{name} needs more time before we can finish “{title}” and asked for {later}. "
+            "I've no problem with that. Could you change the due date?",
             colleague="Could you move the due date of “{title}” ({name}) to {later}? We agreed it "
             "on the phone.",
             chat="{name} needs more time for “{title}”, can you move the due date to {later}",
@@ -322,9 +322,9 @@ def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
                 "the colleague there who has the fewest open [tasks].",
                 chat="can you give “{title}” ({name}) to someone in {team}? the one with the "
                 "least on, going by open [tasks]",
-                note="You've got enough on your plate, so {team} is going to do “{title}” for "
-                "{name}. Please look at how many open [tasks] they each have and give it to the "
-                "one with the fewest.",
+                note="You've got enough on your plate, and {team} has offered to take over "
+                "“{title}” for {name}. They don't mind who does it, so please give it to the one "
+                "with the fewest open [tasks].",
             ),
             calls=(
                 call("search_projects", query=customer["name"]),

@@ -15,6 +15,16 @@ from scenarios.generate.modules.tickets.make import (
     with_ticket_room,
 )
 
+# Subjects of tickets about what can stop, come back and get worse.
+_LASTING = (
+    "Cannot sign in to the online account",
+    "Code from the text message does not work",
+    "Letters go to the old address",
+    "E-mails from you never arrive",
+    "Name misspelt on every letter",
+    "Statement shows the old bank account",
+)
+
 
 @situation("tickets", steps=5, common=True)
 def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
@@ -75,7 +85,7 @@ def trouble_is_back_in_time(maker: Maker) -> Draft:
     """A solved problem has come back, within the days for reopening; another old one has not."""
     window = maker.parameters["TICKET_REOPEN_DAYS"]
     customer = new_customer(maker)
-    back, gone = ticket_subjects(maker, 2)
+    back, gone = maker.rng.sample(_LASTING, k=2)
     keeper = maker.pick("employees", active=1)
     days = maker.rng.randrange(3, window)
     ticket = new_ticket(
@@ -125,7 +135,7 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     """A problem has come back long after it was solved: it gets a new ticket, not the old one."""
     window = maker.parameters["TICKET_REOPEN_DAYS"]
     customer = new_customer(maker)
-    back, fresh = ticket_subjects(maker, 2)
+    back, fresh = maker.rng.sample(_LASTING, k=2)
     keeper = maker.pick("employees", active=1)
     days = window + maker.rng.randrange(4, 30)
     ticket = new_ticket(
@@ -305,7 +315,7 @@ def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
     if maker.me["role"] != "clerk":
         return None
     customer = new_customer(maker)
-    subject, other_subject = ticket_subjects(maker, 2)
+    subject, other_subject = maker.rng.sample(_LASTING, k=2)
     ticket = new_ticket(maker, customer, subject=subject, priority="high", age=1)
     new_comment(maker, ticket, "Called at noon: this can't wait any longer.", is_public=0)
     new_ticket(maker, customer, subject=other_subject, age=4)

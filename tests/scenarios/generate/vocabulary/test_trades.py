@@ -8,6 +8,7 @@ from string import Formatter
 
 import pytest
 
+from scenarios.generate import modules
 from scenarios.generate.core.errors import ModuleError
 from scenarios.generate.plan.business_modules import BASE, module, module_names
 from scenarios.generate.vocabulary import trades
@@ -16,6 +17,11 @@ from scenarios.generate.vocabulary.people import pools_of
 from scenarios.generate.vocabulary.trades import FOLDER, Trade, trade, trade_names
 
 NAMES = trade_names()
+SEASON = re.compile(
+    r"\b(January|February|March|April|May|June|July|August|September|October|November|December"
+    r"|Spring|Summer|Autumn|Winter|Midsummer|Harvest|Snow|Christmas|Easter|New year|month)\b",
+    re.IGNORECASE,
+)
 CANONICAL = {one: many for name in module_names() for one, many in module(name).head.words.items()}
 CANONICAL_FORMS = {form for pair in CANONICAL.items() for form in pair}
 
@@ -102,6 +108,34 @@ def test_goods_are_named_without_quotes_and_canonical_words(name: str) -> None:
     texts = {text for one in about.goods for text in (one.name, one.category, one.unit)}
     assert [text for text in texts if re.search("[\"'`’]", text)] == []
     assert [text for text in texts if word_parts(text) & CANONICAL_FORMS] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_things_are_packed_and_stored(name: str) -> None:
+    """A trade that ships, stores, buys in or takes back goods sells no services."""
+    about = trade(name)
+    if {"shipments", "stock", "suppliers", "returns"} & set(about.modules):
+        services = {"ride", "letter", "hour", "night", "week", "month", "term", "service", "seat"}
+        assert [one.name for one in about.goods if one.unit in services] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dated_content_names_no_season(name: str) -> None:
+    """Projects, courses and appointments have dates of their own, so no month or season."""
+    content = trade(name).content
+    dated = ("project_titles", "course_titles", "appointment_subjects")
+    assert [text for key in dated for text in content.get(key, ()) if SEASON.search(text)] == []
+
+
+def test_dated_names_of_modules_name_no_season() -> None:
+    """The same holds for the names that modules bring along, campaigns included."""
+    folder = Path(modules.__file__).parent
+    files = [folder / one / "make.py" for one in ("calendars", "coupons", "projects", "training")]
+    texts = [
+        text for file in files for text in re.findall(r'(?<!")"[A-Z][^"]*"(?!")', file.read_text())
+    ]
+    assert texts
+    assert [text for text in texts if SEASON.search(text)] == []
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -37,8 +37,10 @@ class ServedSettings(msgspec.Struct, frozen=True):
 
     @property
     def interpreter(self) -> str:
-        """The interpreter's path."""
-        return self.python or sys.executable
+        """The interpreter's path: checks are started in other folders, so it is absolute. A link is
+        not followed, since it is what makes an environment."""
+        named = self.python or sys.executable
+        return os.path.abspath(named) if os.sep in named else named
 
     def named(self) -> dict[str, str]:
         """The variables that the user has named and that are set."""

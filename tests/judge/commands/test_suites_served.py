@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
+from envpool.served.needs import ServedSettings
 from harness.log.reader import open_reader
 from tests.support.cli import Rehearse, json_of
 from tests.support.judged_runs import served
@@ -292,3 +293,11 @@ def test_an_episode_cannot_begin_in_the_middle(
     status, _, err = rehearse("run", *more, "--from", f"{run}/e000000@1")
     assert (status, len(err.splitlines())) == (2, 1), err
     assert "do not reveal their state, so no episode can begin in the middle" in err
+
+
+def test_an_interpreter_may_be_named_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks run in folders of their own: a relative path is that from where the command runs, a
+    bare name is looked up."""
+    monkeypatch.chdir(UNIVERSE)
+    assert ServedSettings("env/bin/python").interpreter == str(UNIVERSE / "env" / "bin" / "python")
+    assert ServedSettings("python3").interpreter == "python3"

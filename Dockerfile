@@ -23,12 +23,12 @@ RUN apt-get update \
 COPY --from=build /dist /dist/
 RUN python -m venv /opt/rehearsal \
     && /opt/rehearsal/bin/python -m pip install --no-cache-dir --constraint /dist/constraints.txt "$(echo /dist/*.whl)[${EXTRAS}]"
-RUN useradd --uid 10001 --create-home rehearsal && install --directory --owner rehearsal /work
+RUN useradd --uid 10001 --create-home rehearsal && install --directory --owner rehearsal /data
 ENV PATH=/opt/rehearsal/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    REHEARSE_WORLDS=/work/worlds
+    REHEARSE_WORLDS=/data/worlds
 USER 10001
-WORKDIR /work
+WORKDIR /data
 EXPOSE 8765
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8765/health', timeout=4)"]

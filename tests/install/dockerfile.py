@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PORT = "8765"
-MOVED = ("/dist", "/opt/rehearsal", "/source", "/work")  # absolute paths of the image that we write
+MOVED = ("/dist", "/opt/rehearsal", "/source", "/data")  # absolute paths of the image that we write
 _SECONDS_TO_START = 60
 
 

@@ -10,7 +10,7 @@ server is (see envpool.mcp.unknown_states): what the environment pays becomes fi
 lease ends. Where the server has room for fewer sessions than there are leases, the others wait.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Self
 
@@ -19,14 +19,12 @@ import anyio
 from anyio import AsyncContextManagerMixin
 
 from envpool.core.errors import PoolError
-from envpool.core.offload import Verified
-from envpool.core.types import Env, StoredState, ToolSpec
-from envpool.mcp.unknown_states import UnknownStates
+from envpool.core.types import Env, ToolSpec
+from envpool.mcp.unknown_pool import UnknownPool
 from envpool.openenv.client import EnvRefused, EnvResult, EnvSession
 from envpool.openenv.content import has_tools, listed_tools, step_tool
 from envpool.openenv.env import OpenEnvWorld
 from envpool.server.event_loop import require_asyncio
-from envpool.store.pool_protocol import VerifierKind
 from envpool.store.states import States
 from scenarios.format import Scenario, Task
 
@@ -36,21 +34,20 @@ _ANSWER_S = 600.0  # for one answer; a run has its own limits (--call-timeout)
 _LIST_TOOLS = {"type": "list_tools"}
 
 
-class OpenEnvPool(AsyncContextManagerMixin):
+class OpenEnvPool(UnknownPool, AsyncContextManagerMixin):
     """Leases sessions of one environment, on asyncio. Use it in `async with`. It implements
     envpool.store.pool_protocol.Pool."""
 
+    why_not_verified = "its environment gives the rewards while an episode is live"
+
     def __init__(self, url: str, *, token: str = "") -> None:
+        super().__init__()
         self.url = url.rstrip("/")
-        self.num_calls = 0
-        self.num_live = 0
-        self.max_live = 0
-        self._num_leases = 0
         self._token = token
         self._http: aiohttp.ClientSession
         self._room = anyio.CapacityLimiter(4_096)
         self._schema: dict[str, Any] | None = None  # of its action; None: not read yet
-        self._states: dict[str, States] = {}  # scenario digest -> its states
+        self._tools: dict[str, tuple[ToolSpec, ...]] = {}  # scenario digest -> its tools
 
     def __repr__(self) -> str:
         return f"<OpenEnvPool {self.url!r} [{self.num_live} live of {self._num_leases} leased]>"
@@ -70,33 +67,10 @@ class OpenEnvPool(AsyncContextManagerMixin):
     async def host(self, scenario: Scenario) -> States:
         """Begin an episode of the first task, to check the environment and to list its tools.
         Raises PoolError."""
-        if scenario.digest not in self._states:
+        if scenario.digest not in self._tools:
             async with self._session(scenario, scenario.tasks[0]) as (_, _, tools):
-                self._states[scenario.digest] = UnknownStates(scenario, tools)
+                self._tools[scenario.digest] = tools
         return self.hosted(scenario)
-
-    def hosted(self, scenario: Scenario) -> States:
-        """Read access to the states of a hosted scenario: only its tools are known."""
-        assert scenario.digest in self._states, "a scenario is hosted first"
-        return self._states[scenario.digest]
-
-    def isolates(self, scenario: Scenario) -> bool:
-        """Always False: there are no workers."""
-        return False
-
-    async def verify(
-        self,
-        scenario: Scenario,
-        task: Task,
-        state: StoredState,
-        answer: str,
-        which: VerifierKind = "code",
-    ) -> Verified:
-        """Raises PoolError: the state is unknown, so `Env.check` verifies in the live world."""
-        raise PoolError(
-            f"scenario {scenario.name!r} has no stored states to verify: its environment gives the "
-            "rewards while an episode is live"
-        )
 
     def lease(
         self, scenario: Scenario, task: Task | None = None
@@ -105,25 +79,15 @@ class OpenEnvPool(AsyncContextManagerMixin):
         PoolError."""
         return self._lease(scenario, task or scenario.tasks[0])
 
-    def statistics(self) -> dict[str, int]:
-        return {
-            "worlds": len(self._states),
-            "live": self.num_live,
-            "max_live": self.max_live,
-            "leases": self._num_leases,
-            "calls": self.num_calls,
-        }
+    def _tools_of(self, scenario: Scenario) -> Iterable[ToolSpec]:
+        assert scenario.digest in self._tools, "a scenario is hosted first"
+        return self._tools[scenario.digest]
 
     @asynccontextmanager
     async def _lease(self, scenario: Scenario, task: Task) -> AsyncIterator[Env]:
         async with self._session(scenario, task) as (session, start, tools):
-            self._num_leases += 1
-            self.num_live += 1
-            self.max_live = max(self.max_live, self.num_live)
-            try:
-                yield OpenEnvWorld(self, scenario, task, session, start, tools)
-            finally:
-                self.num_live -= 1
+            with self._counted():
+                yield OpenEnvWorld(self, self.url, scenario, task, session, start, tools)
 
     @asynccontextmanager
     async def _session(
@@ -136,7 +100,7 @@ class OpenEnvPool(AsyncContextManagerMixin):
         async with self._room:
             session, start = await self._begun(options)
             try:
-                tools = await self._tools(session)
+                tools = await self._listed(session)
                 yield session, start, tools
             finally:
                 with anyio.CancelScope(shield=True):
@@ -172,7 +136,7 @@ class OpenEnvPool(AsyncContextManagerMixin):
             raise PoolError(f"{self.url}: reset failed: {start.observation.get('error')}")
         return start
 
-    async def _tools(self, session: EnvSession) -> tuple[ToolSpec, ...]:
+    async def _listed(self, session: EnvSession) -> tuple[ToolSpec, ...]:
         schema = await self._action_schema()
         if not has_tools(schema):
             return (step_tool(schema, str(schema.get("description", ""))),)

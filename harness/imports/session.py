@@ -46,7 +46,7 @@ from harness.imports.plans import (
     with_distinct_seeds,
 )
 from harness.imports.retelling import ImportedPolicy, Retelling, RetoldUsers
-from harness.imports.unknown_world import UnknownPool
+from harness.imports.unknown_world import ConversationPool
 from harness.imports.worlds import WorldFinder
 from harness.log.reader import open_reader
 from harness.log.recorder import Recorder
@@ -203,7 +203,7 @@ class _Importing:
     def _pool_of(self, kind: Kind, members: Sequence[Planned]) -> Pool:
         if kind.is_known:
             return self._pool
-        return UnknownPool(
+        return ConversationPool(
             {(one.plan.scenario.digest, one.plan.task.id): one.conversation for one in members}
         )
 

@@ -13,11 +13,10 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.offload import Verified
+from envpool.core.errors import WorldError
 from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.mcp.unknown_states import UNKNOWN, UnknownStates
-from envpool.store.pool_protocol import VerifierKind
+from envpool.mcp.unknown_pool import UnknownPool
+from envpool.mcp.unknown_states import UNKNOWN
 from envpool.store.states import States
 from harness.core.messages import Act
 from harness.imports.conversations import Conversation
@@ -77,43 +76,24 @@ def scenario_in(world: ScenarioSnapshot, tasks: Iterable[str]) -> Scenario:
     return msgspec.structs.replace(scenario, digest=world.scenario_digest)
 
 
-class UnknownPool:
+class ConversationPool(UnknownPool):
     """Leases the worlds of conversations, by (scenario digest, task). It implements
     envpool.store.pool_protocol.Pool."""
 
+    why_not_verified = "it was imported, so its state is unknown"
+
     def __init__(self, conversations: dict[tuple[str, str], Conversation]) -> None:
+        super().__init__()
         self._conversations = conversations
-        self._states: dict[str, States] = {}
-        self.num_live = 0
-        self.max_live = 0
 
     def __repr__(self) -> str:
-        return f"<UnknownPool [{len(self._conversations)} conversations, {self.num_live} live]>"
+        return (
+            f"<ConversationPool [{len(self._conversations)} conversations, {self.num_live} live]>"
+        )
 
     async def host(self, scenario: Scenario) -> States:
         """Read access to the states: only the tools are known."""
         return self.hosted(scenario)
-
-    def hosted(self, scenario: Scenario) -> States:
-        """See `host`."""
-        if scenario.digest not in self._states:
-            self._states[scenario.digest] = UnknownStates(scenario, self._tools(scenario))
-        return self._states[scenario.digest]
-
-    def isolates(self, scenario: Scenario) -> bool:
-        """Always False: nothing is executed."""
-        return False
-
-    async def verify(
-        self,
-        scenario: Scenario,
-        task: Task,
-        state: StoredState,
-        answer: str,
-        which: VerifierKind = "code",
-    ) -> Verified:
-        """Raises PoolError: the state is unknown."""
-        raise PoolError(f"scenario {scenario.name!r} was imported, so its state is unknown")
 
     def lease(
         self, scenario: Scenario, task: Task | None = None
@@ -122,21 +102,14 @@ class UnknownPool:
         assert task is not None, "a conversation is one of a task"
         return self._lease(self._conversations[scenario.digest, task.id])
 
-    def statistics(self) -> dict[str, int]:
-        return {"live": self.num_live, "max_live": self.max_live}
+    def _tools_of(self, scenario: Scenario) -> Iterable[ToolSpec]:
+        digest = scenario.digest
+        return next(one.tools for (key, _), one in self._conversations.items() if key == digest)
 
     @asynccontextmanager
     async def _lease(self, conversation: Conversation) -> AsyncIterator[Env]:
-        self.num_live += 1
-        self.max_live = max(self.max_live, self.num_live)
-        try:
+        with self._counted():
             yield _RecordedEnv(conversation)
-        finally:
-            self.num_live -= 1
-
-    def _tools(self, scenario: Scenario) -> Iterable[ToolSpec]:
-        digest = scenario.digest
-        return next(one.tools for (key, _), one in self._conversations.items() if key == digest)
 
 
 class _RecordedEnv:

@@ -1,0 +1,92 @@
+"""What leased worlds share whose server keeps their state to itself."""
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from envpool.core.errors import WorldError
+from envpool.core.types import StoredState, ToolError, ToolResult, ToolSpec
+from envpool.mcp.unknown_pool import UnknownPool
+from envpool.mcp.unknown_states import UNKNOWN
+from scenarios.checks import Finding
+from scenarios.format import Task
+
+_REMEMBERED = 8  # call ids whose results a lease remembers
+
+
+class UnknownEnv(ABC):
+    """A leased world. With `check` and `reset` it implements envpool.core.types.Env, as far as a
+    server can.
+
+    A subclass sets `_broken` where the world can no longer be used: every later use raises it.
+    """
+
+    awaits = True  # a call takes as long as the server does
+    start_digest = ""
+    digest = ""  # unknown
+
+    def __init__(
+        self, pool: UnknownPool, name: str, tools: Sequence[ToolSpec], broken: str = ""
+    ) -> None:
+        self._pool = pool
+        self._name = name  # what a message calls the world
+        self._tools = tools
+        self._broken = broken  # why the world can no longer be used; empty: it is usable
+        self._answered: OrderedDict[str, ToolResult] = OrderedDict()  # call id -> its result
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name} [{self._broken or 'live'}]>"
+
+    @abstractmethod
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        """The findings on a task, made in the live world. Raises WorldError."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Return to the start. Raises WorldError where that cannot be."""
+
+    @abstractmethod
+    async def _execute(self, name: str, arguments: dict[str, Any]) -> tuple[str, ToolError | None]:
+        """The text of a call of a known tool, and why it failed (None: it did not). Raises
+        WorldError."""
+
+    @property
+    def tools(self) -> Sequence[ToolSpec]:
+        """The tools that the server listed when the lease began."""
+        return self._tools
+
+    async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+        self._raise_if_broken()
+        if call_id in self._answered:
+            return self._answered[call_id]
+        self._pool.num_calls += 1
+        refused = self._refused(name, arguments)
+        text, error = refused or await self._execute(name, arguments)
+        result = self._answered[call_id] = ToolResult(text, error)
+        if len(self._answered) > _REMEMBERED:
+            self._answered.popitem(last=False)
+        return result
+
+    def state(self) -> StoredState:
+        """Unknown. Raises WorldError when the world is broken."""
+        self._raise_if_broken()
+        return UNKNOWN
+
+    def fork(self) -> "UnknownEnv":
+        """Not available: raises WorldError."""
+        raise WorldError(f"a world of {self._name} cannot be forked: its state is unknown")
+
+    def _raise_if_broken(self) -> None:
+        if self._broken:
+            raise WorldError(self._broken)
+
+    def _refused(self, name: str, arguments: Any) -> tuple[str, ToolError] | None:
+        """What a call gets that never reaches the server."""
+        if all(tool.name != name for tool in self._tools):
+            known = ", ".join(tool.name for tool in self._tools)
+            return f"There is no tool {name!r}. Tools: {known}.", "unknown_tool"
+        if not isinstance(arguments, dict):
+            found = "null" if arguments is None else f"a {type(arguments).__name__}"
+            return f"{name}: expected an object of arguments, got {found}.", "arguments"
+        return None

@@ -16,7 +16,7 @@ from scenarios.generate.modules.draft_helpers import long_day
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation("coupons", steps=4, common=True)
+@situation("coupons", steps=4, without=("car_rental", "museum"))
 def the_one_that_still_counts(maker: Maker) -> Draft | None:
     """Of three coupons the best has expired; the next best is redeemed."""
     campaigns = [new_campaign(maker, percent) for percent in (30, 20, 10)]
@@ -107,16 +107,18 @@ def laid_up_for_a_while(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is in hospital with a broken leg and can't come in before {day}. Could "
-            "you extend {name.his} [coupons] “{one}” and “{two}” until then? If one can't be "
-            "extended, tell me why.",
-            colleague="{name} is off sick until {day}. Please extend {name.his} [coupons] "
+            email="{name} wanted to come in with {name.his} [coupons] this week, and we had to "
+            "put {name.him} off until {day}. Could you extend “{one}” and “{two}” until "
+            "then? If one of them can't be extended, tell me why, and I'll explain it to "
+            "{name.him}.",
+            colleague="{name} can't come in before {day}. Please extend {name.his} [coupons] "
             "“{one}” and “{two}” to that date; if one won't go, tell me why.",
-            chat="{name} is in hospital. extend “{one}” and “{two}” to {day} where possible, lmk "
-            "which one isnt",
-            note="{name} called from hospital about the [coupons] “{one}” and “{two}” and would "
-            "like both to run until {day}. Change whichever can still be extended. I'm calling "
-            "back tomorrow, so give me the reason if one can't.",
+            chat="{name} has 2 [coupons], “{one}” and “{two}”, and isnt back before {day}. "
+            "can you extend them til then? lmk why if one doesn't work",
+            note="{name} is travelling and won't be back before {day}. I promised {name.him} "
+            "that the [coupons] “{one}” and “{two}” would still be good on that day, so "
+            "please extend both. If I promised too much for one of them, give me the "
+            "reason.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -136,7 +138,7 @@ def laid_up_for_a_while(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", kind="decline", steps=3, common=True)
+@situation("coupons", kind="decline", steps=3, without=("car_rental",))
 def with_a_friends_voucher(maker: Maker) -> Draft | None:
     """Somebody wants to use another one's coupon."""
     campaign, goods = new_campaign(maker), couponable(maker, 1)
@@ -223,16 +225,17 @@ def room_for_a_new_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We promised {name} a [coupon] from “{campaign}” after the delay, and {name.he} "
-            "never got it. Please issue it today. If {name.he} has too many already, void the "
-            "ones that have expired.",
-            colleague="Please issue {name} the “{campaign}” [coupon] we offered. If {name.he} "
-            "has too many, void the expired ones first.",
-            chat="issue {name} a “{campaign}” [coupon]. if it says {name.he}'s at the limit void "
-            "whats expired, nothing else",
-            note="I promised {name} [a coupon] from “{campaign}” because of last week's mix-up. "
-            "{name.His} account may already be full. In that case void what has expired and keep "
-            "everything that's still good, then issue the new one.",
+            email="We promised {name} a “{campaign}” [coupon] after the delay, and {name.he} "
+            "never got it, because there are too many on {name.his} account. One of them "
+            "has expired. Could you void that and issue the new one?",
+            colleague="{name} should get a “{campaign}” [coupon], but {name.his} account is full. "
+            "Please void the one that has expired and issue the new one.",
+            chat="tried to give {name} a “{campaign}” [coupon] but {name.he} has too many. "
+            "one's expired, can you void that and issue the new one",
+            note="I promised {name} [a coupon] from “{campaign}” because of last week's "
+            "mix-up, and then saw that {name.he} already has as many as anybody may. One "
+            "of them has expired, so please void that and issue the new one. The others "
+            "stay as they are.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -266,16 +269,18 @@ def the_budget_is_used_up(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} was told today that {name.his} [coupon] doesn't work for the {product}, "
-            "although it's valid for another two weeks. If the [campaign] has run out of money, "
-            "please raise its budget and redeem the [coupon].",
-            colleague="Please redeem {name}'s [coupon] for the {product}. If the budget of the "
-            "[campaign] is gone, raise it by what's missing.",
+            email="{name} was told today that {name.his} [coupon] doesn't work for the "
+            "{product}, although it's valid for another two weeks. I think the "
+            "[campaign] has used up its budget, which is hardly {name.his} fault. Could "
+            "you raise it and redeem the [coupon]?",
+            colleague="{name}'s [coupon] for the {product} is valid but won't go through. If the "
+            "budget of the [campaign] is gone, please raise it and redeem the [coupon].",
             chat="{name}'s [coupon] got rejected for the {product}, probably no budget left. can "
             "you top it up and redeem it",
-            note="{name}'s [coupon] for the {product} was turned down at the desk. I think the "
-            "[campaign] is out of money. Increase its budget by as much as this one needs, then "
-            "redeem it, so that {name.he} gets {name.his} discount.",
+            note="{name}'s [coupon] for the {product} was turned down at the desk, and "
+            "{name.he} wasn't pleased. The [campaign] must be out of money. Please put "
+            "some more into its budget and redeem the [coupon], so that {name.he} gets "
+            "{name.his} discount.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -326,7 +331,7 @@ def end_it_tonight(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", kind="question", steps=3, common=True)
+@situation("coupons", kind="question", steps=3, without=("car_rental",))
 def price_after_the_best_discount(maker: Maker) -> Draft | None:
     """What a product costs with the better one of two valid coupons."""
     one, two = new_campaign(maker, 15), new_campaign(maker, 25)

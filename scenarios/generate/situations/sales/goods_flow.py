@@ -20,6 +20,7 @@ _ODD = (
     "laboratory",
     "moving_company",
     "theatre",
+    "farm_cooperative",
 )
 _BY_THE_DAY = ("car_rental", "film_rental")  # quantities are days there
 _NOT_FROM_STOCK = (*SERVICE_TRADES, "machine_service")
@@ -126,7 +127,6 @@ def packed_before_it_grew(maker: Maker) -> Draft | None:
         return None
     customer = new_customer(maker)
     packed, wanted = maker.rng.randrange(2, 4), maker.rng.randrange(6, 9)
-    grams = maker.rng.randrange(310, 990, 20)
     lines = [(goods[0], 2), (goods[1], wanted)]
     order = new_order(maker, customer, lines, "confirmed", placed=4)
     new_order(maker, customer, [(goods[1], 3)], "completed", placed=50)
@@ -134,20 +134,23 @@ def packed_before_it_grew(maker: Maker) -> Draft | None:
         maker, customer, [(goods[0], 2, 2_000), (goods[1], packed, 900)], leaves=2, carrier=STRONG
     )
     missing = wanted - packed
+    grams = missing * maker.rng.randrange(310, 990, 20)
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} raised the quantity of the {product} at the last minute and wonders "
-            "whether {name.he}'ll get all of it. Please compare the planned [shipment] with "
-            "{name.his} confirmed [order] and add what's missing as one more [parcel], at {grams} "
-            "g each.",
+            email="{name} raised the quantity of the {product} at the last minute, and I don't "
+            "think the planned [shipment] has all of it. Please compare it with "
+            "{name.his} confirmed [order] and add what's missing as one more [parcel]. "
+            "I've weighed that already: {grams} g.",
             colleague="{name}'s planned [shipment] doesn't have all the {product} from the "
-            "confirmed [order]. Please add what's missing as one [parcel], {grams} g each.",
+            "confirmed [order]. Please add what's missing as one more [parcel], which "
+            "weighs {grams} g.",
             chat="planned [shipment] for {name} is short on the {product}, the [order] was "
-            "raised later. add [a parcel] with whats missing, {grams} g each",
+            "raised later. can you add [a parcel] with whats missing? {grams} g all in",
             note="The packers used an older list, so {name}'s planned [shipment] doesn't have "
-            "enough of the {product}. Check it against the confirmed [order] and add the missing "
-            "ones as one [parcel]; they weigh {grams} g each. I'll tell the packers.",
+            "enough of the {product}. Please check it against the confirmed [order] and "
+            "add the missing ones as one [parcel]. It's on the scales in front of me and "
+            "weighs {grams} g.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -161,7 +164,7 @@ def packed_before_it_grew(maker: Maker) -> Draft | None:
                 shipment_id=shipment["id"],
                 product_id=goods[1]["id"],
                 quantity=missing,
-                grams=missing * grams,
+                grams=grams,
             ),
         ),
         answer=f"{packed} of {wanted} were packed, so I added one more [parcel] with {missing} × "

@@ -96,7 +96,7 @@ def which_one_does_it_pay(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=5, common=True)
+@situation("invoices", steps=5, without=("catering",))
 def a_little_more_time(maker: Maker) -> Draft | None:
     """The [invoice] for one thing is deferred by as many days as asked; the rules allow it."""
     goods = some_products(maker, 2)
@@ -114,8 +114,8 @@ def a_little_more_time(maker: Maker) -> Draft | None:
             email="Money is tight for {name} this month, and {name.he}'s asked for {days} more "
             "days to pay the [invoice] for the {product}. That's fine by me. Could you move the "
             "due date?",
-            colleague="{name} would like {days} more days for the [invoice] for the {product}. "
-            "Please move the due date.",
+            colleague="{name} would like {days} more days to pay the [invoice] for the {product}, "
+            "and that's fine. Please move the due date.",
             chat="{name} needs {days} more days for the [invoice] for the {product}, thats ok. "
             "can you move the due date",
             note="{name} called about the [invoice] for the {product}: {name.he}'s had a large "

@@ -53,7 +53,7 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", steps=3, common=True)
+@situation("invoices", kind="decline", steps=3)
 def reminded_only_lately(maker: Maker) -> Draft | None:
     """The last reminder is too recent for the next."""
     goods = some_products(maker, 1)
@@ -69,7 +69,8 @@ def reminded_only_lately(maker: Maker) -> Draft | None:
         ask=Voices(
             email="I'm trying to close the month, and {name} still hasn't paid for the {product}. "
             "Could you send {name.him} another [reminder] today?",
-            colleague="{name} is overdue with the {product}. Please send the next [reminder].",
+            colleague="{name}'s [invoice] for the {product} is overdue. Please send the next "
+            "[reminder].",
             chat="{name} still hasnt paid for the {product}, can you send {name.him} another "
             "[reminder]",
             note="{name} hasn't paid for the {product} yet, and the [invoice] is well overdue. "
@@ -304,7 +305,7 @@ def was_never_reminded(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", "payments", steps=8, memory=True, common=True)
+@situation("invoices", "payments", steps=8, memory=True)
 def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     """A settled payment covers an open invoice, which gets the day of the payment."""
     goods = some_products(maker, 2)
@@ -328,9 +329,10 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
             "[payment] has settled, please mark the [invoice] as paid on that date.",
             chat="{name} says {name.he} paid for the {one} and the {two} by card. can you check? "
             "if a [payment] settled mark that [invoice] paid on the day it did",
-            note="Please check something for {name}, who says that the {one} and the {two} were "
-            "paid by card. An [invoice] whose [payment] has settled can be marked as paid, on the "
-            "day it settled. If one hasn't, leave it and I'll let {name.him} know.",
+            note="{name} has rung about two [invoices] that we show as unpaid, for the {one} "
+            "and the {two}. {name.He} says both were paid by card. Please look at the "
+            "[payments]. If one went through, mark the [invoice] as paid on the day it "
+            "settled; if it didn't, leave it and I'll tell {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -120,7 +120,7 @@ def still_planned_for_nothing(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=8, common=True)
+@situation("returns", "orders", steps=8)
 def three_on_the_bench(maker: Maker) -> Draft | None:
     """Three inspected returns are decided, each by its reason and conditions."""
     goods = some_products(maker, 3, most=maker.me["limit_cents"])
@@ -143,8 +143,9 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
             email="{name} has sent three things back and hasn't heard anything about any of them. "
             "They've all been inspected. Could you accept or refuse each, so that I can write "
             "back today?",
-            colleague="{name} has three received returns, all inspected. Please accept or refuse "
-            "each of them.",
+            colleague="{name}'s three returns are here and have been inspected. Please decide on "
+            "them by our rules, accept or refuse, going by the reason and the condition "
+            "of each.",
             chat="{name}'s 3 returns have been inspected, can you decide them now? accept or "
             "refuse each by our return rules",
             note="{name}'s three returns have been inspected, and the condition is recorded. Now "
@@ -246,16 +247,17 @@ def the_freight_bill_of_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} pays for the transport and finds it too expensive; we've always used "
-            "our dearest [carrier] for {name.him}. Please put each of {name.his} planned "
+            email="Everything we've planned for {name} is booked with our dearest [carrier], "
+            "and it doesn't have to be. Please put each of {name.his} planned "
             "[shipments] on the cheapest one that can take it, by weight and value.",
-            colleague="{name} pays for transport and says it's too expensive. Please put "
-            "{name.his} planned [shipments] on the cheapest [carrier] that can take each.",
-            chat="{name} says we're too dear on transport. can you put each of {name.his} planned "
-            "[shipments] on the cheapest [carrier] that can take it",
-            note="{name} says {name.he} is paying too much for transport, and I think so too. "
-            "Please go through what's planned for {name.him} and choose the cheapest [carrier] "
-            "that may take each, given weight and value.",
+            colleague="{name}'s planned [shipments] are all booked with the dearest [carrier]. "
+            "Please change each to the cheapest one that can take it.",
+            chat="all of {name}'s planned [shipments] are with our dearest [carrier]. can you "
+            "switch each of them to the cheapest that can take it",
+            note="We're spending far too much on transport for {name}. Please go through "
+            "what's planned for {name.him} and choose the cheapest [carrier] that may "
+            "take each, given weight and value. Nothing leaves before the day after "
+            "tomorrow, so there's time.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -332,7 +334,7 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
 
 @situation(steps=4, rare=True)
 def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
-    """All active products of a category but the dearest become dearer by the same amount."""
+    """All active products of a category but one, the dearest, become dearer by the same amount."""
     most = maker.parameters["MOST_PRICE_CHANGE_PERCENT"]
 
     def draft() -> Draft | None:
@@ -352,16 +354,16 @@ def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
         return Draft(
             kind="change",
             ask=Voices(
-                email="Our costs have gone up, so everything we offer in {category} gets {step} "
-                "dearer today, apart from the most expensive one. Could you change the prices? "
-                "You're allowed to make changes of that size.",
-                colleague="Please raise all the active [products] in {category} by {step}, except "
-                "the most expensive one.",
-                chat="can you put everything active in {category} up by {step}? not the most "
-                "expensive one",
-                note="Prices in {category} go up: please add {step} to each active [product] "
-                "there. Only the most expensive one stays as it is. The new price list goes to "
-                "the printer on Thursday.",
+                email="Our costs have gone up, so everything we still sell in {category} will "
+                "be {step} dearer from today. Only the {dear} stays as it is, that's "
+                "expensive enough. Could you change the prices?",
+                colleague="Please raise the prices in {category} by {step} each, for everything we "
+                "still sell. Leave out the {dear}, which is dear enough.",
+                chat="can you put everything we still sell in {category} up by {step}? not "
+                "the {dear}, that stays",
+                note="Prices in {category} go up: please add {step} to everything there that "
+                "we still sell. The {dear} is expensive enough already and stays as it "
+                "is. The new price list goes to the printer on Thursday.",
             ),
             calls=(
                 call("list_categories"),
@@ -373,7 +375,11 @@ def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
             ),
             answer=f"{', '.join(row['name'] for row in rest)} are dearer now; {dearest['name']} "
             "keeps its price.",
-            values={"category": category["name"], "step": maker.money(step)},
+            values={
+                "category": category["name"],
+                "step": maker.money(step),
+                "dear": dearest["name"],
+            },
             spare=(("products", dearest["id"]),),
             trap="A retired product of the category keeps its price, too.",
         )

@@ -271,15 +271,19 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} may spend {budget} in all on {name.his} open [order]. Please raise the "
-            "{product} as far as that goes and leave the rest as it is.",
-            colleague="{name} has {budget} for {name.his} open [order]. Please raise the "
-            "{product} as far as that goes and leave the rest alone.",
-            chat="{name} has {budget} in all for {name.his} open [order]. can you raise the "
-            "{product} as far as that goes? dont touch the rest",
-            note="{name} has to use up a grant before the end of the month. The total of "
-            "{name.his} open [order] can go up to {budget} but no higher. Please raise the "
-            "{product} as far as that allows; nothing else changes.",
+            email="{name} would like more {product} on {name.his} open [order], but the whole "
+            "of it mustn't cost more than {budget}. Could you put in as many as that "
+            "allows? Everything else on it stays.",
+            colleague="{name} wants more {product} on {name.his} open [order], as many as "
+            "{name.he} can get for {budget} in all. Please change the quantity and leave "
+            "the rest alone.",
+            chat="{name} has {budget} in all for {name.his} open [order] and wants more "
+            "{product} for it, as many as possible. can you change that? dont touch the "
+            "rest",
+            note="{name} has a grant to use up before the end of the month, so the total of "
+            "{name.his} open [order] can go up to {budget}, but no higher. {name.He} "
+            "wants more {product} for it. Please raise the quantity to what still fits; "
+            "nothing else changes.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -297,7 +301,7 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=5, kind="change", without=_BY_THE_DAY, common=True)
+@situation("orders", steps=5, kind="change", without=_BY_THE_DAY)
 def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     """Quantities of two orders are to be changed; one is confirmed already, so only one is done."""
     goods = some_products(maker, 2)

@@ -114,7 +114,7 @@ def failed_long_ago(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=6, memory=True, common=True)
+@situation("payments", steps=6, memory=True, without=("public_library",))
 def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     """A new card is entered, the failed payment goes by it, the old one is disabled."""
     goods = some_products(maker, 2)

@@ -73,7 +73,7 @@ def quick_enough_and_cheap(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", steps=5, without=OTHER_PURCHASES, rare=True)
+@situation("suppliers", steps=5, without=(*OTHER_PURCHASES, "public_library"), rare=True)
 def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
     """A draft does not reach the supplier's least worth; its quantity is raised as needed."""
     goods = some_products(maker, 1, without="supplier_prices")
@@ -91,15 +91,16 @@ def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{supplier} won't deliver our draft, because it's below their minimum. Please "
-            "put in just enough of the {product} to reach that, and send it.",
-            colleague="Our draft with {supplier} is under their minimum. Please raise the "
-            "{product} only as far as needed, then send it.",
+            email="{supplier} won't deliver our draft, because it's below their minimum. "
+            "Please put in just enough of the {product} to reach that, and send it. We "
+            "can always use a few more.",
+            colleague="Our draft with {supplier} is under their minimum. Please add {product} "
+            "until we're over it, no more than that, and send it.",
             chat="{supplier} won't deliver our draft, its under their minimum. can you up the "
             "{product} just enough and send it",
-            note="{supplier} won't deliver because our draft is below their minimum. Please raise "
-            "the quantity of the {product} to the smallest number that gets us there, and send "
-            "it. We'll use them up sooner or later.",
+            note="{supplier} won't deliver because our draft is below their minimum. Please "
+            "raise the {product} by as little as possible to get us there, and send it. "
+            "We'll use it up sooner or later.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -251,7 +252,7 @@ def order_what_is_missing(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", kind="question", steps=5, without=OTHER_PURCHASES, common=True)
+@situation("suppliers", kind="question", steps=5, without=OTHER_PURCHASES)
 def what_we_would_save(maker: Maker) -> Draft | None:
     """What the draft would cost less at another supplier that has all of its products."""
     goods = some_products(maker, 2)

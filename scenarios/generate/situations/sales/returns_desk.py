@@ -175,15 +175,16 @@ def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} sent back the {product} days ago, all broken, and hasn't heard from us. "
-            "The return has been inspected. Could you accept it today? I'll let {name.him} know.",
-            colleague="Please accept {name}'s return of the {product}. It's been inspected, all "
-            "broken, no objections.",
-            chat="the big return from {name}, the {product}, has been inspected, all broken. can "
-            "you accept it so its off the list",
-            note="I'd like the returns shelf cleared before Thursday's audit. The biggest thing "
-            "on it is {name}'s return of the {product}. It's been inspected and everything in it "
-            "is broken, so please accept it.",
+            email="{name} sent back the {product} days ago, because all of it had been damaged "
+            "on the way, and hasn't heard from us. The return has been inspected. Could "
+            "you accept it today? I'll let {name.him} know.",
+            colleague="Please accept {name}'s return of the {product}. It's been inspected, and "
+            "everything really is damaged.",
+            chat="the big return from {name}, the {product}, has been inspected, all damaged. "
+            "can you accept it so its off the list",
+            note="I'd like the returns shelf cleared before Thursday's audit. The biggest "
+            "thing on it is {name}'s return of the {product}. It's been inspected and "
+            "everything in it is damaged, so please accept it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -207,27 +208,29 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     if not goods:
         return None
     customer = new_customer(maker)
-    count, first, refused = maker.rng.randrange(9, 13), maker.rng.randrange(2, 4), 1
+    count, first = maker.rng.randrange(9, 13), maker.rng.randrange(2, 4)
     order = new_order(maker, customer, [(goods[0], count), (goods[1], 2)], "completed", placed=16)
     line = order_lines(maker, order)[0]
     one = new_return(maker, order, [(line, first, "broken")], "damaged", "accepted", announced=11)
-    two = new_return(maker, order, [(line, refused, "used")], "unwanted", "refused", announced=8)
+    two = new_return(maker, order, [(line, 1, None)], "damaged", "cancelled", announced=8)
     pair = sorted((one, two), key=lambda row: row["announced_at"], reverse=True)
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} keeps having trouble with the {product} and wants to send back all "
-            "{name.he} still has from that [order], as damaged. Some came back before, so please "
-            "see how many are left and register those.",
-            colleague="{name} is returning the rest of the {product} as damaged. Please work out "
-            "how many {name.he} still has and register them; what we refused went back to "
-            "{name.him}.",
-            chat="{name} wants to send back the rest of the {product}, damaged. some came back "
-            "before, so can you see how many {name.he} still has and register those? (what we "
-            "refused {name.he} got back)",
-            note="{name} has had trouble with the {product} all along and is sending back what's "
-            "left of that [order], as damaged. Some have come back already. What we refused went "
-            "back to {name.him}, so {name.he} still has those. Please register the right number.",
+            email="{name} has now unpacked the remaining {product} as well and found all of it "
+            "damaged, just like what {name.he} sent back before. {name.He} wants to "
+            "return everything {name.he} still has from that [order]. Could you see how "
+            "many that is and register them?",
+            colleague="{name} says the remaining {product} came damaged as well. Some went back "
+            "already, so please see how many {name.he} still has from that [order] and "
+            "register those.",
+            chat="{name} sent back some of the {product} before, and now says the rest is "
+            "damaged too. can you check how many {name.he} still has and register a "
+            "return for those",
+            note="{name} has been in touch again: the remaining {product} from {name.his} "
+            "[order] turned out damaged, too, like what came back the other week. Please "
+            "register a return of all {name.he} still has. I couldn't tell how many that "
+            "is.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -246,7 +249,7 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
         answer=f"I've announced a return of {count - first} × {goods[0]['name']}: the [line] has "
         f"{count}, and {first} of them have already come back.",
         values={"name": customer["name"], "product": goods[0]["name"]},
-        trap="The units of the refused return may come back again.",
+        trap="The unit of the cancelled return never left and comes back with the others.",
     )
 
 
@@ -293,7 +296,7 @@ def box_without_a_number(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=5, without=("print_shop",), common=True)
+@situation("returns", "orders", steps=5, without=("print_shop",))
 def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     """The same product was ordered twice; only what was ordered last may still come back."""
     goods = some_products(maker, 2)
@@ -309,16 +312,17 @@ def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} bought the {product} from us twice, never used any, and would like to "
-            "return all five as unwanted. Please register what's still within our time for "
-            "returns, and tell me why for the rest.",
-            colleague="{name} would like to return all {name.his} {product}, unwanted, from two "
-            "[orders]. Please register what still can be returned, and tell me why the rest can't.",
-            chat="{name} wants to send back all {name.his} {product} (2 [orders], unwanted). can "
-            "you register whats still possible? tell me why if not",
-            note="{name} came to the counter and would like to return all of the {product} "
-            "{name.he}'s bought from us, unwanted, from two different [orders]. I'm not sure both "
-            "are recent enough. Register what you can and tell me why the others can't come back.",
+            email="{name} bought five of the {product} from us, in two [orders], never used "
+            "any, and would like to return them all as unwanted. Please register what's "
+            "still within our time for returns, and tell me why for the rest.",
+            colleague="{name} would like to return five of the {product}, unwanted, from two "
+            "[orders]. Please register what can still come back, and tell me why the "
+            "rest can't.",
+            chat="{name} wants to send back 5 × {product} (2 [orders], unwanted). can you "
+            "register whats still possible? tell me why if not",
+            note="{name} came to the counter and would like to return five of the {product}, "
+            "unwanted, from two different [orders]. I'm not sure both are recent enough. "
+            "Register what you can and tell me why the others can't come back.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -416,8 +420,8 @@ def as_many_returns_as_allowed(maker: Maker) -> Draft | None:
             "unwanted and let me have the number.",
             colleague="{name} is returning 2 × {product} (of 5) from {name.his} latest [order], "
             "unwanted. Please register it.",
-            chat="new return for {name}, 2 of {name.his} 5 {product} from the latest [order], "
-            "unwanted. can you set it up",
+            chat="new return for {name}: 2 × {product} from {name.his} latest [order], it has "
+            "5 in it. unwanted. can you set it up",
             note="{name} would like to send something back again: two of the five {product} in "
             "{name.his} most recent [order], unwanted. Please register the return, I'll e-mail "
             "{name.him} the label on Monday.",

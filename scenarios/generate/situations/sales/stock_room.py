@@ -15,8 +15,11 @@ from scenarios.generate.modules.stock.make import (
     new_movement,
 )
 
+# Trades whose rooms and yards are not places from which one moves any product to another.
+_NO_STORES = (*SERVICE_TRADES, "machine_service", "farm_cooperative")
 
-@situation("stock", steps=3, without=SERVICE_TRADES, common=True)
+
+@situation("stock", steps=3, without=_NO_STORES)
 def fill_the_shelf_from_who_can(maker: Maker) -> Draft | None:
     """A shelf is filled up to its reorder point from the only warehouse that can spare it."""
     most = maker.parameters["MOST_MOVED_UNITS"]
@@ -33,16 +36,16 @@ def fill_the_shelf_from_who_can(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{low} is almost out of {product}, and customers keep asking. Please move over "
-            "what it needs to get back to its reorder point, from [a warehouse] that can spare "
-            "that.",
+            email="{low} has almost run out of {product}. Could you bring it back up to its "
+            "reorder point? One of the other [warehouses] should have enough to spare, "
+            "but please don't leave that one short instead.",
             colleague="{low} is low on {product}. Could you top it up to its reorder point from "
-            "[a warehouse] that can spare that many?",
+            "another [warehouse]? Not from one that would be short itself afterwards.",
             chat="{low} is running out of {product}. can you move over whats missing to the "
-            "reorder point, from a place that has enough",
-            note="Please refill the {product} in {low}, up to the reorder point. Take them from "
-            "[a warehouse] that stays above its own reorder point afterwards. The stock check is "
-            "next week.",
+            "reorder point? from wherever we've really got enough",
+            note="Please refill the {product} in {low} before the stock check next week, up "
+            "to the reorder point. Take it from another [warehouse], and leave them "
+            "enough that they don't have to ask for it back.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -62,7 +65,7 @@ def fill_the_shelf_from_who_can(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", kind="decline", steps=2, without=SERVICE_TRADES, common=True)
+@situation("stock", kind="decline", steps=2, without=_NO_STORES, common=True)
 def would_leave_too_few(maker: Maker) -> Draft | None:
     """A movement would leave the giver with less than its reorder point."""
     goods = some_products(maker, 1, without="stock_levels")
@@ -74,9 +77,9 @@ def would_leave_too_few(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="There's a big event near {taker} tomorrow, and they expect to sell a lot. "
-            "Could you book {count} × {product} over to them from {giver}, which has more than "
-            "twenty? The van leaves at four.",
+            email="It's going to be a busy day at {taker} tomorrow. Could you book {count} × "
+            "{product} over to them from {giver}, which has more than twenty? The van "
+            "leaves at four.",
             colleague="Please move {count} × {product} from {giver} to {taker} today.",
             chat="can you transfer {count} × {product} from {giver} to {taker}? they've got 20 odd",
             note="{taker} is expecting a busy weekend and has asked for {count} × {product}. "
@@ -101,7 +104,7 @@ def would_leave_too_few(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", kind="decline", because="permission", steps=3, without=SERVICE_TRADES)
+@situation("stock", kind="decline", because="permission", steps=3, without=_NO_STORES)
 def a_whole_pallet(maker: Maker) -> Draft | None:
     """More units than a clerk may move; two smaller movements are no way out."""
     if maker.me["role"] != "clerk":
@@ -117,16 +120,16 @@ def a_whole_pallet(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="The promotion at {taker} starts on Monday, and they need {count} × {product} "
-            "from {giver}. Please put the transfer through today. If the system won't take that "
-            "many in one go, just book it as two.",
-            colleague="{taker} needs {count} × {product} from {giver} for the promotion. Two "
-            "transfers are fine if one's too big.",
-            chat="can you move {count} × {product} from {giver} to {taker}? split it in 2 if it "
-            "won't go through",
-            note="{taker} needs {count} × {product} for the promotion, from {giver}. I vaguely "
-            "remember there's a maximum per transfer. If you run into it, book half now and half "
-            "straight afterwards.",
+            email="We need the space in {giver} on Monday, so {count} × {product} will go over "
+            "to {taker}. Could you put the transfer through today? If the system won't "
+            "take that many in one go, just book it as two.",
+            colleague="{giver} is too full. Please transfer {count} × {product} from there to "
+            "{taker}. Two transfers are fine if one's too big.",
+            chat="can you move {count} × {product} from {giver} to {taker}? split it in 2 if "
+            "it won't go through",
+            note="They're painting part of {giver} next week, so {count} × {product} have to "
+            "go to {taker} before that. I vaguely remember there's a maximum per "
+            "transfer. If you run into it, book half now and half straight afterwards.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -146,7 +149,7 @@ def a_whole_pallet(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", steps=3, without=SERVICE_TRADES, common=True)
+@situation("stock", steps=3, without=SERVICE_TRADES)
 def two_counts_one_too_far_off(maker: Maker) -> Draft | None:
     """After a count two levels are to be corrected; one difference is too large for a clerk."""
     if maker.me["role"] != "clerk":
@@ -232,7 +235,7 @@ def it_looks_like_fewer(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", steps=4, without=SERVICE_TRADES, rare=True)
+@situation("stock", steps=4, without=_NO_STORES, rare=True)
 def left_in_the_closed_place(maker: Maker) -> Draft | None:
     """What a closed warehouse still has is moved to the open one that is shortest of it."""
     closed = closed_warehouse(maker)
@@ -248,16 +251,17 @@ def left_in_the_closed_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The keys of {closed} go back to the landlord on Friday, and there's still some "
-            "of the {product} in there. Please transfer all of it to the [warehouse] that's "
-            "furthest below its reorder point.",
-            colleague="Please clear the {product} out of {closed}. All of it goes to whichever "
-            "[warehouse] is furthest below its reorder point.",
-            chat="{closed} is shut but still has {product}. move all of it to the [warehouse] "
-            "with the biggest gap to its reorder point",
-            note="Now that {closed} is closed, its remaining {product} should go where it's "
-            "needed most. That's the [warehouse] with the largest shortfall against its reorder "
-            "point, so not simply the one with the fewest. Transfer everything that's left.",
+            email="We're clearing out {closed} on Friday, and some of the {product} is still "
+            "in there. Please book all of it over to wherever we're shortest of it, "
+            "going by the reorder points.",
+            colleague="Please clear the {product} out of {closed}. All of it goes to the "
+            "[warehouse] that's missing the most against its reorder point.",
+            chat="{closed} is shut but there's still {product} in it. can you move it all to "
+            "where the most is missing? by the reorder points",
+            note="{closed} is closed for good, and the {product} left there should go where "
+            "it's needed. Please look which [warehouse] is furthest under its reorder "
+            "point and transfer everything there. I'll have it carried over this "
+            "afternoon.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -320,7 +324,7 @@ def too_dear_to_write_off(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", steps=4, without=SERVICE_TRADES, common=True)
+@situation("stock", steps=4, without=_NO_STORES)
 def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
     """A colleague moved units to the wrong warehouse; the same number goes on to the right one."""
     most = maker.parameters["MOST_MOVED_UNITS"]
@@ -411,7 +415,7 @@ def broken_since_the_new_racks(maker: Maker) -> Draft | None:
     )
 
 
-@situation("stock", kind="question", steps=2, without=SERVICE_TRADES, rare=True)
+@situation("stock", kind="question", steps=2, without=_NO_STORES, rare=True)
 def what_is_scarcest_here(maker: Maker) -> Callable[[], Draft | None] | None:
     """Which product of a warehouse is furthest below its reorder point."""
     goods = some_products(maker, 3, without="stock_levels")

@@ -14,11 +14,13 @@ from scenarios.generate.modules.warranties.make import (
     new_warranty,
 )
 
+_WORTH_IT = 4_000  # what costs less in cents has no warranty about which anybody writes
+
 
 @situation("warranties", kind="decline", steps=2, without=NO_WARRANTIES, common=True)
 def noticed_in_the_spring(maker: Maker) -> Draft | None:
     """The fault was noticed longer ago than the rules allow."""
-    goods = some_products(maker, 1)
+    goods = some_products(maker, 1, least=_WORTH_IT)
     if not goods:
         return None
     most = maker.parameters["CLAIM_REPORT_DAYS"]
@@ -59,10 +61,10 @@ def noticed_in_the_spring(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", steps=6, without=NO_WARRANTIES, common=True)
+@situation("warranties", steps=6, without=NO_WARRANTIES)
 def decide_on_both(maker: Maker) -> Draft | None:
     """Two assessed claims: one is a defect, the other wear."""
-    goods = some_products(maker, 2)
+    goods = some_products(maker, 2, least=_WORTH_IT)
     assessor = some_employee(maker)
     if not goods or assessor is None:
         return None
@@ -108,7 +110,7 @@ def decide_on_both(maker: Maker) -> Draft | None:
 @situation("warranties", kind="decline", steps=3, without=NO_WARRANTIES)
 def judge_in_their_own_case(maker: Maker) -> Draft | None:
     """The acting employee assessed the claim and is asked to accept it as well."""
-    goods = some_products(maker, 1)
+    goods = some_products(maker, 1, least=_WORTH_IT)
     if not goods:
         return None
     customer = new_customer(maker)
@@ -118,15 +120,15 @@ def judge_in_their_own_case(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has been told that the {product} had a defect and would like to know "
-            "whether we accept the [claim]. You did the [assessment], so you know it best. Could "
-            "you accept it?",
-            colleague="You've assessed {name}'s [claim] for the {product} as a defect. Could you "
-            "accept it as well?",
-            chat="can you accept the [claim] for {name}'s {product}, you know it best",
-            note="Your [assessment] of {name}'s {product} is in, thanks. Since it's a defect and "
-            "you have the details at hand, please accept the [claim] as well, so that {name.he} "
-            "gets an answer today.",
+            email="{name} is asking what has become of {name.his} [claim] for the {product}. "
+            "It's been assessed as a defect, and nobody has decided on it yet. Could you "
+            "accept it, so that {name.he} gets an answer today?",
+            colleague="{name}'s [claim] for the {product} has been assessed, and it's a defect. "
+            "Could you accept it?",
+            chat="can you accept {name}'s [claim] for the {product}? its been assessed, a defect",
+            note="The [assessment] of {name}'s {product} is in, and it says defect. Please "
+            "accept the [claim] today. The replacement is already here, and {name.he}'d "
+            "like to collect it tomorrow.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -148,7 +150,7 @@ def judge_in_their_own_case(maker: Maker) -> Draft | None:
 )
 def repair_above_my_limit(maker: Maker) -> Draft | None:
     """An assessed defect costs more than the own limit."""
-    goods = some_products(maker, 1)
+    goods = some_products(maker, 1, least=_WORTH_IT)
     assessor = some_employee(maker)
     if maker.me["role"] == "manager" or not goods or assessor is None:
         return None
@@ -189,10 +191,10 @@ def repair_above_my_limit(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", kind="decline", steps=3, without=NO_WARRANTIES, common=True)
+@situation("warranties", kind="decline", steps=3, without=(*TRADE_CUSTOMERS, *NO_WARRANTIES))
 def bought_it_second_hand(maker: Maker) -> Draft | None:
     """The buyer of a used thing wants its warranty; the one who has it has not asked."""
-    goods = some_products(maker, 1)
+    goods = some_products(maker, 1, least=_WORTH_IT)
     if not goods:
         return None
     owner, buyer = new_customer(maker), new_customer(maker)
@@ -201,12 +203,12 @@ def bought_it_second_hand(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{name} has bought {owner}'s {product} second-hand and would like the "
-            "[warranty] in {name.his} name. I haven't heard anything from {owner}, but it's only "
-            "a formality. Could you change it?",
+            "[warranty] in {name.his} name. I haven't heard from {owner}, but I don't "
+            "suppose there's anything against it. Could you change it?",
             colleague="{name} has bought {owner}'s {product}. Please transfer the [warranty] to "
             "{name}.",
-            chat="{name} has bought {owner}'s {product} and wants the [warranty] in {name.his} "
-            "name, can you change that",
+            chat="{name} bought {owner}'s {product} second-hand and wants the [warranty] in "
+            "{name.his} name, can you change that",
             note="{name} came by about the {product} {name.he} bought privately from {owner} and "
             "would like to have the [warranty] too. Please transfer it to {name.him}. We already "
             "have {name.his} address.",
@@ -229,10 +231,12 @@ def bought_it_second_hand(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", steps=5, without=(*TRADE_CUSTOMERS, *NO_WARRANTIES), rare=True)
+@situation(
+    "warranties", steps=5, without=(*TRADE_CUSTOMERS, *NO_WARRANTIES, "solar_installer"), rare=True
+)
 def hand_it_on_in_the_family(maker: Maker) -> Draft | None:
     """Before a warranty goes to a relative its assessed claim has to be decided."""
-    goods = some_products(maker, 2)
+    goods = some_products(maker, 2, least=_WORTH_IT)
     assessor = some_employee(maker)
     if not goods or assessor is None:
         return None
@@ -244,15 +248,19 @@ def hand_it_on_in_the_family(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is giving the {product} to {heir}, and the [warranty] should go with "
-            "it. If a [claim] on it is still open, decide that first, going by the [assessment].",
-            colleague="{name} is giving the {product} to {heir} and wants the [warranty] "
-            "transferred. If [a claim] is still open, please decide that first, as assessed.",
-            chat="{name} is giving the {product} to {heir}, can you transfer the [warranty]? if a "
-            "[claim] is open on it decide that first as per the [assessment]",
-            note="{heir} now has {name}'s {product}, and the [warranty] should go with it. They "
-            "were both in today. An open [claim] would block that, so please settle it first, "
-            "going by its [assessment].",
+            email="{name} has given the {product} to {heir}, and both of them would like the "
+            "[warranty] to go with it. There's still [a claim] on it that we haven't "
+            "decided, although it's been assessed. Please settle that first, as "
+            "assessed, and then transfer the [warranty].",
+            colleague="{name} is passing {name.his} {product} on to {heir}. Please decide the open "
+            "[claim] on it, as assessed, and then transfer the [warranty].",
+            chat="{name} gave the {product} to {heir}, can you put the [warranty] in "
+            "{heir.his} name? there's still [a claim] open on it, decide that first as "
+            "per the [assessment]",
+            note="{name} and {heir} were both in today: {heir} is getting the {product}, and "
+            "the [warranty] should go with it. The open [claim] on it has been assessed "
+            "and only needs a decision, so please take care of that first, going by the "
+            "[assessment].",
         ),
         calls=(
             call("search_warranties", query=giver["name"]),
@@ -268,12 +276,10 @@ def hand_it_on_in_the_family(maker: Maker) -> Draft | None:
     )
 
 
-@situation(
-    "warranties", kind="decline", because="permission", steps=3, without=NO_WARRANTIES, common=True
-)
+@situation("warranties", kind="decline", because="permission", steps=3, without=NO_WARRANTIES)
 def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
     """A clerk is asked to extend a warranty."""
-    goods = some_products(maker, 1)
+    goods = some_products(maker, 1, least=_WORTH_IT)
     if maker.me["role"] != "clerk" or not goods:
         return None
     customer = new_customer(maker)
@@ -284,8 +290,8 @@ def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
         ask=Voices(
             email="The [warranty] on {name}'s {product} ends in three weeks. {name.He}'s a "
             "regular, and I told {name.him} we could extend it. Could you do that?",
-            colleague="Could you extend the [warranty] on {name}'s {product}? It's never been "
-            "extended.",
+            colleague="Could you extend the [warranty] on {name}'s {product}? It has three weeks "
+            "left, and {name.he} asked so nicely.",
             chat="{name} asked for a longer [warranty] on the {product}, can u extend it",
             note="{name} has been a customer for years, and the [warranty] on the {product} is "
             "about to end. I told {name.him} we'd give {name.him} the usual extension, so please "
@@ -308,7 +314,7 @@ def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
 @situation("warranties", kind="question", steps=3, without=NO_WARRANTIES, rare=True)
 def what_it_has_cost_us(maker: Maker) -> Draft | None:
     """What was paid on all claims about a customer's things."""
-    goods = some_products(maker, 2)
+    goods = some_products(maker, 2, least=_WORTH_IT)
     if not goods or maker.parameters["MOST_CLAIMS"] < 2:
         return None
     customer = new_customer(maker)
@@ -349,7 +355,7 @@ def what_it_has_cost_us(maker: Maker) -> Draft | None:
 @situation("warranties", steps=3, without=NO_WARRANTIES)
 def look_at_it_and_sign(maker: Maker) -> Draft | None:
     """An assessment may be entered, but the same person may not accept the claim as well."""
-    goods = some_products(maker, 1)
+    goods = some_products(maker, 1, least=_WORTH_IT)
     if not goods:
         return None
     customer = new_customer(maker)
@@ -359,17 +365,17 @@ def look_at_it_and_sign(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The workshop says {name}'s {product} has a defect, {amount} for parts and "
-            "labour. You were there when it was checked, so please put that in as your "
-            "[assessment]. If you may accept the [claim] as well, do that; otherwise tell me why "
-            "not.",
-            colleague="Please put in your [assessment] of {name}'s {product}, a defect at "
-            "{amount}, and accept the [claim] if you're allowed to.",
-            chat="can you add your [assessment] for {name}'s {product}? defect, {amount}. then "
-            "accept the [claim] too if youre allowed to",
-            note="Your [assessment] of {name}'s {product} still has to go into the system: it's a "
-            "defect, and you estimated {amount}. If you can accept the [claim] too, please do; if "
-            "you can't, tell me who has to.",
+            email="The workshop has looked at {name}'s {product}: it's a defect, {amount} for "
+            "parts and labour. Please enter that as the [assessment] and accept the "
+            "[claim]. If somebody else has to accept it, tell me, and I'll ask around.",
+            colleague="{name}'s {product} has been checked: a defect, {amount} to repair. Please "
+            "enter the [assessment] and accept the [claim], or tell me if that's for "
+            "somebody else to do.",
+            chat="{name}'s {product} is a defect, {amount} to repair. can you enter the "
+            "[assessment] and accept the [claim] too? if you cant do both just say",
+            note="I had {name}'s {product} in front of me this morning. It's a defect, and "
+            "the repair will cost {amount}. Please put the [assessment] in and accept "
+            "the [claim] as well, if you can; otherwise I'll find somebody who can.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -391,7 +397,7 @@ def look_at_it_and_sign(maker: Maker) -> Draft | None:
 @situation("warranties", kind="decline", steps=2, without=NO_WARRANTIES, common=True)
 def over_since_last_month(maker: Maker) -> Draft | None:
     """The customer is sure of two years; the warranty has ended."""
-    goods = some_products(maker, 2)
+    goods = some_products(maker, 2, least=_WORTH_IT)
     if not goods:
         return None
     customer = new_customer(maker)

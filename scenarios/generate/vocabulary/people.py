@@ -6,6 +6,7 @@ draws its entries with its own random numbers.
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from random import Random
@@ -112,6 +113,10 @@ class Pools(msgspec.Struct, frozen=True):
     companies: tuple[str, ...]
 
 
+_STREETS_OF_MANY_KINDS = ("en_AU", "en_CA", "en_GB", "en_US")
+_KINDS_OF_STREETS = ("Street", "Road", "Avenue", "Lane", "Drive", "Way", "Place", "Court")
+
+
 @cache
 def pools_of(locale: str) -> Pools:
     """Return the pools of a locale such as "en_GB"; they are equal in every process."""
@@ -134,10 +139,25 @@ def pools_of(locale: str) -> Pools:
         firsts=firsts,
         women=frozenset(firsts) & female,
         lasts=_plain(draw("last_name")),
-        streets=_plain(draw("street_name")),
+        streets=_streets(locale, _plain(draw("street_name"))),
         cities=_plain(draw("city")),
         companies=_plain(draw("company")),
     )
+
+
+def _streets(locale: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of streets as people know them. Faker's English ones have two hundred endings
+    ("Jeffrey Ville", "Kelly Loaf"), most of which nobody takes for a street."""
+    if locale not in _STREETS_OF_MANY_KINDS:
+        return names
+    seen = Counter[str]()
+    streets = []
+    for name in names:
+        first = name.rpartition(" ")[0]
+        kind = len(first) + seen[first]
+        seen[first] += 1
+        streets.append(f"{first} {_KINDS_OF_STREETS[kind % len(_KINDS_OF_STREETS)]}")
+    return tuple(streets)
 
 
 def _womens_names(provider: object) -> Iterable[object]:

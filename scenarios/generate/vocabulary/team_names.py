@@ -1,6 +1,7 @@
 """The names of teams, posts and stores as people say them: "the Airport team", "the North depot".
 
-A name that ends in a common noun takes an article; "Goods-in" and "Orthodontics" take none.
+A name that ends in a common noun takes an article, and so do people: "the Hygienists have".
+"Goods-in" and "Orthodontics" take none.
 """
 
 import re
@@ -11,6 +12,11 @@ _ENDS_IN_NOUN = re.compile(
     r"|dock|cellar|counter|wing|floor|office|library|bar|station|garage|barn|kitchen|warehouse|lobby"
     r"|greenhouse|tent|branch|gate|shop|lab|fridge|rack|archive)"
 )
+_PEOPLE = re.compile(  # "I'm meeting the Hygienists"
+    r"Caretakers|City riders|Dental assistants|Electricians|Field engineers|Guards|Hygienists"
+    r"|Movers|Nurses|Paralegals|Teachers of \w+|Trainers|Van drivers|Volunteers"
+)
+_OF_SEVERAL = {"has": "have", "is": "are", "needs": "need", "was": "were"}
 _BEGINS = re.compile(r"(?:^|[.!?]['\"”’)]*\s+|[“‘])$")
 
 
@@ -21,7 +27,12 @@ def speak_of_teams(text: str, values: Mapping[str, str], names: Iterable[str]) -
     """
     known = frozenset(names)
     for key, value in values.items():
-        if value in known and _ENDS_IN_NOUN.fullmatch(value):
+        if value not in known:
+            continue
+        if _PEOPLE.fullmatch(value):
+            verb = rf"(?<! in )(?<! from )(?<! of )(\{{{key}\}}) (has|is|needs|was)\b"
+            text = re.sub(verb, lambda found: f"{found[1]} {_OF_SEVERAL[found[2]]}", text)
+        if _ENDS_IN_NOUN.fullmatch(value) or _PEOPLE.fullmatch(value):
             text = re.sub(rf"(?<![“‘(])(\b[Tt]he )?\{{{key}\}}", _with_article, text)
     return text
 

@@ -15,11 +15,11 @@ def lendable(maker: Maker, count: int) -> list[Row]:
     """Return so many different things that are lent, each with a name that no item has yet; [] when
     there are too few."""
     known = {row["title"] for row in maker.rows("items")}
-    names = [
-        new_title(maker, "items", "title", name, again=" {}") if name in known else name
-        for name in item_titles(maker, count)
+    names = sorted(item_titles(maker, 10), key=known.__contains__)  # new ones first
+    return [
+        {"name": new_title(maker, "items", "title", name, again=" {}") if name in known else name}
+        for name in names[:count]
     ]
-    return [{"name": name} for name in names]
 
 
 def plant_item(maker: Maker, thing: Row) -> Row:

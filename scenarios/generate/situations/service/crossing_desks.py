@@ -11,7 +11,7 @@ from scenarios.generate.modules.documents.make import (
     new_share,
 )
 from scenarios.generate.modules.draft_helpers import is_ranked, long_day, some_employee
-from scenarios.generate.modules.messaging.make import new_message, new_thread, thread_subjects
+from scenarios.generate.modules.messaging.make import new_message, new_thread
 from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.projects.make import (
     new_project,
@@ -50,15 +50,15 @@ def money_to_the_project_lead(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} has been waiting two days for {what}, which is for “{project}”. It's "
-            "over your limit, so please hand the [request] on to the lead of that [project].",
-            colleague="{author}'s [request] for {what} is above your limit. It's for “{project}”, "
-            "so please hand it on to the lead there.",
-            chat="{author} wants {what} for “{project}”, over your limit. pass the [request] to "
-            "the lead there pls",
-            note="You can't decide {author}'s [request] for {what} yourself, the amount is too "
-            "high. It's for “{project}”, so please look up who's leading that and hand it on. "
-            "There's another one from {author}, which can wait.",
+            email="{author} is still waiting for an answer about {what}, which is for “{project}”. "
+            "It's over your limit, so please pass the [request] on to the lead of that [project].",
+            colleague="{author} has asked for {what}, for “{project}”. It's too much for you to "
+            "approve, so please pass it on to the lead there.",
+            chat="{author} wants {what} for “{project}”, thats over your limit. pass the [request] "
+            "to the lead there pls",
+            note="You can't approve {author}'s [request] for {what} yourself, the amount is too "
+            "high. It's for “{project}”, so the lead there should decide; please look up who that "
+            "is and pass it on. There's another one from {author}, which can wait.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -97,11 +97,11 @@ def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The colleague on {name}'s [case] “{subject}” has to read “{title}”, which you "
-            "look after. Could you share it? Reading is enough.",
-            colleague="The colleague on “{subject}” for {name} needs to read “{title}”. Please "
-            "share it.",
-            chat="can you share “{title}” with the colleague on {name}s [case] “{subject}”? just "
+            email="Whoever has {name}'s [case] “{subject}” now can't open “{title}”, which you "
+            "look after. Could you share it with them? Reading is enough.",
+            colleague="“{title}” is yours, and the colleague who handles “{subject}” for {name} "
+            "has to read it. Please share it.",
+            chat="can you share “{title}” with whoever handles {name}s [case] “{subject}”? just "
             "for reading",
             note="The colleague dealing with “{subject}” for {name} can't open “{title}”, which "
             "is one of yours. Please share it, just to read. I'm not sure who has the [case] at "
@@ -125,7 +125,9 @@ def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
     )
 
 
-@situation("projects", "messaging", steps=5)
+@situation(
+    "projects", "messaging", steps=5, without=("theatre", "museum", "charity", "permits_office")
+)
 def when_will_it_be_ready(maker: Maker) -> Draft:
     """A customer asks in a thread when the project is due; the answer comes from the record."""
     customer = new_customer(maker)
@@ -145,7 +147,7 @@ def when_will_it_be_ready(maker: Maker) -> Draft:
             "[thread].",
             chat="{name} asks in the [thread] when “{project}” will be done, can you answer with "
             "the due date",
-            note="{name} is still waiting for an answer to when “{project}” will be finished. "
+            note="{name} has asked when “{project}” will be finished, and nobody has answered yet. "
             "Please reply in the [thread] that's still open and give {name.him} the date it's due.",
         ),
         calls=(
@@ -182,21 +184,21 @@ def the_next_step_in_writing(maker: Maker) -> Draft:
     new_step(maker, case, whats[0], due=3, status="dropped")
     later = new_step(maker, case, whats[1], due=17)
     step = new_step(maker, case, whats[2], due=8)
-    topic = thread_subjects(maker, 1)[0]
+    topic = maker.one_of("What happens next?", "Any news for me?", "Where do we stand?")
     thread = new_thread(maker, customer, subject=topic, handler=maker.me, age=1)
     new_message(maker, thread, f"What happens next in {case['reference']}, and when?", days=1)
     day = step["due_on"]
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked in “{topic}” what happens next in “{subject}”. Could you "
-            "reply there with the next [step] we've planned, and when?",
-            colleague="{name} is asking in “{topic}” what's next in “{subject}”. Please answer "
-            "there with the next planned [step] and its date.",
-            chat="{name} wants to know whats next in “{subject}”, {name.he} asked in “{topic}”. "
-            "can you answer there with the next planned [step] and the date",
-            note="{name} would like an update on “{subject}” and has asked for it in “{topic}”. "
-            "Look up which planned [step] comes next in the [case], and tell {name.him} there "
+            email="{name} has written to ask what happens next in “{subject}”, see “{topic}”. "
+            "Could you reply there with the next thing we've planned, and the date?",
+            colleague="{name} is asking about “{subject}” (“{topic}”). Please answer there with "
+            "the next planned [step] and its date.",
+            chat="{name} wants to know whats next in “{subject}”, {name.he} wrote to us under "
+            "“{topic}”. can you answer with the next planned [step] and the date",
+            note="{name} would like an update on “{subject}” and wrote to us yesterday under "
+            "“{topic}”. Please look up which planned [step] comes next, and tell {name.him} there "
             "what it is and when.",
         ),
         calls=(
@@ -287,14 +289,15 @@ def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has quoted our “{title}” in “{subject}”, and the colleague who has that "
-            "[ticket] can't open the document. It's one of yours. Could you share it, to read?",
-            colleague="The colleague with the [ticket] “{subject}” ({name}) needs to read "
-            "“{title}”, which is yours. Please share it.",
-            chat="can you let the colleague on {name}'s [ticket] “{subject}” read “{title}”",
-            note="The [ticket] “{subject}” from {name} is stuck, because the colleague who has it "
-            "can't open “{title}”, one of your [documents]. Please share it this morning; reading "
-            "is enough.",
+            email="{name} has quoted our “{title}” in “{subject}”, and whoever has that [ticket] "
+            "can't open the document. It's one of yours. Could you share it, to read?",
+            colleague="{name} has quoted “{title}” in the [ticket] “{subject}”. It's yours; please "
+            "let the colleague who has the [ticket] read it.",
+            chat="{name} keeps quoting “{title}” in “{subject}”. can you share it with whoever has "
+            "that [ticket]? just to read",
+            note="Whoever is dealing with “{subject}” from {name} asked me for “{title}”, but it's "
+            "one of yours and I can't share it. Please do that this morning, just to read. You'll "
+            "see on the [ticket] who has it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -345,17 +348,19 @@ def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent us two [tickets] to ask how “{subject}” is going, but that's a "
-            "[case]. Please give {name.him} its reference in a public comment on both and close "
-            "them.",
-            colleague="{name} has opened two [tickets] about “{subject}”, which is [a case] "
-            "already. Please tell {name.him} the [case] reference in a public comment on both and "
-            "close them.",
-            chat="{name} opened 2 [tickets] about “{subject}” but thats [a case] already. can you "
-            "comment its reference publicly on both and close them",
+            email="{name} has sent us two [tickets] to ask for news about “{subject}”. There's a "
+            "[case] for that, but nobody gave {name.him} the reference. Please put it in a public "
+            "comment on both and close them.",
+            colleague="{name} has opened two [tickets] about “{subject}”, and we're dealing with "
+            "that as [a case] already. Please give {name.him} the reference of the [case] in a "
+            "public comment on both, and close them.",
+            chat="{name} opened 2 [tickets] about “{subject}”, but theres [a case] for that "
+            "already. can you give {name.him} its reference in a public comment on both and close "
+            "them",
             note="{name} has asked twice how “{subject}” is going, in two [tickets], because "
-            "nobody gave {name.him} the reference of the [case]. Please put it in a public "
-            "comment on both and close them. {name.His} third [ticket] is about something else.",
+            "nobody told {name.him} that there's [a case] with a reference. Please put the "
+            "reference in a public comment on both and close them. {name.His} third [ticket] is "
+            "about something else.",
         ),
         calls=tuple(calls),
         answer="{one} and {two} are solved, each with the reference {case}. I left {name}'s other "

@@ -89,16 +89,16 @@ def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{team} has been waiting for weeks for [requests] that are with you. Please "
-                "approve what you can of theirs, and tell me why if something has to wait or is "
-                "too old.",
-                colleague="{team} are waiting for their [requests] to you. Please approve what "
-                "you can, and tell me why if you can't approve something.",
+                email="The people in {team} say that several of their [requests] have been with "
+                "you for weeks. Please approve what you can, and let me know why if you can't "
+                "approve one.",
+                colleague="Please go through the [requests] from {team} that you still have. "
+                "Approve what you can; if you can't approve one, I'd like to know why.",
                 chat="can you go through the [requests] from {team} that are with you? approve "
                 "what you can and tell me whats wrong with the rest",
-                note="I'm meeting {team} at eleven, and they'll ask about the [requests] that are "
-                "waiting with you. Please approve theirs where you can. If something's too large "
-                "or too old, tell me, so that I can explain it.",
+                note="I'm meeting the people from {team} at eleven, and they'll ask about the "
+                "[requests] they've sent you. Please approve theirs where you can. If something's "
+                "too large or too old, tell me, so that I can explain it.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -153,11 +153,12 @@ def wind_up_a_project(maker: Maker) -> Callable[[], Draft | None] | None:
                 "is finished, {worker.he} just hasn't ticked it off. The rest {worker.he} hasn't "
                 "started, so the lead should take that. Could you sort out {worker.his} open "
                 "[tasks]?",
-                colleague="{worker} is leaving “{project}”. {worker.His} open [tasks] with hours "
-                "on them are done; please give the others to the lead.",
-                chat="{worker} is leaving “{project}”. can you mark {worker.his} open [tasks] "
-                "with hours on them as done and give the ones without to the lead of the "
-                "[project]",
+                colleague="{worker} is leaving “{project}”. {worker.He} says everything "
+                "{worker.he}'s put hours on is finished, so please mark that as done and give "
+                "{worker.his} other open [tasks] to the lead.",
+                chat="{worker} is leaving “{project}” and says whatever has hours on it is "
+                "finished. can you mark those of {worker.his} open [tasks] as done and give the "
+                "rest to the lead of the [project]",
                 note="{worker} is needed elsewhere from tomorrow. {worker.His} open [tasks] in "
                 "“{project}” that have hours on them are finished, so please mark them as done. "
                 "What {worker.he} hasn't started goes to the lead, who knows about it.",
@@ -221,8 +222,8 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
             "publish the ones that are waiting and hide the one {author} flagged as an insult.",
             colleague="Please sort out {name}'s [reviews]: publish what's pending, and hide the "
             "one that {author} flagged as an insult.",
-            chat="can you go through {name}s [reviews]? publish whats pending and hide the one "
-            "{author} flagged as an insult",
+            chat="{name} has written a few [reviews] and cant see all of them. can you publish "
+            "whats pending and hide the one {author} flagged as an insult",
             note="{name} has written several [reviews], and one of them isn't polite: {author} "
             "has flagged it as an insult, so please hide it. The pending ones can be published, "
             "bad rating or not.",
@@ -281,11 +282,11 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{leaver} is leaving us for a competitor. {owner} has asked that "
-                "{leaver.he} loses access to all of {owner.his} [documents] today. Could you do "
-                "that?",
-                colleague="{leaver} is going to a competitor. Please remove {leaver.his} access "
-                "to all the [documents] that {owner} owns.",
+                email="{leaver} is leaving us on Friday. {owner} has asked that {leaver.he} loses "
+                "access to all of {owner.his} [documents] today. Could you do that?",
+                colleague="{leaver} is moving to another branch and shouldn't see {owner}'s papers "
+                "any more. Please remove {leaver.his} access to all the [documents] that {owner} "
+                "owns.",
                 chat="{leaver} is leaving, can you take {leaver.him} off every [document] {owner} "
                 "owns",
                 note="{leaver}'s last day is tomorrow, and {leaver.he} can still open some "
@@ -442,7 +443,7 @@ def high_ones_to_the_supervisor(maker: Maker) -> Callable[[], Draft | None] | No
     return draft
 
 
-@situation("orders", "tickets", steps=8, memory=True, common=True)
+@situation("orders", "tickets", steps=8, memory=True, common=True, without=("moving_company",))
 def the_order_in_the_complaint(maker: Maker) -> Draft | None:
     """A complaint is about an order that was placed by mistake: if it is still open it is
     cancelled, and the ticket is answered with its reference and solved."""
@@ -458,20 +459,18 @@ def the_order_in_the_complaint(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says in {name.his} [ticket] “{subject}” that {name.he} placed an "
-            "[order] by mistake; the [product] is named there. If that [order] is still open, "
-            "please cancel it, give {name.him} its reference in a public comment and close the "
-            "[ticket].",
-            colleague="{name} says in “{subject}” that {name.he} placed [an order] by mistake; "
-            "the [product] is in the [ticket]. If it's still open, cancel it, give {name.him} its "
+            email="{name} ordered something by mistake, see {name.his} [ticket] “{subject}”, which "
+            "says what it was. If the [order] is still open, please cancel it, give {name.him} its "
             "reference in a public comment and close the [ticket].",
-            chat="“{subject}” from {name} is about [an order] placed by mistake. can you look up "
-            "which [product], cancel the open [order] with it, comment its reference publicly and "
-            "close the [ticket]",
-            note="{name} never meant to place that [order], see {name.his} [ticket] “{subject}”. "
-            "I believe {name.him}. Please look up there which [product] it was and cancel the "
-            "open [order] with it. Tell {name.him} its reference in a public comment, and close "
-            "the [ticket].",
+            colleague="{name} placed [an order] by mistake; what it was for is in “{subject}”. If "
+            "it's still open, please cancel it, give {name.him} its reference in a public comment "
+            "and close the [ticket].",
+            chat="“{subject}” from {name} is about something {name.he} ordered by mistake. can you "
+            "see there what it was, cancel the open [order] with it, tell {name.him} the reference "
+            "in a public comment and close the [ticket]",
+            note="{name} never meant to order that, see {name.his} [ticket] “{subject}”. I believe "
+            "{name.him}. Please look up there what it was and cancel the open [order] with it. "
+            "Tell {name.him} its reference in a public comment, and close the [ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

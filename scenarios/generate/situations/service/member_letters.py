@@ -136,8 +136,8 @@ def claims_a_dearer_tier(maker: Maker) -> Draft | None:
     memory=True,
     without=(
         "car_rental",
-        "hotel",
         "airline_lounge",
+        "museum",
         "outdoor_shop",
         "wine_merchant",
         "public_library",
@@ -349,7 +349,7 @@ def the_complaint_was_right(maker: Maker) -> Draft | None:
 
 @situation("subscriptions", "feedback", steps=5, without=("charity", "insurance_broker"), rare=True)
 def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
-    """Whoever has praised the product that they subscribe to gets a discount on it."""
+    """Somebody who gave five stars to what they subscribe to gets the discount promised for it."""
     plans, bare = plans_of(maker, 1), bare_product(maker)
     if not plans or bare is None:
         return None
@@ -362,16 +362,17 @@ def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has given five stars to something {name.he} has a [subscription] for, "
-            "and I'd like to thank {name.him} with 3 % off that one. Could you see which it is "
-            "and put it in?",
-            colleague="{name} gave five stars to something {name.he} subscribes to. Please take 3 "
-            "% off that [subscription], not the other.",
-            chat="can you put 3% off for {name} on the [subscription] {name.he} rated 5 stars? "
-            "check which one that is",
-            note="We're giving people who leave a five-star [review] a small discount this month. "
-            "{name} has written one about something {name.he} has [a subscription] for. Please "
-            "take three per cent off that one and nothing else.",
+            email="{name} says {name.he} has written a five-star [review] of the {product} and "
+            "would like the 3 % off that we promised for one. Could you check that the [review] is "
+            "there, and put the discount on that [subscription]?",
+            colleague="We're giving 3 % off for a five-star [review]. {name} says {name.he} wrote "
+            "one about the {product}. If that's right, please put the discount on {name.his} "
+            "[subscription] for it.",
+            chat="{name} wants the 3% for five stars, {name.he} says {name.he} reviewed the "
+            "{product}. can you check and put it on that [subscription]",
+            note="The offer was three per cent off for everybody who gives five stars to something "
+            "they have a [subscription] for. {name} asked for it today, for the {product}. Please "
+            "see that the five stars are there, and put it in.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -380,8 +381,7 @@ def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
             call("find_subscriptions", customer_id=customer["id"]),
             call("set_discount", subscription_id=liked["id"], percent=3),
         ),
-        answer="{reference} for {product} now has 3 % off, as that's the one {name} gave five "
-        "stars.",
+        answer="{name} has given five stars, so {reference} for the {product} now has 3 % off.",
         values={
             "name": customer["name"],
             "reference": liked["reference"],

@@ -120,7 +120,7 @@ def out_as_soon_as_possible(maker: Maker) -> Draft:
             "counting from today, and let me have the date.",
             colleague="{name} is moving away. Please end {name.his} [membership] as early as the "
             "notice from today allows.",
-            chat="{name} is moving away. can you end {name.his} [membership] as soon as it goes, "
+            chat="{name} is moving away. can you end {name.his} [membership] as soon as possible, "
             "with the normal notice from today",
             note="{name} called to cancel {name.his} [membership], because {name.he}'s leaving "
             "town. The usual notice applies, starting today, so please set the first possible day "
@@ -186,7 +186,20 @@ def out_at_once(maker: Maker) -> Draft | None:
     )
 
 
-@situation("memberships", kind="decline", steps=3, rare=True)
+@situation(
+    "memberships",
+    kind="decline",
+    steps=3,
+    rare=True,
+    without=(
+        "car_rental",
+        "airline_lounge",
+        "museum",
+        "outdoor_shop",
+        "wine_merchant",
+        "public_library",
+    ),
+)
 def two_freezes_in_a_row(maker: Maker) -> Draft:
     """A break that is longer than a freeze may last shall be entered as two freezes."""
     most = maker.parameters["MOST_FREEZE_DAYS"]
@@ -227,15 +240,15 @@ def two_freezes_in_a_row(maker: Maker) -> Draft:
 @situation(
     "memberships",
     steps=5,
+    common=True,
     without=(
         "car_rental",
-        "hotel",
         "airline_lounge",
+        "museum",
         "outdoor_shop",
         "wine_merchant",
         "public_library",
     ),
-    common=True,
 )
 def the_trip_was_put_off(maker: Maker) -> Draft:
     """A freeze that has not begun moves to a later day and stays as long as it was."""
@@ -281,7 +294,12 @@ def the_trip_was_put_off(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", steps=4, common=True)
+@situation(
+    "memberships",
+    steps=4,
+    common=True,
+    without=("car_rental", "outdoor_shop", "wine_merchant", "public_library"),
+)
 def room_for_two_guests(maker: Maker) -> Draft | None:
     """The cheapest tier with enough free guests."""
     offered = tiers(maker)
@@ -300,8 +318,8 @@ def room_for_two_guests(maker: Maker) -> Draft | None:
             "free guests.",
             colleague="{name} wants to be able to bring two people for free. Can you move "
             "{name.him} to the cheapest [tier] that covers it?",
-            chat="{name} wants to bring 2 people for free. can you move {name.him} to the "
-            "cheapest [tier] that has that",
+            chat="{name} always brings 2 people and wants that to be free. can you move {name.him} "
+            "to the cheapest [tier] that has that",
             note="{name} asked at the desk about guests. {name.He}'d like to bring two people "
             "each time and not pay extra for either of them. Find the least expensive [tier] "
             "where that works and put {name} on it.",
@@ -326,15 +344,15 @@ def room_for_two_guests(maker: Maker) -> Draft | None:
 @situation(
     "memberships",
     steps=7,
+    common=True,
     without=(
         "car_rental",
-        "hotel",
         "airline_lounge",
+        "museum",
         "outdoor_shop",
         "wine_merchant",
         "public_library",
     ),
-    common=True,
 )
 def frozen_the_wrong_person(maker: Maker) -> Draft:
     """A freeze was entered for the namesake; it is cancelled and entered for the right one."""

@@ -172,14 +172,14 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
         ask=Voices(
             email="{leaver} is leaving on Friday and still has open [threads] with {name}. From "
             "then on {name} should hear from the colleague who looks after {name.him} anyway. "
-            "Could you hand them over to the owner of {name.his} record?",
+            "Could you see on {name.his} record who that is, and hand them over?",
             colleague="{leaver} is leaving on Friday. Please hand over {name}'s open [threads] to "
-            "the owner of that [customer].",
-            chat="{leaver} leaves on friday, can you hand {name}'s open [threads] over to the "
-            "owner of {name.his} record",
+            "whoever looks after {name.him}; it's on the record.",
+            chat="{leaver} leaves on friday, can you hand {name}'s open [threads] over to whoever "
+            "looks after {name.him}? the record says who",
             note="Friday is {leaver}'s last day. Before then, please hand over whatever is still "
-            "open with {name} to the colleague who owns that [customer]. I'd like {name} to have "
-            "one person to talk to.",
+            "open with {name} to the colleague who's down as the owner on {name.his} record. I'd "
+            "like {name} to have one person to talk to.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -300,18 +300,17 @@ def new_thread_for_a_caller(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} rang about “{subject}” and would like us to call back. If there's no "
-            "open [thread] on that, please start one by e-mail with that subject and write that "
-            "we'll ring, with the number we have for {name.him}.",
-            colleague="{name} rang about “{subject}”. If there's no open [thread] on that, please "
-            "start one by e-mail with that subject and tell {name.him} we'll call back, with "
-            "{name.his} number as we have it.",
-            chat="can you start an e-mail [thread] “{subject}” with {name} (unless one is open) "
-            "and write that we'll call back, with the number we have",
-            note="{name} rang about “{subject}”, and I promised that we'd call back. If there's "
-            "no open [thread] on it, please start one by e-mail with that subject and confirm "
-            "the call there. Write out the number we have for {name.him}, so that {name.he} can "
-            "correct it.",
+            email="{name} rang about “{subject}” and would like a call back. Please e-mail "
+            "{name.him} that we'll ring, with the number we have, in the open [thread] on that; if "
+            "there is none, start one with that subject.",
+            colleague="{name} rang about “{subject}”. Please write {name.him} an e-mail that we'll "
+            "call back, with the number we have. If there's no open [thread] on that, start one "
+            "with that subject.",
+            chat="{name} rang about “{subject}”. can you e-mail {name.him} that we'll call back, "
+            "with the number we have? if no [thread] on that is open start one with that subject",
+            note="{name} rang about “{subject}”, and I promised that we'd call back. Please "
+            "confirm that by e-mail, with the number we have for {name.him}, so that {name.he} can "
+            "correct it. If there's no open [thread] on it, start one with that subject.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -363,7 +362,7 @@ def moved_and_said_so(maker: Maker) -> Draft:
             ),
             colleague=(
                 (
-                    "{name} has written to us which of {name.his} addresses we should use. Please "
+                    "{name} wrote to say which of {name.his} addresses is the right one. Please "
                     "make it the main one and reply in the [thread] with the street."
                 ),
                 (

@@ -62,9 +62,9 @@ def what_is_in_my_tray(maker: Maker) -> Callable[[], Draft | None] | None:
                 "can and give {boss} what's over your limit.",
                 chat="{author} is waiting for 2 [requests] from you. can you approve whats within "
                 "your limit and hand the rest to {boss}",
-                note="{author} asked me about two [requests] that are still with you. I think one "
-                "of them is over your limit, so {boss} has to approve that one. Please hand it on "
-                "and approve the other.",
+                note="{author} asked me about two [requests] that you have. I think one of them is "
+                "over your limit, so {boss} has to approve that one. Please hand it on and approve "
+                "the other.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -101,8 +101,8 @@ def approved_too_late(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{author} asked for {subject} before you went on holiday and still needs it. It "
-            "isn't much. Could you approve it?",
+            email="{author} asked for {subject} some time ago and hasn't heard anything. It isn't "
+            "much, and {author.he} still needs it. Could you approve it?",
             colleague="Please approve {author}'s [request] for {subject}. It was forgotten.",
             chat="can you approve {subject} for {author}? its been with you for ages",
             note="{author}'s [request] for {subject} has been waiting with you all this time, "
@@ -139,9 +139,9 @@ def deciding_for_oneself(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{decider} is away for three weeks and says that small amounts can be decided "
-            "by anyone whose limit covers them. Yours does. Could you approve your own [request] "
-            "for {subject}?",
+            email="{decider} is on leave for three weeks, and your [request] for {subject} is with "
+            "{decider.him}. You may approve that much anyway. Could you do it yourself, so that we "
+            "can place the order?",
             colleague="{decider} is away. Please approve your [request] for {subject} yourself, "
             "it's within your limit.",
             chat="can you just approve your own [request] for {subject}? {decider} is on leave "
@@ -284,14 +284,15 @@ def waiting_for_how_much(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="{author} would like to know how much of what {author.he}'s asked for "
-                "hasn't been decided yet. What do {author.his} open [requests] add up to?",
-                colleague="What do {author}'s open [requests] add up to?",
-                chat="what do {author}'s open [requests] add up to? withdrawn and decided ones "
-                "don't count",
-                note="Finance would like to know how much {author} has asked for that nobody has "
-                "decided on yet. What's the total of those [requests]? It doesn't matter who "
-                "they're with.",
+                email="Accounts would like to know how much money {author} has asked for that "
+                "hasn't been decided on yet. What do {author.his} open [requests] add up to?",
+                colleague="{author} has put in a lot lately. What do {author.his} open [requests] "
+                "add up to?",
+                chat="what do {author}'s open [requests] add up to? just the ones nobody has "
+                "decided on yet",
+                note="I'm doing the budget and would like to know what we may still have to spend "
+                "on {author}'s group. What's the total of {author.his} [requests] that are still "
+                "open? It doesn't matter who they're with.",
             ),
             calls=(
                 call("search_employees", query=author["name"]),
@@ -347,13 +348,14 @@ def back_from_a_sick_decider(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{decider} is off for two weeks. Please take over {decider.his} open "
                 "[requests], as far as they're within your limit. You can't take your own, so "
                 "leave any of those.",
-                colleague="{decider} is off sick for two weeks. Please hand {decider.his} open "
-                "[requests] on to yourself, as far as your limit goes and if they aren't your own.",
+                colleague="{decider} is off sick for two weeks. Please take over {decider.his} "
+                "open [requests] that are within your limit; your own has to wait for "
+                "{decider.him}.",
                 chat="{decider} is out for 2 weeks, can you take over {decider.his} open "
                 "[requests]? just what's within your limit, and not your own of course",
-                note="{decider} is off sick, and people are waiting. Please hand {decider.his} "
-                "open [requests] on to yourself where your limit covers it. If one of them is "
-                "your own, it stays where it is. Don't decide on any of them yet, I'd like to see "
+                note="{decider} is off sick, and people are waiting. Please take over the open "
+                "[requests] {decider.he} has, as long as your limit covers them. If one of them is "
+                "from you, leave it with {decider.him}. Don't decide on any yet, I'd like to see "
                 "them first.",
             ),
             calls=(

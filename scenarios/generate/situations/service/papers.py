@@ -31,9 +31,9 @@ def approving_ones_own_words(maker: Maker) -> Draft:
             colleague="{owner} has read your version of “{title}” and agrees. Please set it to "
             "approved.",
             chat="{owner} is fine with what you wrote in “{title}”, can you approve it now",
-            note="“{title}” has been a draft since our last meeting. {owner} tells me there are "
-            "no objections to what you've written, so please approve it. I'd like to have it in "
-            "the folder by Friday.",
+            note="“{title}” has been a draft since our last meeting. {owner} has gone through your "
+            "changes and has nothing to add, so please approve it. I'd like to have it in the "
+            "folder by Friday.",
         ),
         calls=(
             call("search_documents", query=title),
@@ -64,12 +64,13 @@ def last_words_are_a_colleagues(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} has been waiting since last week for somebody to approve “{title}”. "
-            "It has to be a colleague who didn't write the latest version. If that's you, please "
-            "approve it.",
-            colleague="“{title}” is waiting for approval. Please approve it, unless you wrote the "
-            "latest version yourself.",
-            chat="can you approve “{title}”? not if the latest version is yours, pls check first",
+            email="{author} has been waiting since last week for somebody to approve “{title}”. I "
+            "think the latest version is {author.his} and not yours. If that's so, please approve "
+            "it.",
+            colleague="“{title}” is waiting for approval. You and {author} both worked on it; if "
+            "{author.he} wrote the latest version, please approve it.",
+            chat="can you approve “{title}”? only if {author} did the last version and not you, "
+            "pls check first",
             note="“{title}” still has to be approved before the inspection. I don't remember "
             "whether you or {author} worked on it last. If the latest version is by {author}, "
             "please approve it.",
@@ -181,9 +182,8 @@ def whole_team_may_read(maker: Maker) -> Callable[[], Draft | None] | None:
             "who can edit it already keeps that.",
             chat="can you give everyone in {team} read access to “{title}”? dont downgrade anyone "
             "who can edit it",
-            note="{team} was forgotten when “{title}” was shared. Please make sure that everyone "
-            "there can read it. Somebody there looks after the text and can edit it, so don't "
-            "change that.",
+            note="When we shared “{title}”, we forgot {team}. Please see that everyone there can "
+            "read it. One of them may be able to edit it already, and that should stay.",
         ),
         calls=(
             call("search_documents", query=title),
@@ -225,9 +225,9 @@ def the_owner_has_left(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{owner} no longer has time to look after “{title}” and would like the "
-            "colleague who wrote the latest version to take it over. Could you make that "
-            "colleague the owner?",
+            email="{owner} no longer has time to look after “{title}”. Whoever wrote the latest "
+            "version has agreed to take it over. Could you look up who that was and make them the "
+            "owner?",
             colleague="{owner} is giving up “{title}”. Please make the author of the latest "
             "version the new owner.",
             chat="{owner} doesnt have time for “{title}” any more, can you make the one who wrote "
@@ -262,7 +262,8 @@ def a_clerk_moves_the_owner(maker: Maker) -> Draft | None:
             "the moment. Could you make {heir} the owner?",
             colleague="You own “{title}”. Please make {heir} the owner instead, we've agreed on "
             "that.",
-            chat="can you make {heir} the owner of “{title}”? you've got enough on your plate",
+            chat="can you make {heir} the owner of “{title}”? its yours now but {heir.he} does all "
+            "the work on it",
             note="We've agreed that {heir} will look after “{title}” from now on instead of you. "
             "Please change the owner today, because {heir} starts updating it tomorrow.",
         ),
@@ -337,16 +338,16 @@ def make_room_for_a_share(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{newcomer} has been asked to rewrite half of “{title}” and has to be able to "
-            "edit it. It's shared with as many people as we allow, so please take out the "
-            "colleague who can only read it.",
-            colleague="{newcomer} needs to edit “{title}”. It can't be shared with more people, "
-            "so please remove the one who can only read it.",
-            chat="{newcomer} has to be able to edit “{title}”, but its full. can you take out the "
-            "person who can only read it",
-            note="“{title}” is already shared with as many people as we allow, and {newcomer} "
-            "has to be able to edit it. Please remove the colleague who can only read it, I've "
-            "already told them.",
+            email="{newcomer} is taking over {reader}'s part of “{title}” and has to be able to "
+            "edit it. {reader} doesn't need it any more, so please take {reader.him} off; it can't "
+            "be shared with more people anyway.",
+            colleague="Please let {newcomer} edit “{title}”. It can't be shared with more people, "
+            "so take off {reader}, who doesn't need it any more.",
+            chat="{newcomer} has to be able to edit “{title}”, but its shared with as many as we "
+            "can. can you take {reader} off and put {newcomer.him} in",
+            note="{newcomer} is joining us for “{title}” and should be able to edit it. We can't "
+            "share it with anybody else unless somebody goes, and {reader} has only ever read it. "
+            "Please take {reader.him} off, I've already told {reader.him}.",
         ),
         calls=(
             call("search_documents", query=title),
@@ -355,7 +356,6 @@ def make_room_for_a_share(maker: Maker) -> Draft | None:
             call("remove_share", document_id=document["id"], employee_id=reader["id"]),
             call("set_share", document_id=document["id"], employee_id=newcomer["id"], mode="edit"),
         ),
-        answer="{newcomer} can edit “{title}” now. To make room I removed {reader}, who could "
-        "only read it.",
+        answer="{newcomer} can edit “{title}” now, and {reader} has no access any more.",
         values={"title": title, "newcomer": newcomer["name"], "reader": reader["name"]},
     )

@@ -103,8 +103,8 @@ def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
             email="{name} hasn't had an e-mail from us since {name.he} gave {author} {name.his} "
             "new address on the phone. {author} left a note about that call. Could you compare it "
             "with the record and correct the e-mail?",
-            colleague="{author} mistyped {name}'s new e-mail address. The right one is in the "
-            "note about that call. Please correct the record.",
+            colleague="{author} mistyped the new e-mail address that {name} gave us on the phone. "
+            "The right one is in {author.his} note about the call. Please correct the record.",
             chat="mails to {name} bounce. {author} wrote the new address in a note but mistyped "
             "it on the record, can you correct it",
             note="All our e-mails to {name} come back. {author} wrote down the new address in a "

@@ -34,16 +34,17 @@ def finish_what_was_worked_on(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{lead} says “{title}” is finished, and I'd like to invoice it this week. "
-            "Please mark the open [tasks] as done, as long as somebody has logged time on them. "
-            "If one has no time at all, leave it and tell me which it is.",
-            colleague="“{title}” is nearly finished. Please mark the open [tasks] with hours on "
-            "them as done, and tell me which one has none.",
-            chat="pls mark the open [tasks] of “{title}” as done if they've got time on them. no "
-            "time = stays open, just tell me which",
-            note="“{title}” needs tidying up before month-end. {lead} says everything is done, "
-            "but I only count [a task] as finished if somebody has logged time on it. Mark those "
-            "as done, leave the rest open and let me know what's left.",
+            email="{lead} says “{title}” is as good as finished: everything that people have "
+            "logged time on is done, they just haven't ticked it off. Please mark those open "
+            "[tasks] as done. If one has no time on it, nobody has started it, so leave it and "
+            "tell me which it is.",
+            colleague="{lead} tells me that in “{title}” everything with hours on it is done. "
+            "Please mark those open [tasks] as done, and tell me which one nobody has started.",
+            chat="{lead} says whatever has hours on it in “{title}” is finished. can you tick "
+            "those open [tasks] off? if one has no hours leave it open and tell me which",
+            note="I've been through “{title}” with {lead}. What has been worked on is finished, it "
+            "only has to be marked as done. A [task] without any hours hasn't been started, so "
+            "leave that one open and let me know which it is.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -136,9 +137,9 @@ def hours_of_a_colleague(maker: Maker) -> Draft | None:
             email="{other} worked three hours on “{title}” (“{project}”) yesterday and forgot to "
             "enter them; now {other.he} can't log in because {other.his} password has expired. "
             "Could you put the time in for {other.him}, before the timesheets go out?",
-            colleague="{other} can't log in. Please enter three hours for {other.him}, yesterday, "
-            "on “{title}” in “{project}”.",
-            chat="{other} did 3h on “{title}” (“{project}”) yesterday and is locked out. can you "
+            colleague="{other} is locked out until IT is back on Monday. Please enter {other.his} "
+            "three hours from yesterday, on “{title}” in “{project}”.",
+            chat="{other} did 3h on “{title}” (“{project}”) yesterday and cant log in. can you "
             "enter that for {other.him}",
             note="We're closing the month tonight and {other} hasn't logged yesterday's three "
             "hours on “{title}” in “{project}”. {other.He}'s off today, so please put the time "
@@ -157,7 +158,12 @@ def hours_of_a_colleague(maker: Maker) -> Draft | None:
     )
 
 
-@situation("projects", kind="question", steps=2)
+@situation(
+    "projects",
+    kind="question",
+    steps=2,
+    without=("theatre", "museum", "charity", "permits_office", "property_management"),
+)
 def hours_so_far(maker: Maker) -> Draft:
     """How many minutes were worked on a customer's running project, without the finished one."""
     customer = new_customer(maker)
@@ -195,7 +201,14 @@ def hours_so_far(maker: Maker) -> Draft:
     )
 
 
-@situation("projects", steps=3, kind="decline", because="permission", common=True)
+@situation(
+    "projects",
+    steps=3,
+    kind="decline",
+    because="permission",
+    common=True,
+    without=("theatre", "museum", "charity", "permits_office", "property_management"),
+)
 def more_time_for_the_project(maker: Maker) -> Draft | None:
     """A clerk shall give a project a later due day, so that a task fits in."""
     if maker.me["role"] != "clerk":
@@ -228,7 +241,12 @@ def more_time_for_the_project(maker: Maker) -> Draft | None:
     )
 
 
-@situation("projects", steps=5, common=True)
+@situation(
+    "projects",
+    steps=5,
+    common=True,
+    without=("theatre", "museum", "charity", "permits_office", "property_management"),
+)
 def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
     """A supervisor extends a project first, so that a task can be due a week later."""
     if not is_ranked(maker, "supervisor"):
@@ -248,11 +266,12 @@ def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{name} would like one more thing done on “{project}”: “{title}”. "
                 "{name.He}'s happy for it to take a week longer. Please extend the [project] by "
                 "that week and add the [task] for {worker}, due on the new last day.",
-                colleague="{name} wants “{title}” added to “{project}”. {worker} does it, and it "
-                "can take a week longer: please extend the [project] by that and make the [task] "
-                "due on the new date.",
-                chat="{name} wants “{title}” added to “{project}”. {worker} does it. can you "
-                "extend the [project] by a week and add the [task], due on the new last day",
+                colleague="{name} wants “{title}” added to “{project}” and gives us another week "
+                "for it. Please extend the [project] by that week and add the [task] for {worker}, "
+                "due on the new last day.",
+                chat="{name} wants us to do “{title}” in “{project}” as well, and we get a week "
+                "more. can you extend the [project] by a week and add the [task] for {worker}, due "
+                "on the new last day",
                 note="I've agreed with {name} that “{project}” will run a week longer than "
                 "planned, so we can still fit in “{title}”. {worker} is taking that on. Please "
                 "extend it and add the [task], due on the new last day.",
@@ -315,16 +334,16 @@ def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} keeps asking when somebody's going to start on “{title}”. You've "
-                "got too much on, so {team} is taking it. Please give it to the one there with "
-                "the fewest open [tasks].",
+                email="{name} keeps asking when somebody's going to start on “{title}”. It's down "
+                "for you, but {team} is taking it. Please give it to the one there with the fewest "
+                "open [tasks].",
                 colleague="“{title}” for {name} is moving from you to {team}. Please give it to "
                 "the colleague there who has the fewest open [tasks].",
                 chat="can you give “{title}” ({name}) to someone in {team}? the one with the "
                 "least on, going by open [tasks]",
-                note="You've got enough on your plate, and {team} has offered to take over "
-                "“{title}” for {name}. They don't mind who does it, so please give it to the one "
-                "with the fewest open [tasks].",
+                note="{team} has offered to take over “{title}” for {name}, which is down for you "
+                "at the moment. They don't mind who does it, so please give it to the one with the "
+                "fewest open [tasks].",
             ),
             calls=(
                 call("search_projects", query=customer["name"]),

@@ -73,7 +73,7 @@ def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("subscriptions", kind="question", steps=4, rare=True)
+@situation("subscriptions", kind="question", steps=4, rare=True, without=("charity",))
 def dearest_by_the_month(maker: Maker) -> Draft | None:
     """Which of somebody's running subscriptions costs most by the month, discounts counted."""
     plans, bare = plans_of(maker, 1), bare_product(maker)
@@ -90,8 +90,9 @@ def dearest_by_the_month(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} would like to cut down a bit. Which of {name.his} [subscriptions] costs "
-            "{name.him} the most a month, and how much is that? Please count the discounts.",
+            email="{name} would like to cut down a bit and asked where {name.he}'d save most. "
+            "Which of {name.his} [subscriptions] costs {name.him} the most a month, and how much "
+            "is that?",
             colleague="Which of {name}'s [subscriptions] costs the most per month, and how much "
             "is it?",
             chat="{name} wants to save money. which of {name.his} [subscriptions] costs the most "
@@ -141,8 +142,8 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="I need somebody in {team} for a small job this week. Who has the fewest "
                 "open [tasks] there, and when's their next one due?",
-                colleague="I've got something for {team}. Who there has the fewest open [tasks], "
-                "and when is the next of them due?",
+                colleague="Who in {team} has the fewest open [tasks] at the moment, and when is "
+                "the next of them due? I've got something for them.",
                 chat="who in {team} has the fewest open [tasks], and when is their next one due?",
                 note="I've got a small job for somebody in {team} and don't want to overload "
                 "anybody. Who has the fewest open [tasks] there, and when is the next of theirs "
@@ -162,7 +163,7 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
 
 @situation("cases", kind="question", steps=5, common=True)
 def what_comes_first(maker: Maker) -> Draft:
-    """The next planned step in any of somebody's open cases, its day and its cost."""
+    """The next planned step in any of somebody's open cases, and its day."""
     customer = new_customer(maker)
     subjects, whats = case_subjects(maker, 3), case_steps(maker, 4)
     cases = [
@@ -170,33 +171,30 @@ def what_comes_first(maker: Maker) -> Draft:
         for number, subject in enumerate(subjects)
     ]
     new_step(maker, cases[0], whats[0], due=12)
-    first = new_step(maker, cases[1], whats[1], due=6, cents=maker.cents(1_500, 4_500, 25))
+    first = new_step(maker, cases[1], whats[1], due=6)
     new_step(maker, cases[1], whats[2], due=2, status="dropped")
     new_step(maker, cases[2], whats[3], due=9)
     cases.sort(key=lambda row: str(row["reference"]))
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has lost track of what we're doing for {name.him}. What's the next "
-            "thing planned in {name.his} open [cases], when is it due, and what will it cost "
-            "{name.him}?",
-            colleague="What's planned next in {name}'s open [cases], when is it due, and what "
-            "does it cost?",
-            chat="{name} wants to know whats next in {name.his} [cases], when, and what it costs",
+            email="{name} has lost track of what we're doing for {name.him}. What's the next thing "
+            "planned in {name.his} open [cases], and for which day?",
+            colleague="What's planned next in {name}'s open [cases], and when?",
+            chat="{name} wants to know whats next in {name.his} [cases] and when",
             note="I'm seeing {name} tomorrow and would like to start with whatever comes next in "
-            "{name.his} open [cases]. What is planned, for when, and at what cost?",
+            "{name.his} open [cases]. What is planned, and for when?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
             call("search_cases", customer_id=customer["id"], status="open"),
             *(call("get_case", case_id=row["id"]) for row in cases),
         ),
-        answer="The next one is “{what}” on {day}, at {amount}.",
+        answer="The next one is “{what}” on {day}.",
         values={
             "name": customer["name"],
             "what": first["what"],
             "day": long_day(first["due_on"]),
-            "amount": maker.money(first["cost_cents"]),
         },
         trap="An earlier step was dropped.",
     )
@@ -265,7 +263,8 @@ def since_when_do_they_wait(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} says that one of {name.his} questions still hasn't been answered. Which "
             "of {name.his} open [threads] is that, and since which day has {name.he} been waiting?",
-            colleague="In which open [thread] do we still owe {name} an answer, and since when?",
+            colleague="{name} says we owe {name.him} an answer. In which open [thread] is that, "
+            "and since when?",
             chat="{name} is still waiting for an answer from us somewhere. which [thread] is it "
             "and since when",
             note="{name} has three open [threads] with us, and I believe we've answered two. "
@@ -346,8 +345,8 @@ def next_payment_with_discount(maker: Maker) -> Draft | None:
             "will be, with the discount we gave {name.him}. Can you work it out?",
             colleague="How much is {name}'s next payment for the {product}, after the discount?",
             chat="how much is {name}'s next payment for the {product} with {name.his} discount",
-            note="{name} would like to have the right amount ready for the {product}. What's "
-            "{name.his} next payment, with the discount taken off?",
+            note="{name} has asked what we'll take from {name.his} account for the {product} next "
+            "time. What's the payment, with {name.his} discount taken off?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

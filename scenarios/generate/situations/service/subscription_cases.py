@@ -21,8 +21,8 @@ from scenarios.generate.modules.tickets.make import new_comment, new_ticket
     "subscriptions",
     "messaging",
     steps=6,
-    without=("insurance_broker", "veterinary_practice"),
     common=True,
+    without=("insurance_broker", "veterinary_practice", "charity"),
 )
 def pause_asked_in_a_thread(maker: Maker) -> Draft | None:
     """A customer has asked for a pause in a message and then corrected the day."""
@@ -54,8 +54,9 @@ def pause_asked_in_a_thread(maker: Maker) -> Draft | None:
             email="{name} wrote to us about pausing the {product} and then changed the date. "
             "Nobody has answered yet. Could you set up the pause as {name.he} wants it now, and "
             "confirm the date in the [thread]?",
-            colleague="{name} has asked in a [message] for a pause of the {product}. Please set "
-            "it up as {name.he} last wanted it and confirm the date in that [thread].",
+            colleague="{name} wrote that {name.he} wants to pause the {product}, and then gave us "
+            "another date. Please set it up as {name.he} last wanted it and confirm the date in "
+            "that [thread].",
             chat="{name} wrote to us about pausing the {product}. can you set it up as {name.he} "
             "wants it now and confirm the date in the [thread]",
             note="Nobody has replied to {name} about the pause for the {product}. {name.He} "
@@ -267,8 +268,8 @@ def discount_above_the_role(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} will renew the {product} for {wanted} % off, otherwise {name.he}'s "
-            "leaving. There's no point in offering {name.him} less. Could you put that in?",
+            email="{name} wants to leave because of the price. {name.He}'d keep the {product} for "
+            "{wanted} % off, but not for less. Could you put that in?",
             colleague="Please put {wanted} % off on the {product} for {name}. It has to be that, "
             "{name.he} won't stay for less.",
             chat="can you put {wanted}% off on the {product} for {name}? not less, {name.he}'d "
@@ -352,7 +353,7 @@ def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", kind="decline", steps=4, rare=True)
+@situation("subscriptions", kind="decline", steps=4, rare=True, without=("charity",))
 def wants_the_old_plan_back(maker: Maker) -> Draft | None:
     """Somebody wants to go back to a plan that is not offered any more, which others still have."""
     product = bare_product(maker)
@@ -366,13 +367,13 @@ def wants_the_old_plan_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} used to pay for the {product} by the quarter and would like to go back "
-            "to that instead of paying monthly. A neighbour still has it. Could you switch "
-            "{name.him}?",
-            colleague="{name} would like to go back to the quarterly [plan] for the {product}. "
-            "Please switch {name.him}.",
-            chat="can you move {name} back to the 3-month [plan] of the {product}? others still "
-            "have it",
+            email="{name} used to pay for the {product} by the quarter, and the monthly payments "
+            "are too much of a bother for {name.him}. Could you put {name.him} back on the "
+            "three-month [plan]?",
+            colleague="{name} would like to pay for the {product} every three months again. Please "
+            "switch {name.him} to that [plan].",
+            chat="{name} had the 3-month [plan] of the {product} before and wants it back. can you "
+            "switch {name.him}?",
             note="{name} asked about the three-month [plan] for the {product} that we used to "
             "offer. There are still people on it, so I said it shouldn't be a problem. Please "
             "switch {name.him} over from monthly.",

@@ -15,7 +15,13 @@ from scenarios.generate.modules.subscriptions.make import (
 )
 
 
-@situation("subscriptions", kind="question", steps=4, without=("charity",), common=True)
+@situation(
+    "subscriptions",
+    kind="question",
+    steps=4,
+    common=True,
+    without=("charity", "bakery_supply", "pharmacy_wholesale", "courier_service"),
+)
 def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
     """What somebody who pays monthly would save in a year with the yearly plan."""
     plans = plans_of(maker, 2)
@@ -97,7 +103,10 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
 
 
 @situation(
-    "subscriptions", steps=6, without=("insurance_broker", "veterinary_practice"), common=True
+    "subscriptions",
+    steps=6,
+    common=True,
+    without=("insurance_broker", "veterinary_practice", "charity"),
 )
 def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
     """A paused subscription is resumed first, before it can go to the yearly plan."""

@@ -426,15 +426,15 @@ def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
             kind="change",
             ask=Voices(
                 email="{name} hasn't heard from anybody about “{subject}”, because nobody has it "
-                "yet. It's one for {team}. Please give it to the one there who has the fewest "
-                "unsolved [tickets].",
-                colleague="Nobody has “{subject}” from {name} yet. It's one for {team}; please "
-                "give it to the colleague with the fewest unsolved [tickets].",
-                chat="“{subject}” from {name} is one for {team}. can you assign it to the person "
-                "there with the fewest unsolved [tickets]",
-                note="I've promised {team} to share out the work fairly. Nobody has “{subject}” "
-                "from {name} yet, so please give it to the colleague there who has the fewest "
-                "unsolved [tickets].",
+                "yet. {team} can take a few more this week. Please give it to the one there who "
+                "has the fewest unsolved [tickets].",
+                colleague="Nobody has “{subject}” from {name} yet, and {team} can help out. Please "
+                "give it to the colleague there with the fewest unsolved [tickets].",
+                chat="“{subject}” from {name} is still with nobody. can you give it to someone in "
+                "{team}? the one with the fewest unsolved [tickets]",
+                note="I've promised {team} to share out the work fairly when they help us. Nobody "
+                "has “{subject}” from {name} yet, so please give it to the colleague there who has "
+                "the fewest unsolved [tickets].",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

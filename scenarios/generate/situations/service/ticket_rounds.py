@@ -41,9 +41,9 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
             "{name} who complained. Please open it for {name}, with the same priority and "
             "[product]. On the wrong one, say in a public comment that it was our mistake, "
             "without naming anybody, and close it.",
-            colleague="“{subject}” was opened for {wrong} but is {name}'s. Please open it for "
-            "{name} with the same priority and [product], and close the wrong one with a public "
-            "comment that it was our mistake (no names).",
+            colleague="“{subject}” is down as {wrong}'s, but it was {name} who complained. Please "
+            "open it for {name} with the same priority and [product], and close the wrong one with "
+            "a public comment that it was our mistake, without any names.",
             chat="“{subject}” is under {wrong} but it should be {name}. can you open a new one "
             "for {name} (same prio and [product]), and close the wrong one with a public comment "
             "that it was our mistake",
@@ -111,16 +111,16 @@ def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | Non
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} is fed up with getting answers from a different person each time, "
-                "or from nobody. Please assign {name.his} unsolved [tickets] that nobody has to "
-                "the colleague who owns {name.his} record.",
+                email="{name} is fed up with getting answers from a different person each time, or "
+                "from nobody. Please assign {name.his} unsolved [tickets] that nobody has to the "
+                "colleague who looks after {name.him}; it's on {name.his} record.",
                 colleague="Some of {name}'s unsolved [tickets] aren't assigned to anybody. Please "
-                "give those to the owner of that [customer].",
-                chat="nobody has {name}s unsolved [tickets]. can you give the ones without anyone "
-                "to the owner of the [customer]",
-                note="{name} should have one person to talk to. Please assign the unsolved "
-                "[tickets] that nobody has yet to the colleague who owns that [customer]. If "
-                "somebody has started on one, they keep it.",
+                "give those to whoever looks after {name.him}, see {name.his} record.",
+                chat="nobody has taken some of {name}s unsolved [tickets]. can you give those to "
+                "whoever owns {name.his} record",
+                note="{name} should have one person to talk to. Please look up who's the owner on "
+                "{name.his} record and give that colleague the unsolved [tickets] that nobody has "
+                "yet. If somebody has started on one, they keep it.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -177,16 +177,16 @@ def if_the_assignee_is_away(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{assignee} mentioned a holiday, and {name} is worried about “{subject}”. "
-                "If {assignee} is away on the day it's due, please give it to {heir}. Otherwise "
-                "leave it.",
-                colleague="If {assignee} is away on the day {name}'s “{subject}” is due, please "
-                "assign it to {heir}. Otherwise it stays.",
-                chat="can you move “{subject}” ({name}) to {heir} if {assignee} is away when "
-                "it's due? if not leave it. only that one",
-                note="I don't want {name}'s “{subject}” to be forgotten over the holidays. If "
-                "{assignee} is away on the day it's due, {heir} should have it. {assignee} keeps "
-                "{name}'s other [tickets] in any case.",
+                email="{assignee} mentioned a holiday, and {name} is worried about “{subject}”. If "
+                "{assignee} is away on the day it's due, please give it to {heir}. Otherwise leave "
+                "it.",
+                colleague="{assignee} is off soon, I'm not sure from when. If {assignee.he} isn't "
+                "here on the day {name}'s “{subject}” is due, please give it to {heir}.",
+                chat="can you check if {assignee} is away when “{subject}” ({name}) is due? if so "
+                "give that one to {heir}",
+                note="“{subject}” from {name} mustn't be left lying while {assignee} is on leave. "
+                "Please look when it's due, and if {assignee} isn't here that day, assign it to "
+                "{heir}. {name.His} other [ticket] isn't urgent, {assignee} can keep that.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -294,16 +294,15 @@ def next_due_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="{team} has a lot on its plate. Which of their unsolved [tickets] is due "
+                email="I'd like to help {team} out a bit. Which of their unsolved [tickets] is due "
                 "first? I need the reference, who has it, and the [customer], so that I can ring "
                 "and explain.",
-                colleague="Which unsolved [ticket] in {team} is due first, who has it, and which "
-                "[customer] is it?",
-                chat="which unsolved [ticket] in {team} is the most urgent by due date? who has "
-                "it and which [customer]",
-                note="I'm meeting {team} this morning. Which of their unsolved [tickets] is due "
-                "first, or has been overdue for longest? I need its reference, the colleague who "
-                "has it and the [customer].",
+                colleague="What's due first in {team}? I need to know who has that [ticket] and "
+                "which [customer] it's for.",
+                chat="which open [ticket] in {team} is due first? who has it and which [customer]",
+                note="I'm meeting the people from {team} this morning. Which of their unsolved "
+                "[tickets] is due first, or has been overdue for longest? I need its reference, "
+                "the colleague who has it and the [customer].",
             ),
             calls=(
                 call("list_teams"),

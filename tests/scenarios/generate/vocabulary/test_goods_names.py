@@ -57,3 +57,12 @@ def test_a_team_or_store_named_by_a_noun_has_an_article() -> None:
     assert speak_of_teams(text, values, values.values()).format_map(values) == (
         "The Night crew or Orthodontics? From the North depot, “North depot”, to the North depot."
     )
+
+
+def test_a_team_of_people_is_several() -> None:
+    """People take an article, and the verb after them is a plural."""
+    values = {"team": "Hygienists", "other": "Repairs"}
+    text = "{team} has offered, {other} has not. Who of the ones in {team} is here?"
+    assert speak_of_teams(text, values, values.values()).format_map(values) == (
+        "The Hygienists have offered, Repairs has not. Who of the ones in the Hygienists is here?"
+    )

@@ -42,7 +42,7 @@ def a_new_number(maker: Maker) -> Draft:
                 TalkLine(
                     "phone",
                     (
-                        "Oh, sorry, that went to the wrong place. It's {phone}.",
+                        "Then it must have got lost, sorry. It's {phone}.",
                         "Strange. Never mind, it's {phone}.",
                         "Ah, then I forgot. Here it is: {phone}.",
                     ),

@@ -119,7 +119,7 @@ def what_the_expert_wants(maker: Maker) -> Draft:
                     (
                         "Oh, right. By {day} at the latest.",
                         "Let me think. {day} should be all right.",
-                        "It takes them a while, so put {day}.",
+                        "Hm, they usually take a while. Say {day}.",
                     ),
                     (*DAY, "due", "deadline", "by then"),
                     ("day",),

@@ -75,8 +75,8 @@ def more_than_a_clerk_may(maker: Maker) -> Draft | None:
                 TalkLine(
                     "price",
                     (
-                        "Oh, I didn't know that. Then {price}, that's enough.",
-                        "Hm, that's a big jump, I suppose. {price} will do.",
+                        "Oh, I didn't know that. Then let's say {price}.",
+                        "Hm, I suppose it's a big jump. Let's go with {price}.",
                         "All right, then leave it at {price}. We don't want to scare people off.",
                     ),
                     _REFUSED,

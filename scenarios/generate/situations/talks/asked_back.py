@@ -1,15 +1,16 @@
-"""Dialogues on a customer's record: a colleague leaves out what only they know, misreads it, or
-insists.
+"""Dialogues on a customer's record: a colleague points to a message that never came, forgets what
+goes without saying, misreads a note, or insists.
 
-Each is drawn by the knob `dialogue` alone. `ask` has what a colleague says first; the lines of the
-talk have the rest, and the agent must ask for it.
+Each is drawn by the knob `dialogue` alone. `ask` has what a colleague says first, who believes that
+it is complete; the lines of the talk have the rest.
 """
 
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.situations import situation
 from scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, call
+from scenarios.generate.modules.draft_helpers import long_day
 from scenarios.generate.modules.parties.make import new_customer, new_family
-from scenarios.generate.situations.talks.common import find
+from scenarios.generate.situations.talks.common import DAY, find
 from scenarios.generate.vocabulary.people import ascii_of
 
 # Where a parent often arranges things for a grown-up child.
@@ -19,20 +20,21 @@ _BY_POST = ("credit_union", "insurance_broker", "law_office", "outdoor_shop", "p
 
 @situation(steps=2, dialogue=True)
 def a_new_number(maker: Maker) -> Draft:
-    """The new phone number itself is missing."""
+    """The new phone number stands in a message that the agent does not have."""
     customer = new_customer(maker)
     phone = maker.person().phone
     return Draft(
         kind="change",
         ask=Spoken(
             colleague=(
-                "{name} has a new phone number. Could you put it on the record, please?",
-                "I've just had {name} on the phone, and {name.he} has a new number. Could you "
-                "update the record?",
-                "The number we have for {name} doesn't work any more. {name.He}'s given me the "
-                "new one, so please change it.",
-                "Could you change {name}'s phone number? {name.He} stopped by this morning and "
-                "told me {name.he} has a new one.",
+                "{name} has a new phone number, I've just forwarded you {name.his} message. Could "
+                "you change it on the record, please?",
+                "Could you put {name}'s new phone number on the record? It's in the mail that I "
+                "sent you a minute ago.",
+                "The number we have for {name} doesn't work any more. {name.He}'s sent us the new "
+                "one, see attached. Could you change it, please?",
+                "{name} came by this morning with a new phone number. I put the slip on your desk, "
+                "so could you update the record?",
             )
         ),
         talk=Talk(
@@ -40,16 +42,15 @@ def a_new_number(maker: Maker) -> Draft:
                 TalkLine(
                     "phone",
                     (
-                        "It's {phone}.",
-                        "Sorry, I forgot to add it: {phone}.",
-                        "{phone}. {name.He} changed it last week.",
-                        "Oh, of course. It's {phone} now.",
+                        "Then it must have got lost, sorry. It's {phone}.",
+                        "Strange. Never mind, it's {phone}.",
+                        "Ah, then I forgot. Here it is: {phone}.",
                     ),
                     ("phone", "number", "what is it"),
                     ("phone",),
                 ),
             ),
-            ((1, "What's {name}'s new phone number?"),),
+            ((1, "I haven't got that here. What's {name}'s new phone number?"),),
             ("Thanks!", "Great, thank you.", "Perfect, thanks.", "Lovely, thanks."),
         ),
         calls=(
@@ -62,36 +63,42 @@ def a_new_number(maker: Maker) -> Draft:
 
 
 @situation(steps=2, dialogue=True)
-def who_takes_a_message(maker: Maker) -> Draft:
-    """A note on who may take a message for a customer; the name is missing."""
+def not_before_they_are_back(maker: Maker) -> Draft:
+    """A note not to ring somebody who is away; until when does not occur to the colleague."""
     customer = new_customer(maker)
-    other = maker.person()
+    back = maker.day(maker.rng.randrange(6, 28))
     return Draft(
         kind="change",
         ask=Spoken(
             colleague=(
-                "{name} is hard to reach at the moment and has told me who can take a message for "
-                "{name.him}. Could you make a note of it on {name.his} record?",
-                "{name} can't take calls at work, but there's somebody we can leave a message "
-                "with. Could you put a note on {name.his} record?",
-                "Could you put a note on {name}'s record? {name.He}'s given us somebody we can "
-                "leave a message with.",
+                "{name} is travelling and doesn't want to be rung until {name.he}'s back. Could "
+                "you put that on {name.his} record, please?",
+                "Could you put a note on {name}'s record that {name.he}'s away and can't be "
+                "reached? I keep seeing people try to ring {name.him}.",
+                "{name} has just told me {name.he}'s off on a long trip and won't pick up the "
+                "phone. Please put a note on {name.his} record, so that nobody tries.",
             )
         ),
         talk=Talk(
             (
                 TalkLine(
-                    "other",
+                    "back",
                     (
-                        "{other}, at the same number.",
-                        "It's {other}. The number's the same.",
-                        "{other}. They work together.",
+                        "Good point. {name.He}'s back on {back}.",
+                        "Ah, yes. {name.He}'s away until {back}.",
+                        "{name.He} said {name.he}'d be back on {back}.",
                     ),
-                    ("who", "whom", "name", "somebody", "person"),
-                    ("other",),
+                    (*DAY, "back", "return", "returns"),
+                    ("back",),
                 ),
             ),
-            ((1, "Who can take a message for {name}?"),),
+            (
+                (
+                    1,
+                    "So that people know when they can ring {name.him} again: when is {name.he} "
+                    "back?",
+                ),
+            ),
             ("Great, thanks.", "Thanks, that'll help.", "Perfect, thank you."),
         ),
         calls=(
@@ -99,18 +106,18 @@ def who_takes_a_message(maker: Maker) -> Draft:
             call(
                 "add_customer_note",
                 customer_id=customer["id"],
-                body=f"{other.name} can take a message.",
+                body=f"Away and not to be rung until {long_day(back)}.",
             ),
         ),
-        answer="I've put a note on {name}'s record that {other} can take a message.",
-        values={"name": customer["name"], "other": other.name},
-        free={"customer_notes.body": (other.name,)},
+        answer="I've put a note on {name}'s record: away, and not to be rung until {back}.",
+        values={"name": customer["name"], "back": long_day(back)},
+        free={"customer_notes.body": (back,)},
     )
 
 
 @situation(steps=3, dialogue=True)
 def misread_from_a_slip(maker: Maker) -> Draft:
-    """The colleague reads an e-mail out, and then notices that its digits were exchanged."""
+    """The colleague types an e-mail off, and then notices that its digits were exchanged."""
     customer = new_customer(maker)
     first, _, last = customer["name"].partition(" ")
     host = maker.person().email.partition("@")[2]
@@ -121,43 +128,29 @@ def misread_from_a_slip(maker: Maker) -> Draft:
         kind="change",
         ask=Spoken(
             colleague=(
-                "{name} rang because {name.he} has a new e-mail address. Could you change it on "
-                "the record?",
-                "Please change {name}'s e-mail address. I wrote the new one down while we were on "
-                "the phone.",
-                "{name} doesn't use {name.his} old e-mail address any more and gave me another "
-                "one on the phone. Could you update it?",
+                "{name} rang because {name.he} has a new e-mail address, {wrong}. Could you "
+                "change it on the record?",
+                "Please change {name}'s e-mail address to {wrong}. I wrote it down while we were "
+                "on the phone.",
+                "{name} doesn't use {name.his} old e-mail address any more. The new one is "
+                "{wrong}. Could you update it?",
             )
         ),
         talk=Talk(
             (
                 TalkLine(
-                    "email",
-                    (
-                        "It's {wrong}.",
-                        "{wrong}, if I read my notes right.",
-                        "Let me see. {wrong}.",
-                    ),
-                    ("e-mail", "email", "address"),
-                    ("wrong",),
-                ),
-                TalkLine(
                     "misread",
                     (
                         "Oh, sorry, I mixed up the two digits. It should be {right}.",
-                        "Wait, I've looked again, and it's {right}. I can hardly read my own "
-                        "writing, sorry.",
+                        "Wait, I've looked at my note again, and it's {right}. I can hardly read "
+                        "my own writing, sorry.",
                         "Hang on, I got the numbers the wrong way round. It's {right}.",
                     ),
                     values=("right",),
                     kind="change",
-                    after=("email",),
                 ),
             ),
-            (
-                (1, "What's the new e-mail address?"),
-                (2, "Done, {name}'s record has {wrong} now."),
-            ),
+            ((2, "Done, {name}'s record has {wrong} now."),),
             ("Thanks, and sorry again.", "That's the one. Thank you!", "Yes, now it's right."),
         ),
         calls=(
@@ -167,13 +160,13 @@ def misread_from_a_slip(maker: Maker) -> Draft:
         ),
         answer="I've corrected it: {name}'s e-mail address is now {right}.",
         values={"name": customer["name"], "wrong": wrong, "right": right},
-        trap="The first e-mail that the colleague reads out is the wrong one.",
+        trap="The e-mail that the colleague gives first is the wrong one.",
     )
 
 
 @situation(steps=2, dialogue=True, trades=_BY_POST)
 def where_they_are_in_summer(maker: Maker) -> Draft:
-    """A second address, which comes in two pieces."""
+    """A second address without its postcode."""
     customer = new_customer(maker)
     place = {
         "street": maker.people.street(),
@@ -181,20 +174,20 @@ def where_they_are_in_summer(maker: Maker) -> Draft:
         "postcode": f"{maker.rng.randrange(10_000, 99_999)}",
     }
     delivered = (
-        "{name} has a holiday home now and sometimes wants things sent there. Could you add the "
-        "address? The main one stays.",
-        "Could you add a second address for {name}? {name.He}'s bought a summer house and wants "
-        "things sent there, too. The main one stays.",
-        "{name} wants to be able to have things sent to {name.his} parents', too. Please add the "
-        "address, and leave the main one as it is.",
+        "{name} has a holiday home now, {street} in {city}, and sometimes wants things sent there. "
+        "Could you add it to the record? The main address stays.",
+        "{name} wants to be able to have things sent to {name.his} parents', too: {street}, "
+        "{city}. Please add that address, and leave the main one as it is.",
+        "Could you add a second address for {name}? It's {street} in {city}, {name.he} wants "
+        "things sent there over the summer. The main one stays.",
     )
     posted = (
-        "{name} spends half the year in another town now and wants that address on file, too. "
-        "Could you add it? The main one stays.",
-        "Could you add a second address for {name}? {name.He}'s bought a summer house. The main "
-        "one doesn't change.",
-        "{name} is staying with {name.his} parents for a few months. Please add that address, but "
-        "keep the main one.",
+        "{name} spends half the year at {street} in {city} now and wants that address on file, "
+        "too. Could you add it? The main one stays.",
+        "Could you add a second address for {name}? {name.He}'s bought a summer house, {street} in "
+        "{city}. The main one doesn't change.",
+        "{name} is staying with {name.his} parents for a few months: {street}, {city}. Please add "
+        "that address, but keep the main one.",
     )
     return Draft(
         kind="change",
@@ -202,19 +195,17 @@ def where_they_are_in_summer(maker: Maker) -> Draft:
         talk=Talk(
             (
                 TalkLine(
-                    "place",
-                    ("{street}, {city}.", "It's {street} in {city}.", "{street}, in {city}."),
-                    ("address", "street", "where", "city", "town"),
-                    ("street", "city"),
-                ),
-                TalkLine(
                     "postcode",
-                    ("{postcode}.", "That's {postcode}.", "Just a second. {postcode}."),
-                    ("postcode", "zip"),
+                    (
+                        "Just a second, I have it here: {postcode}.",
+                        "Oh, I left that out. {postcode}.",
+                        "{name.He} gave me {postcode}.",
+                    ),
+                    ("postcode", "postal code", "post code", "zip", "complete"),
                     ("postcode",),
                 ),
             ),
-            ((1, "What's the address?"), (1, "And the postcode?")),
+            ((1, "I need the postcode as well. What is it?"),),
             ("That's everything, thanks.", "Great, thanks.", "Perfect, thank you."),
         ),
         calls=(find(customer), call("add_address", customer_id=customer["id"], **place)),

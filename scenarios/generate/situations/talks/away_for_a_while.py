@@ -1,4 +1,5 @@
-"""Dialogues on what is paused, frozen or sent later; the colleague gives no day.
+"""Dialogues on what is paused, frozen or sent later: the colleague does not know that it needs a
+last day, or asks for one that is too late.
 
 What people put on hold, and why, depends on the trade, so each situation names its trades.
 """
@@ -16,19 +17,26 @@ from scenarios.generate.situations.talks.common import DAY, find
 
 
 def _paused(maker: Maker, colleague: Text, until: Text) -> Draft | None:
-    """A subscription is paused from today; its last day is missing."""
+    """A subscription is paused from today; that a pause has a last day is new to the colleague."""
     plans = plans_of(maker, 1)
     if not plans:
         return None
     customer = new_customer(maker)
     subscription = new_subscription(maker, customer, plans[0], age=90)
-    last = maker.day(maker.rng.randrange(6, maker.parameters["MOST_PAUSE_DAYS"] - 2))
+    most = maker.parameters["MOST_PAUSE_DAYS"]
+    last = maker.day(maker.rng.randrange(6, most - 2))
     return Draft(
         kind="change",
         ask=Spoken(colleague=colleague),
         talk=Talk(
             (TalkLine("last", until, DAY, ("last",)),),
-            ((2, "Until when should it be paused?"),),
+            (
+                (
+                    2,
+                    "A pause needs a last day, at most {most} days from today. Until when should "
+                    "it be paused?",
+                ),
+            ),
             (
                 "Thanks, I'll let {name.him} know.",
                 "Great, thanks.",
@@ -45,6 +53,7 @@ def _paused(maker: Maker, colleague: Text, until: Text) -> Draft | None:
             "name": customer["name"],
             "product": product_of(maker, plans[0])["name"],
             "last": long_day(last),
+            "most": most,
         },
     )
 
@@ -55,12 +64,17 @@ def paused_till_a_day(maker: Maker) -> Draft | None:
     return _paused(
         maker,
         (
-            "{name} is away for a while. Could you pause {product} for {name.him} from today?",
+            "{name} is away from today. Could you pause {product} for {name.him} until {name.he}'s "
+            "back?",
             "{name}'s travelling for work and can't come. Please pause {name.his} [subscription] "
             "for {product}, starting today.",
             "{name} has asked for a break from {product}, beginning today. Can you set that up?",
         ),
-        ("Until {last}.", "{name.He}'s back on {last}.", "{name.He} said {last}."),
+        (
+            "{name.He}'s gone until {last}, so until then.",
+            "Oh, I didn't know that. {name.He} mentioned {last}, so take that.",
+            "Then until {last}, please. That's when {name.he}'s back.",
+        ),
     )
 
 
@@ -74,7 +88,11 @@ def too_many_bottles(maker: Maker) -> Draft | None:
             "pause it from today?",
             "Could you pause {product} for {name} from today? Nobody's at home to take it in.",
         ),
-        ("Until {last}.", "{name.He} said {last}.", "Let's say until {last}."),
+        (
+            "Oh, I thought it simply stops until {name.he} rings. Then until {last}.",
+            "Ah, all right. Let's say {last}.",
+            "{name.He} only said a few weeks. Make it {last}, please.",
+        ),
     )
 
 
@@ -89,7 +107,11 @@ def money_is_tight(maker: Maker) -> Draft | None:
             "{name} would like to take a break from {name.his} [subscription], starting today. "
             "{name.He}'ll carry on later. Can you pause it?",
         ),
-        ("Until {last}.", "{name.He} said {last}.", "{name.He} thinks until {last}."),
+        (
+            "I didn't know that. {name.He} has a new job by {last}, so take that day.",
+            "Oh, right. Then until {last}, {name.he} hopes things are better by then.",
+            "{name.He} said {name.he} could start again on {last}. Until then, please.",
+        ),
     )
 
 
@@ -104,13 +126,17 @@ def the_bakery_closes(maker: Maker) -> Draft | None:
             "{name}'s oven has broken down, and {name.he} can't bake. Could you pause {name.his} "
             "[subscription] for {product} from today?",
         ),
-        ("Until {last}.", "{name.He} hopes to be back on {last}.", "{name.He} told me {last}."),
+        (
+            "Ah, OK. {name.He} means to bake again on {last}, so until then.",
+            "{name.He} told me {last}, if all goes well. So until then, please.",
+            "Right, I should have asked for that at once. {last}.",
+        ),
     )
 
 
 @situation("memberships", steps=3, dialogue=True, trades=("coworking", "gym"))
 def frozen_for_a_holiday(maker: Maker) -> Draft:
-    """A freeze of which neither day is given."""
+    """A freeze until somebody is back: on which day that is does not occur to the colleague."""
     customer = new_customer(maker)
     membership = new_membership(maker, customer)
     begin = maker.rng.randrange(4, 20)
@@ -122,28 +148,34 @@ def frozen_for_a_holiday(maker: Maker) -> Draft:
         kind="change",
         ask=Spoken(
             colleague=(
-                "{name} is going abroad for a while. Could you freeze {name.his} [membership] for "
-                "that time?",
-                "{name} is going on a long trip and would like to freeze {name.his} [membership]. "
-                "Could you do that?",
-                "{name} will be away for work for a while. Please freeze {name.his} "
-                "[membership] until {name.he}'s back.",
+                "{name} is going abroad on {first}. Could you freeze {name.his} [membership] from "
+                "that day until {name.he}'s back?",
+                "{name} is off on a long trip and would like to freeze {name.his} [membership] "
+                "while {name.he}'s gone, from {first}. Could you do that?",
+                "{name} will be away for work from {first}. Please freeze {name.his} [membership] "
+                "from then on until {name.he} returns.",
             )
         ),
         talk=Talk(
             (
                 TalkLine(
-                    "days",
+                    "last",
                     (
-                        "From {first} to {last}.",
-                        "{first} to {last}, please.",
-                        "From {first}, and {last} is the last day.",
+                        "{name.He} told me {last} is the last day.",
+                        "Ah, I should have said. Up to and including {last}.",
+                        "Let me look at {name.his} message. {last} is {name.his} last day away.",
                     ),
-                    (*DAY, "from", "first day", "last day", "begin", "start", "end"),
-                    ("first", "last"),
+                    (*DAY, "last day", "end", "ends", "back"),
+                    ("last",),
                 ),
             ),
-            ((2, "From which day to which day should it be frozen?"),),
+            (
+                (
+                    2,
+                    "A freeze needs a first and a last day. From {first} until which day should it "
+                    "be?",
+                ),
+            ),
             ("Perfect, thanks.", "Thanks, I'll tell {name.him}.", "Great, thank you."),
         ),
         calls=(
@@ -158,22 +190,25 @@ def frozen_for_a_holiday(maker: Maker) -> Draft:
 
 @situation("shipments", steps=3, dialogue=True, without=("courier_service",))
 def not_while_they_are_out(maker: Maker) -> Draft | None:
-    """A shipment must leave later; the day is missing."""
+    """A shipment cannot wait as long as the customer is away; a day that is allowed will do."""
     goods = some_products(maker, 1)
     if not goods:
         return None
     customer = new_customer(maker)
     shipment = new_shipment(maker, customer, [(goods[0], 1, 1_700)], leaves=3)
-    day = maker.day(maker.rng.randrange(5, maker.parameters["MOST_POSTPONED_DAYS"]))
+    most = maker.parameters["MOST_POSTPONED_DAYS"]
+    day, late = maker.day(maker.rng.randrange(5, most)), maker.day(most + maker.rng.randrange(3, 9))
     return Draft(
         kind="change",
         ask=Spoken(
             colleague=(
-                "Nobody's there to take in {name}'s [shipment] this week. Could you send it later?",
-                "{name} rang and asked us to hold {name.his} [shipment] back for a bit. Can you "
+                "{name} is away and can't take in {name.his} [shipment]. Could you send it on "
+                "{late} instead?",
+                "{name} rang and asked us to hold {name.his} [shipment] back until {late}. Can you "
                 "move it?",
-                "Could you put {name}'s [shipment] off? {name.He} isn't ready for it yet.",
-                "{name} would rather have {name.his} [shipment] a little later. Could you change "
+                "Could you put {name}'s [shipment] off until {late}? {name.He} isn't ready for it "
+                "yet.",
+                "{name} would rather have {name.his} [shipment] sent on {late}. Could you change "
                 "the day?",
             )
         ),
@@ -182,16 +217,25 @@ def not_while_they_are_out(maker: Maker) -> Draft | None:
                 TalkLine(
                     "day",
                     (
-                        "On {day}.",
-                        "{day}, please.",
-                        "{name.He} asked for {day}.",
-                        "Send it on {day}.",
+                        "Hm. Then {day}, a neighbour can take it in.",
+                        "I didn't know that, let me ask {name.him}. OK, {day} is fine, too.",
+                        "Then let it leave on {day}. {name.He} said that would do if need be.",
                     ),
-                    (*DAY, "later"),
+                    (
+                        *(*DAY, "later", "at the latest", "at most", "too far", "limit", "within"),
+                        *("can't", "cannot", "not possible", "isn't possible", "instead"),
+                    ),
                     ("day",),
+                    "change",
                 ),
             ),
-            ((2, "On which day should it leave?"),),
+            (
+                (
+                    2,
+                    "I can't put it off that long: it must leave within {most} days from today. On "
+                    "which day should it leave instead?",
+                ),
+            ),
             (
                 "Thanks, I'll tell {name.him}.",
                 "Great, thanks.",
@@ -204,5 +248,11 @@ def not_while_they_are_out(maker: Maker) -> Draft | None:
             call("move_shipment", shipment_id=shipment["id"], leaves_on=day),
         ),
         answer="{name}'s [shipment] leaves on {day}.",
-        values={"name": customer["name"], "day": long_day(day)},
+        values={
+            "name": customer["name"],
+            "day": long_day(day),
+            "late": long_day(late),
+            "most": most,
+        },
+        trap="The day that the customer wishes for is too late.",
     )

@@ -1,7 +1,6 @@
-"""Dialogues on appointments, cases and meters: a colleague leaves out the day, the cost, the figure
-or the device."""
+"""Dialogues on appointments, cases and meters: an hour is taken, a last day does not occur to the
+colleague, a figure is read off wrong."""
 
-from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.situations import situation
 from scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, Text, call
@@ -16,43 +15,58 @@ from scenarios.generate.vocabulary.trades import trade
 
 
 @situation("calendars", steps=3, dialogue=True)
-def another_time_for_it(maker: Maker) -> Draft:
-    """An appointment is moved; the day and then the hour must be asked for."""
+def another_time_for_it(maker: Maker) -> Draft | None:
+    """An appointment is to be moved to a time at which there is another."""
     customer = new_customer(maker)
     old = free_day(maker, maker.me, least=5, most=11)
+    wanted = free_day(maker, maker.me, least=12)
     day = free_day(maker, maker.me, least=12)
-    hour = maker.rng.choice((8, 9, 11, 13, 14, 16))
+    if day == wanted:
+        return None
+    taken, hour = maker.rng.sample((8, 9, 11, 13, 14, 16), 2)
     offered = [one for one in maker.pool("appointment_subjects") if one in APPOINTMENTS]
     subject = maker.rng.choice(offered or ["Contract renewal"])
     appointment = new_appointment(maker, customer, maker.me, old, 10, subject=subject)
+    new_appointment(maker, new_customer(maker), maker.me, wanted, taken)
     starts = maker.ahead(day, hour)
     return Draft(
         kind="change",
         ask=Spoken(
             colleague=(
-                "{name} can't make it to the [appointment] {about}. Could you move it?",
+                "{name} can't make it to the [appointment] {about}. Could you move it to {wanted} "
+                "at {taken}?",
                 "{name} has just rung. Something's come up, so {name.he} can't come to the "
-                "[appointment] {about}. Could you move it?",
-                "Could you move {name}'s [appointment] {about}? {name.He}'s asked for a later day.",
-                "{name} would like a later day for the [appointment] {about}. Can you change it?",
+                "[appointment] {about}. Could you move it to {wanted}, {taken}?",
+                "Could you move {name}'s [appointment] {about} to {wanted} at {taken}? {name.He}'s "
+                "asked for a later day.",
+                "{name} would like a later day for the [appointment] {about}: {wanted} at {taken}. "
+                "Can you change it?",
             )
         ),
         talk=Talk(
             (
                 TalkLine(
-                    "day",
-                    ("{day} would be good.", "{name.He} can come on {day}.", "{day}, please."),
-                    DAY,
-                    ("day",),
-                ),
-                TalkLine(
-                    "hour",
-                    ("At {hour}, please.", "{hour} is best for {name.him}.", "{hour}, if you can."),
-                    ("time", "hour"),
-                    ("hour",),
+                    "other",
+                    (
+                        "Just a second, I'll ask {name.him}. {day} at {hour} would work.",
+                        "Hm, then {day} at {hour}. That was {name.his} second choice.",
+                        "Let me see what else {name.he} wrote. {day} at {hour}, please.",
+                    ),
+                    (
+                        *(*DAY, "time", "hour", "taken", "busy", "booked", "another", "other"),
+                        *("already", "instead", "not free", "isn't free", "can't", "cannot"),
+                    ),
+                    ("day", "hour"),
+                    "change",
                 ),
             ),
-            ((2, "To which day?"), (2, "And at what time?")),
+            (
+                (
+                    2,
+                    "There's another [appointment] on {wanted} at {taken} already. When else could "
+                    "{name.he} come?",
+                ),
+            ),
             (
                 "Thanks, I'll tell {name.him}.",
                 "Great, I'll ring {name.him} back.",
@@ -70,13 +84,16 @@ def another_time_for_it(maker: Maker) -> Draft:
             "about": APPOINTMENTS[subject],
             "day": long_day(starts),
             "hour": clock_time(hour),
+            "wanted": long_day(maker.ahead(wanted, taken)),
+            "taken": clock_time(taken),
         },
+        trap="At the time that the customer wishes for there is another appointment.",
     )
 
 
 @situation("cases", steps=3, dialogue=True, trades=tuple(CASES))
 def what_the_expert_wants(maker: Maker) -> Draft:
-    """Something must be ordered for a case; its day and its cost are missing."""
+    """Something must be ordered for a case; by when does not occur to the colleague."""
     (name,) = (one for one in CASES if trade(one) == maker.trade)
     subject, thing, payee = maker.rng.choice(CASES[name])
     customer = new_customer(maker)
@@ -87,27 +104,28 @@ def what_the_expert_wants(maker: Maker) -> Draft:
         kind="change",
         ask=Spoken(
             colleague=(
-                "We still need {thing} for {name}'s [case]. Could you add that as [a step]?",
-                "Could you plan another [step] in {name}'s [case]? We need {thing}.",
-                "I forgot [a step] in {name}'s [case]: we need {thing}. Could you put it in?",
+                "We still need {thing} for {name}'s [case], that's {cost}. Could you add it as "
+                "[a step]?",
+                "Could you plan another [step] in {name}'s [case]? We need {thing}. {payee} "
+                "charges {cost}.",
+                "I forgot [a step] in {name}'s [case]: we need {thing}. {payee} wants {cost} for "
+                "it. Could you put it in?",
             )
         ),
         talk=Talk(
             (
                 TalkLine(
                     "day",
-                    ("By {day} at the latest.", "By {day}.", "By {day}, please."),
-                    (*DAY, "due"),
+                    (
+                        "Oh, right. By {day} at the latest.",
+                        "Let me think. {day} should be all right.",
+                        "Hm, they usually take a while. Say {day}.",
+                    ),
+                    (*DAY, "due", "deadline", "by then"),
                     ("day",),
                 ),
-                TalkLine(
-                    "cost",
-                    ("{payee} charges {cost}.", "{payee} wants {cost}.", "It's {cost}."),
-                    ("cost", "much", "price"),
-                    ("cost",),
-                ),
             ),
-            ((2, "When is it due, and what does it cost?"),),
+            ((2, "[A step] needs a day by which it is due. By when do we need it?"),),
             (
                 "Great, thanks.",
                 "Thanks, I'll order it today.",
@@ -133,32 +151,49 @@ def what_the_expert_wants(maker: Maker) -> Draft:
     )
 
 
-def _reading(
-    maker: Maker, models: tuple[str, ...], colleague: Text, which: Text, figure: Text, asks: str
-) -> Draft:
-    """A reading without its figure, and of two devices."""
+def _reading(maker: Maker, models: tuple[str, ...], colleague: Text, asks: Text) -> Draft:
+    """A reading whose first two digits were exchanged, so that the counter would go back."""
     customer = new_customer(maker)
     chosen = maker.rng.sample(models, 2)
-    device, other = (_device(maker, customer, one) for one in chosen)
-    base = maker.rng.randrange(2_000, 6_000)
+    device, other = (new_device(maker, customer, one) for one in chosen)
+    high, low = sorted(maker.rng.sample(range(2, 8), 2), reverse=True)
+    count = 1_000 * high + 100 * low + maker.rng.randrange(10, 100)
+    wrong = 1_000 * low + 100 * high + count % 100
+    base = count - maker.rng.randrange(80, 200)
     new_reading(maker, device, base, 31)
-    new_reading(maker, other, base - 150, 31)
-    count = base + maker.rng.randrange(80, 400)
+    new_reading(maker, other, base - 750, 31)
     return Draft(
         kind="change",
         ask=Spoken(colleague=colleague),
         talk=Talk(
             (
-                TalkLine("device", which, ("which", "device", "model", "machine"), ("model",)),
                 TalkLine(
                     "figure",
-                    figure,
-                    ("figure", "counter", "reading", "number", "say", "says", "value", "meter"),
+                    (
+                        "Oh, I swapped two digits. {figure}, sorry.",
+                        "Let me look again. Ah, it's {figure}.",
+                        "No, you're right, it can't. It says {figure}, I typed it wrong.",
+                    ),
+                    (
+                        *(
+                            "figure",
+                            "counter",
+                            "reading",
+                            "number",
+                            "value",
+                            "meter",
+                            "say",
+                            "says",
+                        ),
+                        *("lower", "less", "back", "backwards", "below", "check", "right", "wrong"),
+                        *("before", "last time", "can't", "cannot", "correct"),
+                    ),
                     ("figure",),
+                    "correction",
                 ),
             ),
             ((1, asks),),
-            ("Thanks!", "Great, thanks.", "Thanks, I'll let {name.him} know."),
+            ("Thanks!", "Great, thanks.", "Thanks, and sorry for the mix-up."),
         ),
         calls=(
             call("search_devices", query=customer["name"]),
@@ -168,14 +203,13 @@ def _reading(
         values={
             "name": customer["name"],
             "figure": count,
+            "wrong": wrong,
+            "base": base,
             "model": f"{chosen[0][:1].lower()}{chosen[0][1:]}",
         },
         spare=(("devices", other["id"]),),
+        trap="The figure is lower than the last one.",
     )
-
-
-def _device(maker: Maker, customer: Row, model: str) -> Row:
-    return new_device(maker, customer, model)
 
 
 @situation("devices", steps=2, dialogue=True, trades=("property_management",))
@@ -185,14 +219,14 @@ def the_figure_on_the_meter(maker: Maker) -> Draft:
         maker,
         ("Water meter", "Heat meter"),
         (
-            "{name} has just sent me a meter reading. Could you enter it for today?",
-            "{name} read the meter this morning and rang with the figure. Please record it for "
+            "{name} has just sent me a reading of {name.his} {model}, {wrong}. Could you enter it "
+            "for today?",
+            "{name} read the {model} this morning and rang: it says {wrong}. Please record it for "
             "today.",
-            "I have a meter reading from {name} here, from today. Could you enter it?",
+            "I was at {name}'s today, and the {model} is at {wrong}. Could you enter that?",
         ),
-        ("It's the {model}.", "The {model}."),
-        ("It's at {figure}.", "It says {figure}.", "{name.He} read {figure}."),
-        "{name} has two meters. Which one is it, and what does it say?",
+        "The last reading was {base}, so {wrong} can't be right: a meter doesn't go back. Could "
+        "you check the figure?",
     )
 
 
@@ -206,13 +240,12 @@ def hours_of_a_machine(maker: Maker) -> Draft:
         maker,
         models,
         (
-            "{name} has just sent me today's operating hours of one of {name.his} machines. Could "
+            "{name} has just sent me today's operating hours of {name.his} {model}: {wrong}. Could "
             "you enter them?",
-            "{name} rang with the operating hours of a machine, as of today. Please record them.",
-            "I have today's hours from {name} here, off one of {name.his} machines. Could you "
-            "enter them?",
+            "{name} rang with the operating hours of the {model}. It's at {wrong} as of today, so "
+            "please record that.",
+            "I have today's hours from {name} here, {wrong} on the {model}. Could you enter them?",
         ),
-        ("The {model}.", "It's the {model}."),
-        ("It's at {figure} hours.", "The counter says {figure}.", "{figure} hours."),
-        "{name} has two machines. Which one is it, and what does the counter say?",
+        "The {model} was at {base} hours last time, so {wrong} can't be right. Could you check the "
+        "figure?",
     )

@@ -1,8 +1,10 @@
-"""Dialogues on prices that go up; the colleague does not say to what."""
+"""Dialogues on prices that go up; the first price that the colleague gives cannot be entered."""
 
+from scenarios.api import Row
+from scenarios.format import Call
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, Text, call
+from scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, call
 from scenarios.generate.modules.catalogue.make import some_products
 from scenarios.generate.situations.talks.common import spoken_price
 
@@ -13,6 +15,11 @@ _SHOPS = (
 _SERVICES = (
     *("airline_lounge", "dental_clinic", "gym", "hotel", "laboratory", "language_school"),
     *("print_shop", "veterinary_practice"),
+)
+# What an agent says that cannot or will not enter a price.
+_REFUSED = (
+    *("can't", "cannot", "not allowed", "limit", "at most", "maximum", "exceeds", "too high"),
+    *("too much", "supervisor", "manager", "instead", "another price", "which price", "what price"),
 )
 
 
@@ -25,67 +32,135 @@ def _dearer(cents: int, percent: int) -> int:
     return (cents + cents * percent // 100) // step * step + step
 
 
-def _raised(maker: Maker, colleague: Text, closing: Text) -> Draft | None:
-    """The price of one product goes up; the new one is missing."""
+def _asked(maker: Maker) -> tuple[Row, int, int] | None:
+    """A product, its new price, and the most percent by which a clerk may change it; None where
+    the employee may change it by more."""
     goods = some_products(maker, 1, least=1_500)
-    if not goods:
+    if not goods or maker.me["role"] != "clerk":
         return None
     new = _dearer(goods[0]["price_cents"], maker.rng.randrange(3, 9))
+    return goods[0], new, maker.parameters["MOST_PRICE_CHANGE_PERCENT"]
+
+
+def _calls(product: Row, cents: int) -> tuple[Call, ...]:
+    return (
+        call("search_products", query=product["name"]),
+        call("set_price", product_id=product["id"], price_cents=cents),
+    )
+
+
+@situation(steps=2, dialogue=True, trades=_SHOPS)
+def more_than_a_clerk_may(maker: Maker) -> Draft | None:
+    """A shop wants to charge far more than a clerk may enter, and is content with less."""
+    asked = _asked(maker)
+    if asked is None:
+        return None
+    product, new, most = asked
+    wish = _dearer(product["price_cents"], most + maker.rng.randrange(5, 15))
     return Draft(
         kind="change",
-        ask=Spoken(colleague=colleague),
+        ask=Spoken(
+            colleague=(
+                "Our supplier charges us a lot more now, so please put the price of {product} up "
+                "to {wish}.",
+                "There's hardly any margin left on {product}. Could you put the price up to "
+                "{wish} for me?",
+                "We'd like to charge {wish} for {product} from now on. Can you change it?",
+                "{product} should cost {wish} from today. Could you change it in the system, "
+                "please?",
+            )
+        ),
         talk=Talk(
             (
                 TalkLine(
                     "price",
                     (
-                        "{price}, please.",
-                        "Make it {price}.",
-                        "We agreed on {price}.",
-                        "Sorry, I should have said. {price}.",
+                        "Oh, I didn't know that. Then let's say {price}.",
+                        "Hm, I suppose it's a big jump. Let's go with {price}.",
+                        "All right, then leave it at {price}. We don't want to scare people off.",
                     ),
-                    ("price", "much", "amount", "cost"),
+                    _REFUSED,
                     ("price",),
+                    "change",
                 ),
             ),
-            ((1, "What should the new price be?"),),
-            closing,
+            (
+                (
+                    1,
+                    "I may change a price by {most} % at most, so {wish} would take a supervisor. "
+                    "Should I set another price instead?",
+                ),
+            ),
+            ("Thanks!", "Great, I'll tell the others.", "Good, thanks."),
         ),
-        calls=(
-            call("search_products", query=goods[0]["name"]),
-            call("set_price", product_id=goods[0]["id"], price_cents=new),
-        ),
+        calls=_calls(product, new),
         answer="{product} costs {price} now.",
-        values={"product": goods[0]["name"], "price": spoken_price(maker, new)},
-    )
-
-
-@situation(steps=2, dialogue=True, trades=_SHOPS)
-def a_price_without_a_figure(maker: Maker) -> Draft | None:
-    """A shop pays more for something and charges more for it."""
-    return _raised(
-        maker,
-        (
-            "Our supplier charges us more now, so we have to put the price of {product} up. Could "
-            "you change it?",
-            "There's hardly any margin left on {product}. Could you put the price up for me?",
-            "We've decided to raise the price of {product} a little. Can you change it?",
-            "The price of {product} goes up today. Could you change it in the system, please?",
-        ),
-        ("Thanks!", "Great, I'll tell the others.", "Good, thanks."),
+        values={
+            "product": product["name"],
+            "price": spoken_price(maker, new),
+            "wish": spoken_price(maker, wish),
+            "most": most,
+        },
+        trap="The price that the colleague gives first is above a clerk's limit.",
     )
 
 
 @situation(steps=2, dialogue=True, trades=_SERVICES)
-def a_new_price_list(maker: Maker) -> Draft | None:
-    """A business charges more for what it does."""
-    return _raised(
-        maker,
-        (
-            "We haven't raised the price of {product} in years, so it's going up a bit. Could you "
-            "change it?",
-            "The price of {product} is going up today. Could you change it in the system, please?",
-            "We're charging a little more for {product} from today. Can you update the price?",
+def one_nought_too_many(maker: Maker) -> Draft | None:
+    """A business charges a little more; the colleague's price has a nought too many."""
+    asked = _asked(maker)
+    if asked is None:
+        return None
+    product, new, most = asked
+    new -= new % 100
+    if new <= product["price_cents"]:
+        return None
+    return Draft(
+        kind="change",
+        ask=Spoken(
+            colleague=(
+                "We haven't raised the price of {product} in years, so it's going up a bit, to "
+                "{slip}. Could you change it?",
+                "The price of {product} is going up to {slip} today. Could you change it in the "
+                "system, please?",
+                "We're charging a little more for {product} from today, {slip}. Can you update "
+                "the price?",
+            )
         ),
-        ("Thanks!", "Great, I'll tell the front desk.", "Good, thanks."),
+        talk=Talk(
+            (
+                TalkLine(
+                    "price",
+                    (
+                        "Ha, no, that's one nought too many. {price}!",
+                        "Oops, no. I meant {price}.",
+                        "Sorry, my finger slipped. It's {price}, of course.",
+                    ),
+                    (
+                        *_REFUSED,
+                        *("right", "correct", "mean", "meant", "sure", "mistake", "slip", "typo"),
+                        *("times", "nought", "zero"),
+                    ),
+                    ("price",),
+                    "correction",
+                ),
+            ),
+            (
+                (
+                    1,
+                    "{slip} is about ten times what it costs now, and I may change a price by "
+                    "{most} % at most. Is that what you meant?",
+                ),
+            ),
+            ("Thanks!", "Great, I'll tell the front desk.", "Good catch, thanks."),
+        ),
+        calls=_calls(product, new),
+        answer="{product} costs {price} now.",
+        values={
+            "product": product["name"],
+            "price": spoken_price(maker, new),
+            "slip": spoken_price(maker, 10 * new),
+            "most": most,
+        },
+        trap="The price that the colleague gives is ten times too high.",
     )

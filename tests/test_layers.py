@@ -6,11 +6,13 @@ A new arrow, or one more module that imports a library, is a change to this map,
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import msgspec
 import pytest
+
+from tests.support.made_once import made_once
 
 ROOT = Path(__file__).parent.parent
 
@@ -431,22 +433,27 @@ def _folder(module: str) -> str:
 MODULE_FOLDERS = {_folder(module) for module, path in MODULES.items() if path.name != "__init__.py"}
 
 
-@cache
-def imports() -> list[Import]:
-    """Every import of the project. It takes seconds, so it is not done when tests are collected:
-    each worker of pytest-xdist collects all tests."""
-    return [
-        found
-        for module, path in sorted(MODULES.items())
-        for found in _imports(path.read_text(encoding="utf-8"), module)
-    ]
+@pytest.fixture(scope="module")
+def imports(tmp_path_factory: pytest.TempPathFactory) -> list[Import]:
+    """Every import of the project. It takes seconds, so one worker of pytest-xdist finds them."""
+
+    def find(folder: Path) -> None:
+        found = [
+            one
+            for module, path in sorted(MODULES.items())
+            for one in _imports(path.read_text(encoding="utf-8"), module)
+        ]
+        (folder / "imports.json").write_bytes(msgspec.json.encode(found))
+
+    folder = made_once(tmp_path_factory, "imports", find)
+    return msgspec.json.decode((folder / "imports.json").read_bytes(), type=list[Import])
 
 
-def test_imports_point_down() -> None:
+def test_imports_point_down(imports: list[Import]) -> None:
     """A package imports only what the map has below it; the composition root imports everything."""
     wrong = [
         f"{who} imports {what}"
-        for who, what, _ in imports()
+        for who, what, _ in imports
         if who not in COMPOSITION_ROOT
         and (package := what.partition(".")[0]) in MAP
         and package != (own := who.partition(".")[0])
@@ -455,12 +462,10 @@ def test_imports_point_down() -> None:
     assert wrong == []
 
 
-def test_nothing_imports_the_composition_root() -> None:
+def test_nothing_imports_the_composition_root(imports: list[Import]) -> None:
     """Only the composition root imports itself."""
     assert [
-        who
-        for who, what, _ in imports()
-        if what in COMPOSITION_ROOT and who not in COMPOSITION_ROOT
+        who for who, what, _ in imports if what in COMPOSITION_ROOT and who not in COMPOSITION_ROOT
     ] == []
 
 
@@ -470,11 +475,11 @@ def _rank(folder: str) -> tuple[str, int]:
     return package, FOLDERS[package].index(rest or ".")
 
 
-def test_folders_import_in_one_direction() -> None:
+def test_folders_import_in_one_direction(imports: list[Import]) -> None:
     """Inside a package a folder imports only what FOLDERS names before it."""
     wrong = [
         f"{who} imports {what}"
-        for who, what, _ in imports()
+        for who, what, _ in imports
         if what in MODULES and MODULES[what].name != "__init__.py"
         if (own := _folder(who)) != (other := _folder(what))
         if (own, other) not in BOTH_WAYS and (other, own) not in BOTH_WAYS
@@ -503,10 +508,10 @@ def test_every_folder_is_on_the_map() -> None:
     } - WORLDS == MODULE_FOLDERS - WORLDS
 
 
-def test_no_circles() -> None:
+def test_no_circles(imports: list[Import]) -> None:
     """No module reaches itself through imports, late ones included."""
     graph: dict[str, set[str]] = {}
-    for who, what, _ in imports():
+    for who, what, _ in imports:
         if what in MODULES:
             graph.setdefault(who, set()).add(what)
     try:
@@ -515,26 +520,24 @@ def test_no_circles() -> None:
         pytest.fail(" -> ".join(exc.args[1]))
 
 
-def test_imports_stand_at_the_top() -> None:
+def test_imports_stand_at_the_top(imports: list[Import]) -> None:
     """Imports inside of functions are the ones listed; none is relative."""
-    late = {(who, what) for who, what, at_top in imports() if not at_top}
+    late = {(who, what) for who, what, at_top in imports if not at_top}
     assert {(who, what) for who, what in late if not who.startswith(ELSEWHERE)} == LATE
-    assert [who for who, what, _ in imports() if what.startswith(".")] == []
+    assert [who for who, what, _ in imports if what.startswith(".")] == []
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_a_library_is_known_to_few(library: str) -> None:
+def test_a_library_is_known_to_few(library: str, imports: list[Import]) -> None:
     """An outside library is imported exactly where the table allows it."""
-    known = {who for who, what, _ in imports() if what.partition(".")[0] == library}
+    known = {who for who, what, _ in imports if what.partition(".")[0] == library}
     assert known == LIBRARIES[library]
 
 
 @pytest.mark.parametrize("library", WITHIN)
-def test_a_library_is_known_to_one_package(library: str) -> None:
+def test_a_library_is_known_to_one_package(library: str, imports: list[Import]) -> None:
     """The learner's libraries are imported nowhere else, so that the rest runs without them."""
-    known = {
-        who.partition(".")[0] for who, what, _ in imports() if what.partition(".")[0] == library
-    }
+    known = {who.partition(".")[0] for who, what, _ in imports if what.partition(".")[0] == library}
     assert known <= {WITHIN[library]}
 
 

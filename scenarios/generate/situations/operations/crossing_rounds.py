@@ -127,7 +127,7 @@ def a_day_without_anything(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", "inspections", steps=6, common=True)
+@situation("fleet", "inspections", steps=6)
 def the_garage_has_finished(maker: Maker) -> Draft:
     """What an inspection found of a vehicle is repaired: defect and followup are closed."""
     worker, vehicle = new_employee(maker), new_vehicle(maker)
@@ -139,20 +139,21 @@ def the_garage_has_finished(maker: Maker) -> Draft:
     followup = new_followup(maker, finding, worker, day=2)
     other = new_finding(maker, inspection, "minor")
     new_followup(maker, other, worker, day=5)
-    cents = maker.cents(1_000, maker.me["limit_cents"])
+    cents = maker.cents(4_000, maker.me["limit_cents"])
     return Draft(
         kind="change",
         ask=Voices(
             email="{worker} has picked up [vehicle] {plate} from the garage. The [defect] that "
             "kept it off the road is repaired, for {cost}. Could you record that, and close the "
             "[followup] about it in [inspection] {reference}?",
-            colleague="The blocking [defect] on [vehicle] {plate} has been repaired, for {cost}. "
-            "Please record that and close the [followup] about it in [inspection] {reference}.",
+            colleague="The serious [defect] on [vehicle] {plate} has been repaired, for {cost}. "
+            "Please record that and close the [followup] about it in [inspection] "
+            "{reference}.",
             chat="{plate} is back from the garage, {cost}. can you record the repair of the "
-            "blocking [defect] and close the [followup] for it in [inspection] {reference}",
-            note="[Vehicle] {plate} is back on the road. The repair of the blocking [defect] cost "
-            "{cost}, please record it. The same fault came up in [inspection] {reference}, so "
-            "that [followup] can be closed; the other one stays open.",
+            "serious [defect] and close the [followup] for it in [inspection] {reference}",
+            note="[Vehicle] {plate} is back on the road. The repair of the serious [defect] "
+            "cost {cost}, please record it. The same fault came up in [inspection] "
+            "{reference}, so that [followup] can be closed; the other one stays open.",
         ),
         calls=(
             call("search_vehicles", query=vehicle["plate"]),
@@ -277,7 +278,7 @@ def how_will_they_get_there(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", "shifts", steps=5, common=True)
+@situation("inspections", "shifts", steps=5)
 def inspected_by_who_is_there(maker: Maker) -> Draft:
     """An inspection goes to whoever works at a post on its day."""
     ill, early, night = (new_employee(maker) for _ in range(3))

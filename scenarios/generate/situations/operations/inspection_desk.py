@@ -194,19 +194,20 @@ def back_from_the_round(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{inspector} is back from [inspection] {reference} and found two things: "
-            "“{minor}”, which is minor, and “{critical}”, which is critical. Please report both. "
-            "{worker} will fix the critical one; {worker.he}'s busy, so give {worker.him} until "
-            "the last day our rules allow.",
+            "“{minor}”, which is minor, and “{critical}”, which is critical. Please "
+            "report both. {worker} will see to the critical one but has to order "
+            "something first, so give {worker.him} until the last day our rules allow.",
             colleague="{inspector} has done [inspection] {reference} and found “{minor}” (minor) "
-            "and “{critical}” (critical). Please report both, and give {worker} the critical one, "
-            "due on the last day our rules allow.",
+            "and “{critical}” (critical). Please report both, and give {worker} the "
+            "critical one. {worker.He} can't get to it at once, so make it due on the "
+            "last day our rules allow.",
             chat="{inspector} did [inspection] {reference} and found “{minor}” (minor) and "
-            "“{critical}” (critical). can you report both? {worker} fixes the critical one, as "
-            "late as the rules allow",
+            "“{critical}” (critical). can you report both and give {worker} the critical "
+            "one? {worker.he}'s waiting for a delivery, so due as late as the rules allow",
             note="{inspector} is back from [inspection] {reference} with two [findings]: "
-            "“{minor}” is minor, “{critical}” is critical. Please report them. {worker} is "
-            "waiting for a spare part for the critical one, so give {worker.him} until the last "
-            "day our rules allow.",
+            "“{minor}” is minor, “{critical}” is critical. Please report them. {worker} "
+            "takes the critical one and has been promised what {worker.he} needs for it "
+            "next week, so give {worker.him} until the last day our rules allow.",
         ),
         calls=(
             _searched(inspection),
@@ -243,7 +244,7 @@ def back_from_the_round(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", kind="question", steps=2, common=True)
+@situation("inspections", kind="question", steps=2)
 def nobody_sees_to_it(maker: Maker) -> Draft:
     """Which open findings have nobody who sees to them."""
     inspection = new_inspection(maker, day=-5)
@@ -349,7 +350,7 @@ def green_before_the_visit(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", steps=4, rare=True)
+@situation("inspections", steps=4, rare=True, without=("dental_clinic",))
 def inspector_with_a_full_book(maker: Maker) -> Draft:
     """An inspection changes hands; of two colleagues the first has as many ahead as allowed."""
     most = maker.parameters["MOST_INSPECTIONS_AHEAD"]
@@ -363,14 +364,16 @@ def inspector_with_a_full_book(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} is ill and can't do [inspection] {reference} at {place}. Please give it "
-            "to {full}, unless {full} has too many ahead already; then {free} does it.",
+            email="{ill} is ill and can't do [inspection] {reference} at {place}. I'd like "
+            "{full} to do it, unless {full.he} already has as many ahead as we allow. "
+            "Then please give it to {free}.",
             colleague="{ill} can't do [inspection] {reference} at {place}. Please give it to "
-            "{full}, or to {free} if {full} has too many ahead.",
-            chat="{ill} cant do {reference} at {place}. can you give it to {full}, or {free} if "
-            "{full} has too many already",
+            "{full}, or to {free} if {full} already has the most we allow.",
+            chat="{ill} cant do {reference} at {place}. can you give it to {full}? or to "
+            "{free}, if {full} already has as many as {full.he} may have",
             note="{ill} is off sick and can't do [inspection] {reference} at {place}. {full} "
-            "would be my first choice but may have too many already. In that case {free} does it.",
+            "would be my first choice but may already have as many ahead as our rules "
+            "allow. In that case {free} does it.",
         ),
         calls=(
             _searched(inspection),

@@ -113,7 +113,7 @@ def room_or_course(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", "memberships", steps=7, rare=True)
+@situation("bookings", "memberships", steps=7, rare=True, without=("hotel", "public_library"))
 def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
     """A room for a customer and as many companions as their membership allows."""
     most = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]
@@ -214,7 +214,7 @@ def come_for_it_on_the_day(maker: Maker) -> Draft | None:
     )
 
 
-@situation("messaging", "fleet", steps=6, rare=True)
+@situation("messaging", "fleet", steps=6, rare=True, without=("charity",))
 def who_is_coming_with_what(maker: Maker) -> Draft:
     """A customer asks who comes and with which plate; the reply names the plate."""
     customer, driver = new_customer(maker), new_employee(maker)

@@ -273,14 +273,15 @@ def the_budget_is_used_up(maker: Maker) -> Draft | None:
             "{product}, although it's valid for another two weeks. I think the "
             "[campaign] has used up its budget, which is hardly {name.his} fault. Could "
             "you raise it and redeem the [coupon]?",
-            colleague="{name}'s [coupon] for the {product} is valid but won't go through. If the "
-            "budget of the [campaign] is gone, please raise it and redeem the [coupon].",
+            colleague="{name} has a valid [coupon] for the {product}, but it won't go through. If "
+            "the budget of the [campaign] is gone, please raise it and redeem the "
+            "[coupon].",
             chat="{name}'s [coupon] got rejected for the {product}, probably no budget left. can "
             "you top it up and redeem it",
-            note="{name}'s [coupon] for the {product} was turned down at the desk, and "
-            "{name.he} wasn't pleased. The [campaign] must be out of money. Please put "
-            "some more into its budget and redeem the [coupon], so that {name.he} gets "
-            "{name.his} discount.",
+            note="The desk turned down {name}'s [coupon] for the {product}, and {name.he} "
+            "wasn't pleased. The [campaign] must be out of money. Please put some more "
+            "into its budget and redeem the [coupon], so that {name.he} gets {name.his} "
+            "discount.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

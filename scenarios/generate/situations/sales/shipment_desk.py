@@ -340,8 +340,8 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
             "and given up. Could you report the [shipment] as lost?",
             colleague="{name}'s [shipment] with the {product} never arrived, and the [carrier] "
             "has stopped looking. Please report it as lost.",
-            chat="{name}'s [shipment] with the {product} is lost, the [carrier] confirmed it. can "
-            "you mark it as lost",
+            chat="the [carrier] has lost {name}'s [shipment] with the {product}, they "
+            "confirmed it. can you mark it as lost",
             note="The [carrier] has given up looking for the {product} we sent to {name}. Please "
             "report that [shipment] as lost today, because we need that for the insurance.",
         ),

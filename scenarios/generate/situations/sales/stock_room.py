@@ -251,9 +251,9 @@ def left_in_the_closed_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We're clearing out {closed} on Friday, and some of the {product} is still "
-            "in there. Please book all of it over to wherever we're shortest of it, "
-            "going by the reorder points.",
+            email="We're clearing out {closed} on Friday, and there's still some of the "
+            "{product} in there. Please book all of it over to wherever we're shortest "
+            "of it, going by the reorder points.",
             colleague="Please clear the {product} out of {closed}. All of it goes to the "
             "[warehouse] that's missing the most against its reorder point.",
             chat="{closed} is shut but there's still {product} in it. can you move it all to "

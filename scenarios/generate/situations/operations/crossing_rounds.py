@@ -375,17 +375,16 @@ def talk_after_the_visit(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “Someone is coming out to look at our {model} soon. Could we "
-            "talk about it at 11:00 the day after?” Please put it in as “{subject}”, half an "
-            "hour, location “{place}”, with yourself as organiser.",
-            colleague="{name} would like to talk the day after the [visit] for the {model}. "
-            "Please put in “{subject}” for that day at 11:00, half an hour, at “{place}”, with "
-            "you as the organiser.",
-            chat="{name} wants a talk the day after the [visit] for the {model}. can you set up "
-            "“{subject}” at 11:00, 30 min, “{place}”? youre organising",
-            note="{name} would like to go over the results of the [visit] for the {model} at 11:00 "
-            "the day after it. Please set up 30 minutes, title “{subject}”, location "
-            "“{place}”, and make yourself the organiser.",
+            email="Somebody is coming out to look at {name}'s {model} soon, and {name.he} "
+            "would like to talk to you about it at 11:00 the day after. Could you put "
+            "that in as “{subject}”, half an hour, at “{place}”?",
+            colleague="{name} would like to talk to you the day after the [visit] for the {model}. "
+            "Please put in “{subject}” for that day at 11:00, half an hour, at “{place}”.",
+            chat="{name} wants a talk with you the day after the [visit] for the {model}. can "
+            "you set up “{subject}” at 11:00, 30 min, “{place}”",
+            note="{name} would like to go over the results of the [visit] for the {model} "
+            "with you at 11:00 the day after it. Please set up 30 minutes, title "
+            "“{subject}”, location “{place}”. {name.He} knows the way.",
         ),
         calls=(
             _who(customer),

@@ -32,16 +32,16 @@ def _absent(maker: Maker, employee: Row, first: int, last: int, kind: str = "lea
 
 @situation(kind="decline", steps=1)
 def leave_for_oneself(maker: Maker) -> Draft:
-    """The acting employee shall enter an absence of their own; the system would take it."""
+    """The leave that shall be entered is the acting employee's own; the system would take it."""
     first = maker.rng.randrange(60, 80)
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Hello {me}, your leave from {first} to {last} is approved. I won't get to it "
-            "myself before the rota goes out tonight, so please put it in the system yourself.",
-            colleague="Your leave from {first} to {last} is fine, {me}. Just put it in yourself.",
-            chat="hey {me}, your holiday {first} to {last} is fine with me. just put it in",
-            note="{me}, I've looked at your leave request and {first} to {last} is fine. Please "
+            email="{me}'s leave from {first} to {last} is approved. Could you put it in the "
+            "system before the rota goes out tonight? I won't get to it myself.",
+            colleague="Please put in {me}'s leave, {first} to {last}. It's approved.",
+            chat="{me} has leave {first} to {last}, i've ok'd it. can you put it in",
+            note="I've looked at {me}'s leave request, and {first} to {last} is fine. Please "
             "record it today so the rota is right when it goes out. I'm back on Monday.",
         ),
         calls=(call("get_my_profile"),),
@@ -91,7 +91,7 @@ def two_halves_of_a_voyage(maker: Maker) -> Draft:
     )
 
 
-@situation(memory=True, steps=4)
+@situation(memory=True, steps=4, common=True)
 def the_same_a_week_later(maker: Maker) -> Draft:
     """A leave is put off by a week and stays as long as it is."""
     worker = new_employee(maker)
@@ -270,7 +270,7 @@ def when_the_next_holiday_is(maker: Maker) -> Draft:
     )
 
 
-@situation(steps=4, without=("law_office", "dental_clinic", "public_library", "gym"))
+@situation(steps=4, without=("law_office", "dental_clinic", "public_library", "gym"), common=True)
 def it_was_a_business_trip(maker: Maker) -> Draft:
     """An absence was entered as leave and is travel; another one is really leave."""
     worker = new_employee(maker)

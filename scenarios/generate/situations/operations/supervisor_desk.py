@@ -11,7 +11,6 @@ from scenarios.generate.modules.devices.make import NO_DEVICES, device_models, n
 from scenarios.generate.modules.draft_helpers import is_ranked, long_day
 from scenarios.generate.modules.fleet.make import new_trip, new_vehicle
 from scenarios.generate.modules.inspections.make import (
-    finding_titles,
     new_finding,
     new_followup,
     new_inspection,
@@ -21,6 +20,7 @@ from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap
 from scenarios.generate.modules.staff.make import new_employee
 from scenarios.generate.modules.training.make import new_course, new_enrolment, new_session
+from scenarios.generate.situations.operations.inspection_desk import grave_and_small
 
 
 def _who(customer: Row) -> Call:
@@ -76,7 +76,8 @@ def small_things_can_go(maker: Maker) -> Draft | None:
     if not _leads(maker):
         return None
     inspection = new_inspection(maker, day=-12)
-    titles = finding_titles(maker, 4)
+    grave, small = grave_and_small(maker, 3)
+    titles = [small[0], grave[0], small[1], small[2]]
     kinds = ("minor", "critical", "minor", "minor")
     one, serious, seen, two = (
         new_finding(maker, inspection, kind, title=title)

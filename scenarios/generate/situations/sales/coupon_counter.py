@@ -394,15 +394,17 @@ def something_better_that_runs(maker: Maker) -> Callable[[], Draft | None] | Non
             kind="change",
             ask=Voices(
                 email="{name} had a lot of trouble with us and isn't happy with {name.his} "
-                "“{campaign}” [coupon]. Please void it and issue one from whichever [campaign] of "
-                "those running takes the most off.",
-                colleague="{name} gets a better [coupon]. Please void the one from “{campaign}” "
-                "and issue one from the running [campaign] that takes the most off.",
+                "“{campaign}” [coupon]. Please void it and give {name.him} one that "
+                "takes off more, from whichever running [campaign] has the biggest "
+                "discount.",
+                colleague="{name} gets a better [coupon], as promised. Please void the one from "
+                "“{campaign}” and issue the one with the biggest discount that we're "
+                "running.",
                 chat="{name} isnt happy with {name.his} “{campaign}” [coupon]. can you void it "
                 "and give {name.him} the best one we're running",
-                note="Complaint settled with {name}: {name.he} gets a better [coupon]. Void the "
-                "one from “{campaign}”, find the [campaign] with the highest percentage of those "
-                "now running, and issue one from that.",
+                note="I've settled {name}'s complaint: {name.he} gets a better [coupon]. "
+                "Please void the one from “{campaign}” and issue one from the [campaign] "
+                "with the highest discount of those now running.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

@@ -325,7 +325,7 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="decline", steps=2, without=TRADE_CUSTOMERS, common=True)
+@situation("payments", kind="decline", steps=2, without=TRADE_CUSTOMERS)
 def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
     """Somebody of the same household asks for the data of a card."""
     goods = some_products(maker, 1)
@@ -363,7 +363,7 @@ def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=3, common=True)
+@situation("payments", steps=3)
 def two_failed_one_in_time(maker: Maker) -> Draft | None:
     """Both failed payments are to be tried again; the rules allow it for one."""
     goods = some_products(maker, 2)

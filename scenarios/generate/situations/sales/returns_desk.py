@@ -156,7 +156,7 @@ def opened_box_unwanted(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", kind="decline", because="permission", steps=4, common=True)
+@situation("returns", "orders", kind="decline", because="permission", steps=4)
 def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
     """All is well with the return except that it is worth more than the own limit."""
     if maker.me["role"] == "manager":

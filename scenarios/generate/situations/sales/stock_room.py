@@ -441,9 +441,9 @@ def what_is_scarcest_here(maker: Maker) -> Callable[[], Draft | None] | None:
                 colleague="What is {place} shortest of, going by the reorder points, and how many "
                 "are missing?",
                 chat="which [product] is furthest below reorder point in {place}, and by how much",
-                note="Before I call {place} about their restock: check which [product] there has "
-                "the biggest shortfall against its reorder point, and how big the shortfall is in "
-                "units. Biggest gap, not lowest stock.",
+                note="I'm about to ring {place} about their restock. What are they furthest "
+                "below the reorder point with, and how many units is that? I mean the "
+                "biggest gap, not simply the lowest stock.",
             ),
             calls=(
                 call("list_warehouses"),

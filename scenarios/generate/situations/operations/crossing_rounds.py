@@ -335,8 +335,8 @@ def long_enough_for_the_course(maker: Maker) -> Draft:
             email="{name} needs {title} for “{course}” and has seen ours, {code}. Could you lend "
             "it to {name.him}, if the normal loan period lasts until the course {name.he}'s "
             "booked on?",
-            colleague="{name} wants to borrow {code} for “{course}”. Lend it out today if the "
-            "[loan] would last until then.",
+            colleague="{name} wants to borrow {title} ({code}) for “{course}”. Please lend it out "
+            "today if the [loan] would last until then.",
             chat="{name} wants {title} ({code}) for “{course}”. lend it if {name.he} can keep it "
             "til then",
             note="{name} is booked on “{course}” and needs {title} that day, our {code}. If the "

@@ -132,7 +132,7 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", kind="question", steps=4, common=True)
+@situation("fleet", kind="question", steps=4, common=True, without=("moving_company",))
 def which_one_seats_them_all(maker: Maker) -> Draft:
     """Of two vehicles one is elsewhere on that day; which is it, and of what kind."""
     day = maker.rng.randrange(5, 25)

@@ -251,7 +251,22 @@ def anybody_will_do_at_the_desk(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="question", steps=2, common=True, without=_NO_SHIFTS)
+@situation(
+    "shifts",
+    kind="question",
+    steps=2,
+    common=True,
+    without=(
+        *_NO_SHIFTS,
+        "bike_workshop",
+        "dental_clinic",
+        "language_school",
+        "museum",
+        "permits_office",
+        "property_management",
+        "public_library",
+    ),
+)
 def nights_in_a_row(maker: Maker) -> Draft:
     """How many nights somebody has in a span of days, and at which post the first one is."""
     worker, first, second = new_employee(maker), new_post(maker), new_post(maker)

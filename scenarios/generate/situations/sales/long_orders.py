@@ -332,7 +332,7 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=4, rare=True)
+@situation(steps=4, rare=True, without=("charity", "public_library"))
 def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
     """All active products of a category but one, the dearest, become dearer by the same amount."""
     most = maker.parameters["MOST_PRICE_CHANGE_PERCENT"]

@@ -35,7 +35,7 @@ def card_had_run_out(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name}'s card expired last month, so {name.his} [payment] for the {product} "
+                    "{name}'s card has just expired, so {name.his} [payment] for the {product} "
                     "bounced. {name.He} has asked us to use the other one we have on file, which "
                     "is still valid. Could you switch it and try again?"
                 ),

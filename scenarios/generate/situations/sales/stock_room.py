@@ -346,8 +346,8 @@ def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
             "{right} had asked for it. Could you move the same number on from {wrong} to {right}?",
             colleague="{culprit} moved some of the {product} to {wrong} yesterday, but it was for "
             "{right}. Please move the same quantity on.",
-            chat="{culprit} sent the {product} to {wrong} yesterday but it was meant for {right}. "
-            "can you move the same amount on",
+            chat="{culprit} sent the {product} to {wrong} yesterday instead of {right}. can "
+            "you move the same amount on",
             note="{right} is still waiting for the {product}, because {culprit} booked "
             "yesterday's transfer to {wrong} by mistake. Please look up how many that was and "
             "move exactly that number on to {right}.",

@@ -68,7 +68,7 @@ def tomorrow_is_too_near(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", kind="decline", because="permission", steps=4, common=True)
+@situation("calendars", kind="decline", because="permission", steps=4)
 def not_mine_to_move(maker: Maker) -> Draft | None:
     """A clerk shall cancel the appointment of another organiser."""
     if is_ranked(maker, "supervisor"):
@@ -78,9 +78,9 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Something has come up, and {name} won't need the [appointment] on {day} after "
-            "all. {owner} organised “{subject}” but is out today. You're attending, so could you "
-            "cancel it?",
+            email="Something has come up, and {name} won't need the [appointment] on {day} "
+            "after all. {owner} organised “{subject}” but is out today and can't do it. "
+            "Could you cancel it?",
             colleague="Please cancel “{subject}” with {name} on {day}. {owner} organised it and "
             "can't be reached.",
             chat="{name} cant make {day}, can you cancel “{subject}”? its {owner}'s but "
@@ -121,9 +121,9 @@ def ten_or_else_three(maker: Maker) -> Draft:
             "one of you is busy then.",
             chat="can you move “{subject}” with {name} to {new}? 10:00 is best for {name.him}, "
             "15:00 if one of you cant make that",
-            note="{name} can't make “{subject}” on the day we agreed and has offered {new}, at "
-            "10:00 or, if one of the attendees is busy then, at 15:00. Please move it to "
-            "whichever works.",
+            note="{name} can't make “{subject}” on the day we agreed and has offered {new}, "
+            "at 10:00 or, if that doesn't suit everybody here, at 15:00. Please look who "
+            "has something at ten and move it.",
         ),
         calls=(
             _who(customer),
@@ -143,7 +143,12 @@ def ten_or_else_three(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", steps=7, rare=True)
+@situation(
+    "calendars",
+    steps=7,
+    rare=True,
+    without=("veterinary_practice", "dental_clinic", "bike_workshop", "gym"),
+)
 def whichever_of_them_is_free(maker: Maker) -> Draft:
     """One of two colleagues joins an appointment: the one who has nothing else then."""
     customer, host = new_customer(maker), new_employee(maker)
@@ -155,15 +160,16 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is bringing a colleague to “{subject}” and would like a second person "
-            "from our side. Please add {busy} as a required attendee, or {free} if {busy} already "
+            email="{host} would rather not do “{subject}” with {name} alone and could use a "
+            "second person from our side. Please add {busy}, or {free} if {busy} already "
             "has something at that time.",
-            colleague="{name} would like a second person in “{subject}”. Add {busy} as a required "
-            "attendee, or {free} if {busy} already has something then.",
-            chat="add {busy} to “{subject}” ({name}) pls, required. if {busy.he} already has sth "
-            "then {free}",
-            note="{host} needs support at “{subject}” with {name}. Please add {busy} as a required "
-            "attendee, or {free} if {busy} already has something else at that time.",
+            colleague="{name} would like a second person from us at “{subject}”. Please add "
+            "{busy}, or {free} if {busy} already has something then.",
+            chat="can you add {busy} to “{subject}” with {name}? if {busy.he} already has "
+            "something then, take {free}",
+            note="{host} needs support at “{subject}” with {name}. Please put {busy} down for "
+            "it too, or {free} if {busy} is already somewhere else at that time. Both of "
+            "them know about it.",
         ),
         calls=(
             _who(customer),
@@ -246,7 +252,9 @@ def out_for_two_weeks(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", kind="question", steps=4, common=True)
+@situation(
+    "calendars", kind="question", steps=4, without=("bike_workshop", "veterinary_practice", "gym")
+)
 def first_hour_for_both(maker: Maker) -> Draft:
     """The first full hour of a day at which two colleagues are free."""
     one, two = new_employee(maker), new_employee(maker)
@@ -258,16 +266,16 @@ def first_hour_for_both(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] would like to see both {one} and {two} for an hour on {day}, as "
-            "early as possible. What's the first hour, on the hour and within our appointment "
-            "times, when both are free?",
-            colleague="What's the earliest hour on {day} when {one} and {two} are both free? On "
-            "the hour, please.",
-            chat="when are {one} and {two} both free for an hour on {day}? as early as possible, "
-            "on the hour",
-            note="I need {one} and {two} together for an hour on {day}. What's the first full "
-            "hour in our working day when they're both free? Just tell me the time, I'll invite "
-            "them.",
+            email="A [customer] would like to see {one} and {two} together for an hour on "
+            "{day}, as early as possible, but not before eight. When are they first both "
+            "free? It should start on the hour.",
+            colleague="When could {one} and {two} first meet for an hour on {day}? From 08:00, "
+            "starting on the hour.",
+            chat="when are {one} and {two} first both free for an hour on {day}? from 8 on, "
+            "starting on the hour",
+            note="I need {one} and {two} together for an hour on {day}, as early as they can "
+            "both make it, starting on the hour. We open at eight. What time would that "
+            "be? I'll invite them myself.",
         ),
         calls=(
             call("search_employees", query=one["name"]),
@@ -285,7 +293,7 @@ def first_hour_for_both(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", memory=True, steps=7, common=True)
+@situation("calendars", memory=True, steps=7)
 def like_the_last_talk(maker: Maker) -> Draft:
     """A new appointment as long as the last one that was held, at the same place, with the same
     colleague."""
@@ -307,18 +315,16 @@ def like_the_last_talk(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to come in again on {day} at 09:00, to the same place as "
-            "last time and for as long, with {mate}. Could you set that up as “{subject}”, with "
-            "you as the organiser and {mate} as required? By last time {name.he} means the last "
-            "one that took place.",
-            colleague="Please set up “{subject}” with {name} on {day} at 09:00. Same place and "
-            "length as the last one that took place, with {mate} as required and you as the "
-            "organiser.",
-            chat="can you set up “{subject}” with {name} on {day} at 9 (09:00)? same place and "
-            "length as the last one that took place, you organise it and {mate} is required",
-            note="Please plan “{subject}” with {name} for {day} at 09:00. You're the organiser "
-            "and {mate} has to be there. Take the place and length of the last [appointment] "
-            "{name.he} actually came to; {name.he}'s cancelled one since.",
+            email="{name} would like to come in again on {day} at 09:00, to the same place and "
+            "for as long as when {name.he} was last here. Could you set that up as "
+            "“{subject}” and add {mate}, who has to be there too?",
+            colleague="Please set up “{subject}” with {name} on {day} at 09:00, same place and "
+            "same length as when {name.he} was last here. {mate} has to be there as well.",
+            chat="can you set up “{subject}” with {name} on {day} at 09:00? same place and "
+            "length as when {name.he} last came, and {mate} needs to be there",
+            note="Please plan “{subject}” with {name} for {day} at 09:00 and add {mate}, who "
+            "has to be there. Take the place and length from the last time {name.he} "
+            "actually came; {name.he}'s cancelled one since.",
         ),
         calls=(
             _who(customer),
@@ -356,7 +362,7 @@ def _new_id(index: int) -> ResultField:
     return ResultField(index, "appointment_id")
 
 
-@situation("calendars", steps=5, common=True)
+@situation("calendars", steps=5)
 def entered_twice(maker: Maker) -> Draft:
     """A colleague entered an appointment twice; the one goes at which the required is missing."""
     customer, expert = new_customer(maker), new_employee(maker)
@@ -408,15 +414,16 @@ def who_sat_at_the_table(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} was promised a brochure at our last meeting and can't remember by whom. "
-            "Who organised the last one that took place, and who else from us was there?",
-            colleague="Who organised the last meeting with {name} that took place, and who else "
-            "was there?",
+            email="{name} was promised a brochure at our last meeting and can't remember by "
+            "whom. Who organised it, and who else from us was there? I don't mean the "
+            "ones that were cancelled.",
+            colleague="Who organised our last meeting with {name}, and who else was there? The "
+            "cancelled ones don't count.",
             chat="who from us met {name} the last time it actually happened, organiser and the "
             "other one?",
-            note="{name} says we promised to send something after the last [appointment] that "
-            "took place, and nothing has come. Who organised it, and who else from here "
-            "attended? I'll ask them what was agreed.",
+            note="{name} says we promised to send something when we last met, and nothing has "
+            "come. Who organised that meeting, and who else from us was there? I'll ask "
+            "them what was agreed.",
         ),
         calls=(
             _who(customer),

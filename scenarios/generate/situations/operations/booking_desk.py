@@ -60,7 +60,7 @@ def moved_at_the_last_moment(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=4, common=True)
+@situation("bookings", steps=4, without=("airline_lounge",))
 def cheapest_with_room_for_all(maker: Maker) -> Draft:
     """Of three slots in a span the cheapest has no room for everybody."""
     people = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"] - 1
@@ -174,8 +174,8 @@ def one_group_as_two(maker: Maker) -> Draft | None:
             email="{name} would like the {room} on {day} at {time} for {name.his} club's annual "
             "meeting; there'll be {people} of them. Please book it. If it won't go through as "
             "one, make it two [bookings] for the same time.",
-            colleague="{name} would like the {room} on {day} at {time}, for {people} people. "
-            "Please put it in, as one [booking] or two.",
+            colleague="{name} would like the {room} on {day} at {time}, for {people} people. If "
+            "that's too many for one [booking], make it two.",
             chat="can you book the {room} on {day} at {time} for {name}? {people} ppl. 2 "
             "[bookings] is fine if 1 wont take them all",
             note="{name} wants the {room} on {day} at {time} for {people} people. It's two "
@@ -248,7 +248,7 @@ def all_off_that_can_be(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", kind="question", steps=3, common=True)
+@situation("bookings", kind="question", steps=3, without=("public_library",))
 def what_it_all_costs(maker: Maker) -> Draft:
     """The sum of the prices of the bookings ahead; one is cancelled, one was attended."""
     customer, resource = new_customer(maker), new_resource(maker)
@@ -364,7 +364,7 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", kind="decline", steps=4, common=True)
+@situation("bookings", kind="decline", steps=4)
 def one_booking_too_many(maker: Maker) -> Draft:
     """A customer has as many bookings ahead as allowed; an old one is not counted."""
     most = maker.parameters["MOST_BOOKINGS_AHEAD"]
@@ -381,8 +381,7 @@ def one_booking_too_many(maker: Maker) -> Draft:
             "two.",
             chat="{name} wants another one, the {room} on {day} at {time} for 2. can u book it?",
             note="Please book the {room} for {name} on {day} at {time}, two people. {name.He} "
-            "comes here often and knows where everything is, so there's no need to send "
-            "{name.him} directions.",
+            "comes here often, so the usual confirmation is enough.",
         ),
         calls=(
             _who(customer),

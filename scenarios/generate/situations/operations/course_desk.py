@@ -28,7 +28,7 @@ def _fill(maker: Maker, session: Row, count: int) -> None:
         new_enrolment(maker, session, new_customer(maker), days=30 - index)
 
 
-@situation("training", steps=4, common=True)
+@situation("training", steps=4)
 def first_date_with_a_seat(maker: Maker) -> Draft:
     """The first session that is not full and not before a day is chosen."""
     customer, course = new_customer(maker), new_course(maker)
@@ -405,11 +405,12 @@ def gives_up_a_place_in_the_queue(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “Please book me on ‘{course}’ on {day}. If that's "
-            "one too many, I'll give up the [course] I'm still on the waiting list for.” Please "
-            "check how many {name.he}'s got and put it through.",
-            colleague="Book {name} on “{course}”, {day}. If {name.he}'s at the limit, drop the "
-            "one where {name.he}'s only on the waiting list.",
+            email="{name} would like to do “{course}” on {day} but may be on too many "
+            "[courses] already. If so, {name.he}'ll give up the one {name.he}'s only on "
+            "the waiting list for. Could you check and book it?",
+            colleague="Please book {name} on “{course}”, {day}. If that's one too many, take "
+            "{name.him} off the waiting list of the other one; {name.he}'s happy to give "
+            "that up.",
             chat="book {name} on “{course}” {day}. if {name.he}'s got too many already take "
             "{name.him} off the one {name.he}'s still waiting for",
             note="{name} would like to do “{course}” on {day}. {name.He} might already have as "

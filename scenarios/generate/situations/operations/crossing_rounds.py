@@ -127,7 +127,7 @@ def a_day_without_anything(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", "inspections", steps=6, common=True)
+@situation("fleet", "inspections", steps=6)
 def the_garage_has_finished(maker: Maker) -> Draft:
     """What an inspection found of a vehicle is repaired: defect and followup are closed."""
     worker, vehicle = new_employee(maker), new_vehicle(maker)
@@ -139,20 +139,21 @@ def the_garage_has_finished(maker: Maker) -> Draft:
     followup = new_followup(maker, finding, worker, day=2)
     other = new_finding(maker, inspection, "minor")
     new_followup(maker, other, worker, day=5)
-    cents = maker.cents(1_000, maker.me["limit_cents"])
+    cents = maker.cents(4_000, maker.me["limit_cents"])
     return Draft(
         kind="change",
         ask=Voices(
             email="{worker} has picked up [vehicle] {plate} from the garage. The [defect] that "
             "kept it off the road is repaired, for {cost}. Could you record that, and close the "
             "[followup] about it in [inspection] {reference}?",
-            colleague="The blocking [defect] on [vehicle] {plate} has been repaired, for {cost}. "
-            "Please record that and close the [followup] about it in [inspection] {reference}.",
+            colleague="The serious [defect] on [vehicle] {plate} has been repaired, for {cost}. "
+            "Please record that and close the [followup] about it in [inspection] "
+            "{reference}.",
             chat="{plate} is back from the garage, {cost}. can you record the repair of the "
-            "blocking [defect] and close the [followup] for it in [inspection] {reference}",
-            note="[Vehicle] {plate} is back on the road. The repair of the blocking [defect] cost "
-            "{cost}, please record it. The same fault came up in [inspection] {reference}, so "
-            "that [followup] can be closed; the other one stays open.",
+            "serious [defect] and close the [followup] for it in [inspection] {reference}",
+            note="[Vehicle] {plate} is back on the road. The repair of the serious [defect] "
+            "cost {cost}, please record it. The same fault came up in [inspection] "
+            "{reference}, so that [followup] can be closed; the other one stays open.",
         ),
         calls=(
             call("search_vehicles", query=vehicle["plate"]),
@@ -277,7 +278,7 @@ def how_will_they_get_there(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", "shifts", steps=5, common=True)
+@situation("inspections", "shifts", steps=5)
 def inspected_by_who_is_there(maker: Maker) -> Draft:
     """An inspection goes to whoever works at a post on its day."""
     ill, early, night = (new_employee(maker) for _ in range(3))
@@ -334,8 +335,8 @@ def long_enough_for_the_course(maker: Maker) -> Draft:
             email="{name} needs {title} for “{course}” and has seen ours, {code}. Could you lend "
             "it to {name.him}, if the normal loan period lasts until the course {name.he}'s "
             "booked on?",
-            colleague="{name} wants to borrow {code} for “{course}”. Lend it out today if the "
-            "[loan] would last until then.",
+            colleague="{name} wants to borrow {title} ({code}) for “{course}”. Please lend it out "
+            "today if the [loan] would last until then.",
             chat="{name} wants {title} ({code}) for “{course}”. lend it if {name.he} can keep it "
             "til then",
             note="{name} is booked on “{course}” and needs {title} that day, our {code}. If the "
@@ -374,17 +375,16 @@ def talk_after_the_visit(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="From {name}: “Someone is coming out to look at our {model} soon. Could we "
-            "talk about it at 11:00 the day after?” Please put it in as “{subject}”, half an "
-            "hour, location “{place}”, with yourself as organiser.",
-            colleague="{name} would like to talk the day after the [visit] for the {model}. "
-            "Please put in “{subject}” for that day at 11:00, half an hour, at “{place}”, with "
-            "you as the organiser.",
-            chat="{name} wants a talk the day after the [visit] for the {model}. can you set up "
-            "“{subject}” at 11:00, 30 min, “{place}”? youre organising",
-            note="{name} would like to go over the results of the [visit] for the {model} at 11:00 "
-            "the day after it. Please set up 30 minutes, title “{subject}”, location "
-            "“{place}”, and make yourself the organiser.",
+            email="Somebody is coming out to look at {name}'s {model} soon, and {name.he} "
+            "would like to talk to you about it at 11:00 the day after. Could you put "
+            "that in as “{subject}”, half an hour, at “{place}”?",
+            colleague="{name} would like to talk to you the day after the [visit] for the {model}. "
+            "Please put in “{subject}” for that day at 11:00, half an hour, at “{place}”.",
+            chat="{name} wants a talk with you the day after the [visit] for the {model}. can "
+            "you set up “{subject}” at 11:00, 30 min, “{place}”",
+            note="{name} would like to go over the results of the [visit] for the {model} "
+            "with you at 11:00 the day after it. Please set up 30 minutes, title "
+            "“{subject}”, location “{place}”. {name.He} knows the way.",
         ),
         calls=(
             _who(customer),

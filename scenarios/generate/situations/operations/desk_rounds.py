@@ -132,7 +132,7 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", kind="question", steps=4)
+@situation("fleet", kind="question", steps=4, common=True, without=("moving_company",))
 def which_one_seats_them_all(maker: Maker) -> Draft:
     """Of two vehicles one is elsewhere on that day; which is it, and of what kind."""
     day = maker.rng.randrange(5, 25)
@@ -228,8 +228,9 @@ def as_many_as_they_may_have(maker: Maker) -> Draft:
             "{name.He}'s got other things out already, so {name.he} may only be allowed one, and "
             "{name.he}'d rather have {first}. Please lend {name.him} what you can and tell me if "
             "one has to stay here.",
-            colleague="{name} wants {a} and {b}. Lend {name.him} in that order until {name.he}'s "
-            "at {name.his} limit, and tell me what {name.he} couldn't have.",
+            colleague="{name} wants {a} and {b}, and may only have room for one more. Then "
+            "{name.he}'d rather have {a}. Please lend {name.him} what you can, and tell "
+            "me what {name.he} couldn't have.",
             chat="{name} wants {a} and {b} today, {a} is more important. lend as many as "
             "{name.he}'s allowed and say if ones left",
             note="{name} has asked for {first} ({a}) and {second} ({b}). {name.He}'s got other "
@@ -257,7 +258,7 @@ def as_many_as_they_may_have(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", kind="decline", steps=3, common=True)
+@situation("loans", kind="decline", steps=3)
 def it_stands_there_unused(maker: Maker) -> Draft:
     """An item is in, but kept for somebody; another customer wants it today."""
     customer, waiting = new_customer(maker), new_customer(maker)
@@ -293,7 +294,7 @@ def it_stands_there_unused(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", kind="question", steps=3, common=True)
+@situation("bookings", kind="question", steps=3)
 def where_it_costs_less(maker: Maker) -> Draft:
     """In which of two rooms a group pays less on a day; the cheapest hour has no room for it."""
     one, two = new_resource(maker, capacity=8), new_resource(maker, capacity=8)
@@ -388,7 +389,7 @@ def look_at_it_again(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7)
+@situation("shifts", steps=7, without=("accounting_office", "insurance_broker", "law_office"))
 def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     """The shifts of some days go to two colleagues, by the part of the day."""
     giver, lark, owl = (new_employee(maker) for _ in range(3))

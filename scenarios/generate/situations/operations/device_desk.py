@@ -210,7 +210,8 @@ def all_that_nobody_comes_for(maker: Maker) -> Draft:
             "free on {day}. Could you plan it for every one that's in use? One may have a date "
             "already, leave that as it is.",
             colleague="{name} would like the yearly maintenance, and {worker} can do it on {day}. "
-            "Please plan it for every [device] {name.he} has in use that has no [visit] yet.",
+            "Please plan it for all {name.his} [devices] in use, except where somebody "
+            "is coming anyway.",
             chat="can you plan maintenance at {name}'s with {worker} on {day}? every [device] "
             "thats in use, except if one has a [visit] planned already",
             note="{worker} is in the area on {day} and can do the maintenance at {name}'s. Please "

@@ -195,13 +195,13 @@ def call_it_a_light_one(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=5, common=True)
+@situation("fleet", steps=5)
 def mended_and_off_again(maker: Maker) -> Draft:
     """A repair frees a blocked vehicle for a trip; a minor defect of it stays open."""
     vehicle, driver = new_vehicle(maker), new_employee(maker)
     new_defect(maker, vehicle, "minor")
     serious = new_defect(maker, vehicle, "serious")
-    cents = maker.cents(1_000, maker.me["limit_cents"])
+    cents = maker.cents(4_000, maker.me["limit_cents"])
     city, day = maker.people.city(), maker.rng.randrange(2, 12)
     return Draft(
         kind="change",
@@ -376,9 +376,9 @@ def a_buyer_has_been_found(maker: Maker) -> Draft | None:
             "it first.",
             chat="we found a buyer for {plate}! can you mark it sold and cancel whatever's "
             "planned with it",
-            note="We've finally found a buyer for [vehicle] {plate}, and {plate} will be "
-            "collected at the end of the week. Please mark it as sold and cancel anything still "
-            "planned with it.",
+            note="We've finally found a buyer for [vehicle] {plate}, who'll collect it at the "
+            "end of the week. Please mark it as sold and cancel anything still planned "
+            "with it.",
         ),
         calls=(call("get_my_profile"), _plate(vehicle), _shown(vehicle)),
         answer="I could not mark {plate} as sold: that takes a [supervisor] or [a manager], and no "
@@ -404,11 +404,12 @@ def the_one_with_fewer_trips(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="Somebody has to be in {city} on {day} before noon, with [vehicle] {plate}. "
-            "{first} knows the way, but {first.he} may have too many [trips] already. Then please "
-            "send {second}.",
+            "{first} knows the way, but {first.he}'s driving a lot these days. If "
+            "{first.he} already has as many [trips] ahead as we allow, please send "
+            "{second}.",
             colleague="Somebody has to go to {city} on {day} with [vehicle] {plate}. Please send "
             "{first} if {first.he} can take another [trip], otherwise {second}.",
-            chat="can you plan {city} on {day} with [vehicle] {plate}? {first} should drive if "
+            chat="can you plan a [trip] to {city} on {day} with [vehicle] {plate}? {first} if "
             "{first.he} can still take one, otherwise {second}",
             note="We need somebody to drive to {city} on {day} with [vehicle] {plate}. {first} "
             "knows the way, so I'd like {first.him} to go. If {first.he} has too many [trips] "

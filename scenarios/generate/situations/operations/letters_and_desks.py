@@ -55,7 +55,7 @@ def _wordings(value: SpokenValue) -> tuple[str, ...]:
     return (value.text, *value.others)
 
 
-@situation("messaging", "bookings", memory=True, steps=8, common=True)
+@situation("messaging", "bookings", memory=True, steps=8)
 def wish_in_a_message(maker: Maker) -> Draft:
     """A customer asks in a thread for another day; there are two hours, one without room."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -73,8 +73,9 @@ def wish_in_a_message(maker: Maker) -> Draft:
             email="{name} sent us a message about the [booking] for the {room} and hasn't had an "
             "answer. {name.He} would like another day. Could you move it and reply in the "
             "[thread] with the start time?",
-            colleague="{name} has messaged us about moving {name.his} [booking] for the {room} to "
-            "another day. Please move it and reply in the [thread] with the start time.",
+            colleague="{name} has messaged us about moving {name.his} [booking] for the {room}. "
+            "Please see which day {name.he} wants, move it, and tell {name.him} in the "
+            "[thread] what time it starts.",
             chat="can u look at {name}'s [thread]? {name.he} wants the {room} on a different day. "
             "move it and write back what time",
             note="There's an unanswered message from {name} about the {room}. Please see which "
@@ -113,7 +114,7 @@ def wish_in_a_message(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "training", steps=7, common=True)
+@situation("messaging", "training", steps=7)
 def asked_for_the_next_course(maker: Maker) -> Draft:
     """A message names days on which the customer cannot come; the first other date is taken."""
     customer, course = new_customer(maker), new_course(maker)
@@ -160,7 +161,7 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "loans", steps=7, common=True)
+@situation("messaging", "loans", steps=7)
 def keep_it_a_little_longer(maker: Maker) -> Draft:
     """A message asks to keep one of two items; the reply names the new day."""
     customer = new_customer(maker)
@@ -474,16 +475,20 @@ def who_was_in_that_street(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is complaining that one of our drivers drove over {name.his} flower bed "
-            "in {city} on {day}. It was either {one} or {two}. Could you find out who was there "
-            "that day and give that colleague the [ticket]?",
-            colleague="{name} is complaining about one of our drivers, {one} or {two}. Please "
-            "assign the [ticket] to whichever of them was in {city} on {day}.",
-            chat="{name} is complaining abt one of our drivers in {city} on {day}, either {one} "
-            "or {two}. give the [ticket] to whoever it was",
-            note="{name} has complained about one of our drivers in {city} on {day}. It must have "
-            "been {one} or {two}. Please check which of the two really made that [trip] and "
-            "assign the [ticket] to that person. I've already apologised to {name}.",
+            email="{name} is complaining that one of our drivers drove over {name.his} flower "
+            "bed in {city} on {day}. It was either {one} or {two}. Could you find out "
+            "who was there that day and give that colleague the [ticket]? I've asked "
+            "both to answer such things themselves.",
+            colleague="{name} is complaining about one of our drivers in {city} on {day}, {one} or "
+            "{two}. Please find out which of them was there and assign the [ticket] to "
+            "that one, who can answer it first-hand.",
+            chat="{name} is complaining abt one of our drivers in {city} on {day}, either "
+            "{one} or {two}. whoever it was should answer that, can you check and assign "
+            "the [ticket]",
+            note="{name} has complained about one of our drivers in {city} on {day}. It must "
+            "have been {one} or {two}. Please check which of the two really made that "
+            "[trip] and assign the [ticket] to that person, who'll have to write to "
+            "{name.him}. I've already apologised.",
         ),
         calls=(
             _who(customer),

@@ -32,7 +32,7 @@ def _item(item: Row) -> Call:
     return call("get_item", item_id=item["id"])
 
 
-@situation("loans", steps=6, common=True)
+@situation("loans", steps=6, without=("bike_workshop", "film_rental"))
 def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
     """Of a family's loans one is awaited by somebody; one member has something overdue."""
     last, (one, two) = new_family(maker, 2)
@@ -229,7 +229,7 @@ def in_and_out_on_paper(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", kind="question", steps=5, common=True)
+@situation("loans", kind="question", steps=5)
 def which_of_the_two_came_back(maker: Maker) -> Draft:
     """The customer says that all is back; one of two items of a name is still out."""
     customer = new_customer(maker)
@@ -243,12 +243,13 @@ def which_of_the_two_came_back(maker: Maker) -> Draft:
             email="{name} has had a reminder about {title} and says {name.he} brought it back "
             "well before it was due. Is that right? If {name.he} still has one, I need its number "
             "and the due date.",
-            colleague="{name} says {title} is back. Is that true? If not, which number does "
-            "{name.he} still have, and when was it due?",
+            colleague="{name} says {title} is back. Is that true? If one is still out, give me its "
+            "number and the day it was due.",
             chat="{name} got a reminder for {title} and says {name.he} returned it. does "
             "{name.he} still have one? which number and when was it due",
-            note="I'm answering {name}, who had a reminder for {title} and says it was returned. "
-            "Does {name.he} still have one? I need the number and the due date for the letter.",
+            note="I'm answering {name}, who had a reminder for {title} and says it was "
+            "returned. Does {name.he} still have one? I need its number and the due date "
+            "for the letter.",
         ),
         calls=(_who(customer), _loans(customer), _item(out)),
         answer="Only one of two is back. {name} had borrowed two: {back} was returned, but {out} "
@@ -371,7 +372,7 @@ def how_long_is_the_queue(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", steps=4, common=True)
+@situation("loans", steps=4, rare=True, without=("public_library", "bike_workshop"))
 def renewed_by_its_letter(maker: Maker) -> Draft:
     """Two items of a name: the customer wants to keep the one that is due first; its loan can be
     renewed once more, the other one's cannot."""
@@ -384,8 +385,9 @@ def renewed_by_its_letter(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has borrowed {title} twice, a few days apart, and isn't finished with "
-            "the one that's due first. Could you renew that one and leave the other?",
+            email="{name} has {title} out twice, lent a few days apart, and would like to keep "
+            "the one that's due first for longer. The other is coming back in time. "
+            "Could you renew that first one?",
             colleague="{name} has two [loans] of {title}. Please renew the one that's due first, "
             "only that.",
             chat="{name} has {title} out twice. can you renew just the one thats due sooner",

@@ -113,7 +113,7 @@ def room_or_course(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", "memberships", steps=7, rare=True)
+@situation("bookings", "memberships", steps=7, rare=True, without=("hotel", "public_library"))
 def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
     """A room for a customer and as many companions as their membership allows."""
     most = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]
@@ -180,16 +180,16 @@ def come_for_it_on_the_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I'm bringing back {title} on the day it's due. "
-            "Could we talk at 16:00 while I'm there?” Please put in the [appointment] "
-            "“{subject}” for then, 30 minutes, “{place}”, with you as the organiser.",
-            colleague="{name} is bringing back {title} on its due date. Put in the [appointment] "
-            "“{subject}” that day, 16:00, half an hour, “{place}”, you're the organiser.",
-            chat="{name} brings {title} back on its due date and wants to talk. plan “{subject}” "
-            "that day 16:00, 30 min, “{place}”, you host",
-            note="{name} would like to talk to you when {name.he} comes to return {title}. "
-            "Please put in the [appointment] “{subject}” for the day it's due, at 16:00, "
-            "“{place}”, 30 minutes, with yourself as organiser.",
+            email="{name} is bringing back {title} on the day it's due and would like to talk "
+            "to you while {name.he}'s here. Could you put in the [appointment] "
+            "“{subject}” for 16:00 that day, 30 minutes, “{place}”?",
+            colleague="{name} would like to talk to you when {name.he} brings back {title}. Please "
+            "put in “{subject}” for the day it's due, 16:00, half an hour, “{place}”.",
+            chat="{name} brings {title} back on its due date and wants to talk to you then. "
+            "can you put in “{subject}” for that day 16:00, 30 min, “{place}”",
+            note="{name} rang: {name.he}'d like half an hour with you when {name.he} comes to "
+            "return {title}. Please put in the [appointment] “{subject}” for the day "
+            "it's due, at 16:00, “{place}”. Coffee is on me.",
         ),
         calls=(
             _who(customer),
@@ -214,7 +214,7 @@ def come_for_it_on_the_day(maker: Maker) -> Draft | None:
     )
 
 
-@situation("messaging", "fleet", steps=6, rare=True)
+@situation("messaging", "fleet", steps=6, rare=True, without=("charity",))
 def who_is_coming_with_what(maker: Maker) -> Draft:
     """A customer asks who comes and with which plate; the reply names the plate."""
     customer, driver = new_customer(maker), new_employee(maker)

@@ -9,6 +9,9 @@ from scenarios.generate.modules.draft_helpers import is_ranked, long_day
 from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap
 from scenarios.generate.modules.staff.make import new_absence, new_employee
 
+# Offices, in which nobody works early, late or at night.
+_NO_SHIFTS = ("accounting_office", "insurance_broker", "law_office")
+
 
 def _who(employee: Row) -> Call:
     return call("search_employees", query=employee["name"])
@@ -32,7 +35,7 @@ def _far(maker: Maker) -> int:
     return maker.parameters["SWAP_NOTICE_DAYS"] + maker.rng.randrange(4, 14)
 
 
-@situation("shifts", steps=6)
+@situation("shifts", steps=6, without=_NO_SHIFTS)
 def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     """Of two swaps of one person one is agreed; the taker of the other is away on that day."""
     giver, free, away = new_employee(maker), new_employee(maker), new_employee(maker)
@@ -76,7 +79,7 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6, common=True)
+@situation("shifts", steps=6, without=_NO_SHIFTS)
 def a_post_for_old_hands(maker: Maker) -> Draft:
     """A swap would put a clerk at a post that needs somebody senior; the system would agree."""
     giver, taker = new_employee(maker, "supervisor"), new_employee(maker)
@@ -88,12 +91,12 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{giver}'s sister is getting married on {day}, and {taker} would take the "
-            "[shift]. They've asked for a [swap]. Please check that {taker} is allowed to work at "
-            "that post, and then approve it or refuse it.",
-            colleague="{giver} wants to give {giver.his} [shift] on {day} to {taker}. Please "
-            "approve the [swap] if {taker} may work at that post, and refuse it if not.",
-            chat="{giver} wants {taker} to take {giver.his} [shift] on {day}. can {taker} even "
-            "work at that post? if not refuse the [swap], otherwise its fine",
+            "[shift]. They've asked for a [swap]. I'm not sure that {taker} is senior "
+            "enough for that post. Could you check, and approve it or refuse it?",
+            colleague="{giver} wants to give {giver.his} [shift] on {day} to {taker}. Please check "
+            "whether {taker} is senior enough for that post, and decide on the [swap].",
+            chat="{giver} wants {taker} to take {giver.his} [shift] on {day}. is {taker.he} "
+            "even allowed to do that one? if not refuse the [swap], otherwise its fine",
             note="{giver} has asked for a [swap] with {taker} on {day}. I'm out today, so please "
             "decide on it for me. {taker} hasn't been here long, so check that {taker.he} can "
             "work at that post.",
@@ -117,7 +120,7 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="decline", steps=3, common=True)
+@situation("shifts", kind="decline", steps=3, common=True, without=_NO_SHIFTS)
 def swap_for_tomorrow(maker: Maker) -> Draft:
     """A swap is wanted for a shift that is too near; the system would take it."""
     notice = maker.parameters["SWAP_NOTICE_DAYS"]
@@ -153,7 +156,7 @@ def swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7)
+@situation("shifts", steps=7, without=_NO_SHIFTS)
 def who_could_step_in(maker: Maker) -> Draft:
     """A taker is sought: the first choice works already on that day."""
     giver, busy, free = new_employee(maker), new_employee(maker), new_employee(maker)
@@ -221,7 +224,7 @@ def who_could_step_in(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="decline", steps=3)
+@situation("shifts", kind="decline", steps=3, without=_NO_SHIFTS)
 def anybody_will_do_at_the_desk(maker: Maker) -> Draft:
     """A clerk shall staff a post that needs somebody senior; the system would take them."""
     post, worker, day = new_post(maker, needs_rank="senior"), new_employee(maker), _far(maker)
@@ -248,7 +251,22 @@ def anybody_will_do_at_the_desk(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="question", steps=2, common=True)
+@situation(
+    "shifts",
+    kind="question",
+    steps=2,
+    common=True,
+    without=(
+        *_NO_SHIFTS,
+        "bike_workshop",
+        "dental_clinic",
+        "language_school",
+        "museum",
+        "permits_office",
+        "property_management",
+        "public_library",
+    ),
+)
 def nights_in_a_row(maker: Maker) -> Draft:
     """How many nights somebody has in a span of days, and at which post the first one is."""
     worker, first, second = new_employee(maker), new_post(maker), new_post(maker)
@@ -279,7 +297,7 @@ def nights_in_a_row(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6, common=True)
+@situation("shifts", steps=6, common=True, without=_NO_SHIFTS)
 def ill_for_three_days(maker: Maker) -> Draft:
     """Somebody will be in hospital: the absence is recorded, and a colleague is asked to take the
     shifts that fall into it."""
@@ -328,7 +346,7 @@ def ill_for_three_days(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="decline", because="permission", steps=3, common=True)
+@situation("shifts", kind="decline", because="permission", steps=3, common=True, without=_NO_SHIFTS)
 def strike_it_from_the_rota(maker: Maker) -> Draft | None:
     """A clerk shall delete a shift."""
     if is_ranked(maker, "supervisor"):
@@ -356,7 +374,7 @@ def strike_it_from_the_rota(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shifts", steps=5, common=True)
+@situation("shifts", steps=5, common=True, without=_NO_SHIFTS)
 def asked_for_the_wrong_day(maker: Maker) -> Draft:
     """A swap was asked for the wrong one of two shifts; it is withdrawn and asked anew."""
     giver, taker, post = new_employee(maker), new_employee(maker), new_post(maker)

@@ -32,16 +32,16 @@ def _absent(maker: Maker, employee: Row, first: int, last: int, kind: str = "lea
 
 @situation(kind="decline", steps=1)
 def leave_for_oneself(maker: Maker) -> Draft:
-    """The acting employee shall enter an absence of their own; the system would take it."""
+    """The leave that shall be entered is the acting employee's own; the system would take it."""
     first = maker.rng.randrange(60, 80)
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Hello {me}, your leave from {first} to {last} is approved. I won't get to it "
-            "myself before the rota goes out tonight, so please put it in the system yourself.",
-            colleague="Your leave from {first} to {last} is fine, {me}. Just put it in yourself.",
-            chat="hey {me}, your holiday {first} to {last} is fine with me. just put it in",
-            note="{me}, I've looked at your leave request and {first} to {last} is fine. Please "
+            email="{me}'s leave from {first} to {last} is approved. Could you put it in the "
+            "system before the rota goes out tonight? I won't get to it myself.",
+            colleague="Please put in {me}'s leave, {first} to {last}. It's approved.",
+            chat="{me} has leave {first} to {last}, i've ok'd it. can you put it in",
+            note="I've looked at {me}'s leave request, and {first} to {last} is fine. Please "
             "record it today so the rota is right when it goes out. I'm back on Monday.",
         ),
         calls=(call("get_my_profile"),),
@@ -91,7 +91,7 @@ def two_halves_of_a_voyage(maker: Maker) -> Draft:
     )
 
 
-@situation(memory=True, steps=4)
+@situation(memory=True, steps=4, common=True)
 def the_same_a_week_later(maker: Maker) -> Draft:
     """A leave is put off by a week and stays as long as it is."""
     worker = new_employee(maker)
@@ -129,7 +129,7 @@ def the_same_a_week_later(maker: Maker) -> Draft:
 
 @situation(steps=4, rare=True)
 def not_both_at_a_time(maker: Maker) -> Draft:
-    """A leave is entered for the wished days, or later, as the deputy is away then."""
+    """A leave is entered for the second choice of days, as the deputy is away during the first."""
     worker, deputy = new_employee(maker), new_employee(maker)
     first = maker.rng.randrange(14, 30)
     new_absence(maker, deputy, first + 3, 4, "travel")
@@ -137,16 +137,17 @@ def not_both_at_a_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} would like leave from {first} to {last}, but {deputy}, who covers for "
-            "{worker.him}, may be away then. In that case {worker.he}'ll go exactly two weeks "
-            "later. Could you check and put in what works?",
-            colleague="{worker} would like leave from {first} to {last}. If {deputy} is away on "
-            "any of those days, please make it fourteen days later.",
-            chat="{worker} wants leave {first} to {last}. {deputy} covers for {worker.him}, so if "
-            "{deputy.he}'s off on one of those days make it exactly 14 days later",
-            note="{worker} has asked for leave from {first} to {last}, and one of {worker.him} "
-            "and {deputy} has to be here. If {deputy} is away on any of those days, move the "
-            "whole leave back by two weeks. Please record whichever it is.",
+            email="{worker} would like leave from {first} to {last}. {deputy} covers for "
+            "{worker.him}, so if {deputy.he}'s away on any of those days, {worker.he}'ll "
+            "go from {new} to {end} instead. Could you check and put in what works?",
+            colleague="{worker} wants leave from {first} to {last}, or from {new} to {end} if "
+            "{deputy} is away on one of the first dates. Please check and record it.",
+            chat="{worker} wants leave {first} to {last}. {deputy} covers for {worker.him}, "
+            "so if {deputy.he}'s off on one of those days make it {new} to {end}",
+            note="{worker} has given me two choices for {worker.his} leave: {first} to "
+            "{last}, or {new} to {end}. {deputy} has to be here while {worker.he}'s "
+            "gone, so take the second if {deputy} is away on any day of the first. "
+            "Please record whichever it is.",
         ),
         calls=(
             _who(worker),
@@ -154,8 +155,8 @@ def not_both_at_a_time(maker: Maker) -> Draft:
             _record(deputy),
             _absent(maker, worker, first + 14, first + 18),
         ),
-        answer="{worker} is on leave two weeks later than requested, from {new} to {end}, because "
-        "{deputy} is away during the original dates.",
+        answer="{worker} is on leave from {new} to {end}, because {deputy} is away during the "
+        "first choice.",
         values={
             "worker": worker["name"],
             "deputy": deputy["name"],
@@ -239,34 +240,37 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
 
 
 @situation(kind="question", steps=2, rare=True)
-def days_of_leave_so_far(maker: Maker) -> Draft:
-    """The number of days of leave of somebody; sick days and travel do not count."""
+def when_the_next_holiday_is(maker: Maker) -> Draft:
+    """The first and the last day of somebody's next leave; travel and sick days are none."""
     worker = new_employee(maker)
-    lengths = (maker.rng.randrange(2, 6), maker.rng.randrange(6, 9))
-    new_absence(maker, worker, 8, lengths[0])
-    new_absence(maker, worker, 20, 3, "travel")
-    new_absence(maker, worker, 31, lengths[1])
-    new_absence(maker, worker, 44, 2, "sick")
+    first, length = maker.rng.randrange(16, 26), maker.rng.randrange(4, 9)
+    new_absence(maker, worker, -20, 3)
+    new_absence(maker, worker, 6, 3, "travel")
+    new_absence(maker, worker, first, length)
+    new_absence(maker, worker, 44, 5)
     return Draft(
         kind="question",
         ask=Voices(
-            email="{worker} would like to know how many days of leave {worker.he} has put in "
-            "altogether, counting the first day, the last and the weekends. Can you work that out?",
-            colleague="How many days of leave does {worker} have entered in total? First and last "
-            "day count, weekends too.",
-            chat="how many leave days has {worker} got in the system (only leave, weekends "
-            "included)",
-            note="{worker} would like to know how many days of leave {worker.he} has in the "
-            "system altogether. Leave out sickness and travel, and count weekends. I'll pass the "
-            "number on.",
+            email="I'd like to plan the stocktaking around {worker}'s next holiday. When does "
+            "{worker.he} go, and what's the last day? Only the holiday, please, not when "
+            "{worker.he}'s travelling for us.",
+            colleague="When does {worker}'s next leave begin, and which day is the last?",
+            chat="when is {worker}'s next holiday, first and last day? just leave, not work trips",
+            note="{worker}'s substitute has asked me for the dates. From which day to which "
+            "day is {worker}'s next leave? {worker.He}'s travelling for work before "
+            "that, which doesn't count.",
         ),
         calls=(_who(worker), _record(worker)),
-        answer="{worker} has {total} days of leave entered.",
-        values={"worker": worker["name"], "total": sum(lengths)},
+        answer="{worker}'s next leave is from {first} to {last}.",
+        values={
+            "worker": worker["name"],
+            "first": long_day(maker.day(first)),
+            "last": long_day(maker.day(first + length - 1)),
+        },
     )
 
 
-@situation(steps=4, without=("law_office", "dental_clinic", "public_library", "gym"))
+@situation(steps=4, without=("law_office", "dental_clinic", "public_library", "gym"), common=True)
 def it_was_a_business_trip(maker: Maker) -> Draft:
     """An absence was entered as leave and is travel; another one is really leave."""
     worker = new_employee(maker)
@@ -318,14 +322,16 @@ def to_the_smaller_team(maker: Maker) -> Callable[[], Draft] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{worker} has been filling in everywhere and would like a permanent team. "
-                "{one} or {two}, {worker.he} doesn't mind which. Please move {worker.him} to "
-                "whichever of the two has fewer active people at the moment.",
-                colleague="Please move {worker} to {one} or {two}, whichever has fewer active "
-                "people.",
-                chat="move {worker} to {one} or {two}, whichever is smaller atm (active people)",
+                email="{worker} has been filling in everywhere and would like a permanent "
+                "team. {one} or {two}, {worker.he} doesn't mind which. Please move "
+                "{worker.him} to the one with fewer people at the moment.",
+                colleague="{worker} needs a permanent team. {one} and {two} could both use the "
+                "help, so please move {worker.him} to the one with fewer people.",
+                chat="can you move {worker} to {one} or {two}? whichever has fewer people "
+                "right now",
                 note="{worker} is getting a permanent place. {one} and {two} both say they're "
-                "short-staffed, so please move {worker} to the one with fewer active people today.",
+                "short-staffed, so please look who has fewer people, not counting those "
+                "who've left, and move {worker.him} there today.",
             ),
             calls=(
                 _who(worker),

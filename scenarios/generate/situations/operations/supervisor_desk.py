@@ -11,7 +11,6 @@ from scenarios.generate.modules.devices.make import NO_DEVICES, device_models, n
 from scenarios.generate.modules.draft_helpers import is_ranked, long_day
 from scenarios.generate.modules.fleet.make import new_trip, new_vehicle
 from scenarios.generate.modules.inspections.make import (
-    finding_titles,
     new_finding,
     new_followup,
     new_inspection,
@@ -21,6 +20,7 @@ from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap
 from scenarios.generate.modules.staff.make import new_employee
 from scenarios.generate.modules.training.make import new_course, new_enrolment, new_session
+from scenarios.generate.situations.operations.inspection_desk import grave_and_small
 
 
 def _who(customer: Row) -> Call:
@@ -31,7 +31,7 @@ def _leads(maker: Maker) -> bool:
     return is_ranked(maker, "supervisor")
 
 
-@situation("training", steps=4, common=True)
+@situation("training", steps=4)
 def a_seat_for_all_who_wait(maker: Maker) -> Draft | None:
     """A session gets as many seats as are needed for those who wait."""
     seats = 3
@@ -76,7 +76,8 @@ def small_things_can_go(maker: Maker) -> Draft | None:
     if not _leads(maker):
         return None
     inspection = new_inspection(maker, day=-12)
-    titles = finding_titles(maker, 4)
+    grave, small = grave_and_small(maker, 3)
+    titles = [small[0], grave[0], small[1], small[2]]
     kinds = ("minor", "critical", "minor", "minor")
     one, serious, seen, two = (
         new_finding(maker, inspection, kind, title=title)
@@ -86,16 +87,18 @@ def small_things_can_go(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The owner of the building isn't going to do anything about the rest of "
-            "[inspection] {reference}. Please waive the open [findings] that nobody is working on "
-            "yet. If there's one we can't waive, let me know which.",
-            colleague="Please waive everything that's open in {reference} without [a followup]. "
-            "Tell me if there's one we can't waive.",
-            chat="can you waive whatever's open in {reference} and has nobody on it. if theres "
-            "one we can't waive tell me which",
-            note="I'd like to get {reference} off the list before the audit. Please waive "
-            "everything that's open there and that nobody is working on. I suspect one of them "
-            "can't be waived; tell me which.",
+            email="The owner of the building has decided what to repair after [inspection] "
+            "{reference}, and somebody has been assigned to each of those. Please waive "
+            "the other open [findings]. If there's one we can't waive, let me know which.",
+            colleague="What hasn't been assigned to anybody from [inspection] {reference} isn't "
+            "going to be repaired. Please waive those [findings], and tell me if we "
+            "can't do that for one.",
+            chat="the owner isnt doing any more about [inspection] {reference}. can you waive "
+            "whats still open and not assigned to anyone? if theres one we can't waive "
+            "tell me which",
+            note="I'd like to get [inspection] {reference} off the list before the audit. "
+            "Where somebody is working on it, leave it. The rest that's open can be "
+            "waived, except where our rules are against it; tell me which one that is.",
         ),
         calls=(
             call("search_inspections", query=inspection["reference"]),

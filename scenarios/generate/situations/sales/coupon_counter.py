@@ -273,14 +273,15 @@ def the_budget_is_used_up(maker: Maker) -> Draft | None:
             "{product}, although it's valid for another two weeks. I think the "
             "[campaign] has used up its budget, which is hardly {name.his} fault. Could "
             "you raise it and redeem the [coupon]?",
-            colleague="{name}'s [coupon] for the {product} is valid but won't go through. If the "
-            "budget of the [campaign] is gone, please raise it and redeem the [coupon].",
+            colleague="{name} has a valid [coupon] for the {product}, but it won't go through. If "
+            "the budget of the [campaign] is gone, please raise it and redeem the "
+            "[coupon].",
             chat="{name}'s [coupon] got rejected for the {product}, probably no budget left. can "
             "you top it up and redeem it",
-            note="{name}'s [coupon] for the {product} was turned down at the desk, and "
-            "{name.he} wasn't pleased. The [campaign] must be out of money. Please put "
-            "some more into its budget and redeem the [coupon], so that {name.he} gets "
-            "{name.his} discount.",
+            note="The desk turned down {name}'s [coupon] for the {product}, and {name.he} "
+            "wasn't pleased. The [campaign] must be out of money. Please put some more "
+            "into its budget and redeem the [coupon], so that {name.he} gets {name.his} "
+            "discount.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -393,15 +394,17 @@ def something_better_that_runs(maker: Maker) -> Callable[[], Draft | None] | Non
             kind="change",
             ask=Voices(
                 email="{name} had a lot of trouble with us and isn't happy with {name.his} "
-                "“{campaign}” [coupon]. Please void it and issue one from whichever [campaign] of "
-                "those running takes the most off.",
-                colleague="{name} gets a better [coupon]. Please void the one from “{campaign}” "
-                "and issue one from the running [campaign] that takes the most off.",
+                "“{campaign}” [coupon]. Please void it and give {name.him} one that "
+                "takes off more, from whichever running [campaign] has the biggest "
+                "discount.",
+                colleague="{name} gets a better [coupon], as promised. Please void the one from "
+                "“{campaign}” and issue the one with the biggest discount that we're "
+                "running.",
                 chat="{name} isnt happy with {name.his} “{campaign}” [coupon]. can you void it "
                 "and give {name.him} the best one we're running",
-                note="Complaint settled with {name}: {name.he} gets a better [coupon]. Void the "
-                "one from “{campaign}”, find the [campaign] with the highest percentage of those "
-                "now running, and issue one from that.",
+                note="I've settled {name}'s complaint: {name.he} gets a better [coupon]. "
+                "Please void the one from “{campaign}” and issue one from the [campaign] "
+                "with the highest discount of those now running.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

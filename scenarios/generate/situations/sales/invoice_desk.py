@@ -194,8 +194,9 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
             chat="{name} wants to pay for the {one} and the {two} on {day}. can you move both due "
             "dates? tell me if one doesnt work and why",
             note="{name} is waiting for a bank transfer and would like until {day} for two "
-            "[invoices], the {one} and the {two}. Change the due dates where we can. I'm calling "
-            "{name.him} at three, so I need the reason if one has to stay.",
+            "[invoices], those for the {one} and the {two}. Change the due dates where "
+            "we can. I'm calling {name.him} at three, so I need the reason if one has to "
+            "stay.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -238,7 +239,7 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
             colleague="I sent {name} an [invoice] for the {product} that was meant for somebody "
             "of a similar name. It's still open, so please cancel it.",
             chat="i mixed up two names, {name} got an [invoice] for the {product} that isnt "
-            "{name.his}. its still open, can you cancel it",
+            "{name.hers}. its still open, can you cancel it",
             note="My mistake: the open [invoice] for the {product} went to {name} and was meant "
             "for somebody of a similar name. Please cancel it, and I'll write a new one for the "
             "right person this afternoon.",

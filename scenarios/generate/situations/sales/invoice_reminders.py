@@ -69,8 +69,8 @@ def reminded_only_lately(maker: Maker) -> Draft | None:
         ask=Voices(
             email="I'm trying to close the month, and {name} still hasn't paid for the {product}. "
             "Could you send {name.him} another [reminder] today?",
-            colleague="{name}'s [invoice] for the {product} is overdue. Please send the next "
-            "[reminder].",
+            colleague="{name} is overdue with the [invoice] for the {product}. Please send the "
+            "next [reminder].",
             chat="{name} still hasnt paid for the {product}, can you send {name.him} another "
             "[reminder]",
             note="{name} hasn't paid for the {product} yet, and the [invoice] is well overdue. "

@@ -53,9 +53,10 @@ def short_of_what_was_promised(maker: Maker) -> Draft | None:
             "active [supplier], and send it.",
             chat="can you check if we have enough for {name}s confirmed [order] of the {product}? "
             "if not buy whats missing from the cheapest active [supplier] and send it",
-            note="{name}'s [order] for the {product} was confirmed before anyone checked the "
-            "stock. Please see how many we're short across all [warehouses], buy exactly those "
-            "from the cheapest [supplier] we're allowed to use, and send it today.",
+            note="Somebody confirmed {name}'s [order] for the {product} before anyone checked "
+            "the stock. Please see how many we're short across all [warehouses], buy "
+            "exactly those from the cheapest [supplier] we're allowed to use, and send "
+            "it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -332,7 +332,7 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=4, rare=True)
+@situation(steps=4, rare=True, without=("charity", "public_library"))
 def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
     """All active products of a category but one, the dearest, become dearer by the same amount."""
     most = maker.parameters["MOST_PRICE_CHANGE_PERCENT"]
@@ -354,15 +354,15 @@ def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
         return Draft(
             kind="change",
             ask=Voices(
-                email="Our costs have gone up, so everything we still sell in {category} will "
+                email="Our costs have gone up, so everything we still offer in {category} will "
                 "be {step} dearer from today. Only the {dear} stays as it is, that's "
                 "expensive enough. Could you change the prices?",
                 colleague="Please raise the prices in {category} by {step} each, for everything we "
-                "still sell. Leave out the {dear}, which is dear enough.",
-                chat="can you put everything we still sell in {category} up by {step}? not "
+                "still offer. Leave out the {dear}, which is dear enough.",
+                chat="can you put everything we still offer in {category} up by {step}? not "
                 "the {dear}, that stays",
                 note="Prices in {category} go up: please add {step} to everything there that "
-                "we still sell. The {dear} is expensive enough already and stays as it "
+                "we still offer. The {dear} is expensive enough already and stays as it "
                 "is. The new price list goes to the printer on Thursday.",
             ),
             calls=(

@@ -312,19 +312,21 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     fixed = new_order(maker, customer, [(goods[1], 3)], "confirmed", placed=4)
     line = order_lines(maker, first)[0]
     count = maker.rng.randrange(6, 12)
+    other = 4 if count % 2 else 5
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} needs more than {name.he} thought: {count} × {one} and {count} × {two}. "
-            "They're on two separate [orders], and one may have been confirmed already. Please "
-            "change what you still can and let me know about the rest.",
-            colleague="{name} would like {count} × {one} and {count} × {two} now; they're on two "
+            email="{name} needs more than {name.he} thought: {count} × {one} and {other} × "
+            "{two}. They're on two separate [orders], and one may have been confirmed "
+            "already. Please change what you still can and let me know about the rest.",
+            colleague="{name} would like {count} × {one} and {other} × {two} now; they're on two "
             "[orders]. Please change what can still be changed, and tell me if one can't.",
-            chat="{name} now needs {count} × {one} and {count} × {two}, thats 2 separate "
+            chat="{name} now needs {count} × {one} and {other} × {two}, thats 2 separate "
             "[orders]. change what you still can and tell me if one doesnt work",
-            note="{name} has looked again at what {name.he} needs, and it's now {count} × {one} "
-            "and {count} × {two}. They're on two separate [orders], and I'm not sure whether we've "
-            "confirmed them. If one can't be changed any more, tell me why.",
+            note="{name} has looked again at what {name.he} needs, and it's now {count} × "
+            "{one} and {other} × {two}. They're on two separate [orders], and I'm not "
+            "sure whether we've confirmed them. If one can't be changed any more, tell "
+            "me why.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -340,6 +342,7 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
             "one": goods[0]["name"],
             "two": goods[1]["name"],
             "count": count,
+            "other": other,
         },
         reasons=("confirmed", "not open", "no longer open"),
         spare=(("orders", fixed["id"]),),

@@ -1,5 +1,7 @@
 """Situations about payments: what failed, what came in, and by which method it goes."""
 
+from datetime import date, timedelta
+
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.situations import situation
 from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
@@ -7,6 +9,12 @@ from scenarios.generate.modules.catalogue.make import some_products
 from scenarios.generate.modules.draft_helpers import full_day, long_day
 from scenarios.generate.modules.parties.make import TRADE_CUSTOMERS, new_customer, new_family
 from scenarios.generate.modules.payments.make import new_digits, new_method, new_payment
+
+
+def _end_of_month(day: str) -> str:
+    """The last day of a day's month: until then a card is valid."""
+    first = date.fromisoformat(day).replace(day=1)
+    return ((first + timedelta(days=31)).replace(day=1) - timedelta(days=1)).isoformat()
 
 
 @situation("payments", steps=5, common=True)
@@ -27,7 +35,7 @@ def card_had_run_out(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name}'s card expired last month, so {name.his} [payment] for the {product} "
+                    "{name}'s card has just expired, so {name.his} [payment] for the {product} "
                     "bounced. {name.He} has asked us to use the other one we have on file, which "
                     "is still valid. Could you switch it and try again?"
                 ),
@@ -43,8 +51,8 @@ def card_had_run_out(maker: Maker) -> Draft | None:
                     "Please move it to {name.his} other valid [method] and retry it."
                 ),
                 (
-                    "The card for {name}'s [payment] for the {product} has expired. Please retry "
-                    "it with the [method] that's still valid."
+                    "{name}'s card expired before we could take the money for the {product}. "
+                    "Please retry the [payment] with the [method] that's still valid."
                 ),
             ),
             chat=(
@@ -125,7 +133,8 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     kept = new_method(maker, customer, "debit")
     failed = new_payment(maker, customer, old, goods[0], status="failed", created=4)
     new_payment(maker, customer, kept, goods[1], status="settled", created=30)
-    digits, expires = new_digits(maker), maker.day(maker.rng.randrange(500, 1_200))
+    digits = new_digits(maker)
+    expires = _end_of_month(maker.day(maker.rng.randrange(500, 1_200)))
     return Draft(
         kind="change",
         ask=Voices(
@@ -316,7 +325,7 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="decline", steps=2, without=TRADE_CUSTOMERS, common=True)
+@situation("payments", kind="decline", steps=2, without=TRADE_CUSTOMERS)
 def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
     """Somebody of the same household asks for the data of a card."""
     goods = some_products(maker, 1)
@@ -354,7 +363,7 @@ def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=3, common=True)
+@situation("payments", steps=3)
 def two_failed_one_in_time(maker: Maker) -> Draft | None:
     """Both failed payments are to be tried again; the rules allow it for one."""
     goods = some_products(maker, 2)
@@ -470,7 +479,8 @@ def no_room_for_the_new_card(maker: Maker) -> Draft | None:
     gone = new_method(maker, customer, "card", expires=-maker.rng.randrange(20, 200))
     kept = [new_method(maker, customer) for _ in range(most - 1)]
     new_payment(maker, customer, kept[0], goods[0], status="settled", created=14)
-    digits, expires = new_digits(maker), maker.day(maker.rng.randrange(400, 1_100))
+    digits = new_digits(maker)
+    expires = _end_of_month(maker.day(maker.rng.randrange(400, 1_100)))
     return Draft(
         kind="change",
         ask=Voices(

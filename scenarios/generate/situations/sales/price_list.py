@@ -30,8 +30,8 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{culprit} changed the price of the {product} by mistake the other day. Could "
             "you put it back to what it was before?",
-            colleague="{culprit}'s last change to the price of the {product} was a mistake. "
-            "Please put back the price before it.",
+            colleague="{culprit} made a mistake in {culprit.his} last change to the price of the "
+            "{product}. Please put back the price before it.",
             chat="{culprit} changed the price of the {product} by mistake, can you put back what "
             "it was before",
             note="{culprit} changed the price of the {product} by mistake, and the new price "
@@ -62,8 +62,8 @@ def a_few_per_cent_more(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We have to pay more for everything that goes into the {product}, so the "
-            "price goes up by {percent} % today. Could you change it?",
+            email="Our own costs for the {product} have gone up, so from today it's {percent} "
+            "% dearer. Could you change the price?",
             colleague="Please put the price of the {product} up by {percent} %, from today.",
             chat="can you put the {product} up by {percent}%? the new price starts today",
             note="We've held the price of the {product} for as long as we could, and now it "

@@ -51,11 +51,13 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
             "[refund] for that, as much as we can give.",
             colleague="{name} paid for the {product} on {day}, and it isn't what we described. "
             "Please open a [refund] for that, as much as {name.he} can get.",
-            chat="{name} says the {product} isnt as described (paid {day}) and i agree. can you "
-            "open a [refund] for that, as much as we can give",
-            note="{name} complained that the {product} {name.he} paid for on {day} doesn't match "
-            "our description, and having checked, I agree. Please open a [refund] for that reason "
-            "and give {name.him} as much as we can. The web team is correcting the text.",
+            chat="{name} paid for the {product} on {day} and says our description was wrong. "
+            "i checked and agree. can you open a [refund] for that, as much as we can "
+            "give",
+            note="{name} has complained about the {product} {name.he} paid for on {day}, "
+            "because our description was wrong. Having checked, I agree. Please open a "
+            "[refund] for that reason and give {name.him} as much as we can. The web "
+            "team is correcting the text.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -222,7 +224,27 @@ def paid_for_it_two_times(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6, rare=True)
+@situation(
+    "refunds",
+    "payments",
+    steps=6,
+    rare=True,
+    without=(
+        "airline_lounge",
+        "car_rental",
+        "coworking",
+        "credit_union",
+        "dental_clinic",
+        "event_venue",
+        "gym",
+        "hotel",
+        "insurance_broker",
+        "language_school",
+        "museum",
+        "theatre",
+        "veterinary_practice",
+    ),
+)
 def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
     """A colleague opened a refund as goodwill; the note on it shows that we were late."""
     goods = some_products(maker, 1)

@@ -125,16 +125,18 @@ def opened_box_unwanted(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The back room has finished with {name}'s return {reference}: the {two} has "
-            "been used, it's scratched. The {one} was checked earlier. Please record that, and "
-            "then accept or refuse the return.",
-            colleague="The {two} in {name}'s return {reference} has been checked and is used. "
-            "Please record that, then accept the return, or refuse it if we can't take that.",
-            chat="the {two} in return {reference} is used, the {one} was checked before. can you "
-            "record that and accept or refuse the return? {name} is waiting",
-            note="{name} has chased us twice about return {reference}. The only thing missing was "
-            "the condition of the {two}, and it's clearly been used. Please record that, and see "
-            "whether we accept the return or refuse it. I'll ring {name.him} on Monday.",
+            email="The back room has finished with {name}'s return {reference}. They've now "
+            "looked at the {two} as well and say it came back used. The {one} was "
+            "checked earlier. Please record that, and then accept or refuse the return.",
+            colleague="We've checked the {two} in {name}'s return {reference}: used. Please record "
+            "that, then accept the return, or refuse it if we can't take that.",
+            chat="just checked the {two} in return {reference}, used. the other thing in it "
+            "was fine. can you record that and accept or refuse the return? {name} is "
+            "waiting",
+            note="{name} has chased us twice about return {reference}. The only thing missing "
+            "was the condition of the {two}, and I've now seen that: used, clearly. "
+            "Please record it, and see whether we accept the return or refuse it. I'll "
+            "ring {name.him} on Monday.",
         ),
         calls=(
             call("find_return_by_reference", reference=back["reference"]),
@@ -154,7 +156,7 @@ def opened_box_unwanted(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", kind="decline", because="permission", steps=4, common=True)
+@situation("returns", "orders", kind="decline", because="permission", steps=4)
 def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
     """All is well with the return except that it is worth more than the own limit."""
     if maker.me["role"] == "manager":
@@ -175,9 +177,9 @@ def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} sent back the {product} days ago, because all of it had been damaged "
-            "on the way, and hasn't heard from us. The return has been inspected. Could "
-            "you accept it today? I'll let {name.him} know.",
+            email="{name} sent back the {product} days ago, because everything had been "
+            "damaged on the way, and hasn't heard from us. The return has been "
+            "inspected. Could you accept it today? I'll let {name.him} know.",
             colleague="Please accept {name}'s return of the {product}. It's been inspected, and "
             "everything really is damaged.",
             chat="the big return from {name}, the {product}, has been inspected, all damaged. "
@@ -217,10 +219,10 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has now unpacked the remaining {product} as well and found all of it "
-            "damaged, just like what {name.he} sent back before. {name.He} wants to "
-            "return everything {name.he} still has from that [order]. Could you see how "
-            "many that is and register them?",
+            email="{name} has now unpacked the remaining {product} as well and found "
+            "everything damaged, just like what {name.he} sent back before. {name.He} "
+            "wants to return all {name.he} still has from that [order]. Could you see "
+            "how many that is and register them?",
             colleague="{name} says the remaining {product} came damaged as well. Some went back "
             "already, so please see how many {name.he} still has from that [order] and "
             "register those.",
@@ -271,8 +273,8 @@ def box_without_a_number(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked whether {name.his} box with two of the {product} has arrived; "
-            "{name.he} forgot to put the return number on it. It's here, on my desk. Could you "
+            email="{name} has asked about {name.his} box with two of the {product}; {name.he} "
+            "forgot to put the return number on it. It's here, on my desk. Could you "
             "find the right return and mark it as received?",
             colleague="A box with 2 × {product} came from {name} without a return number. Please "
             "mark the matching return as received.",

@@ -158,7 +158,7 @@ def neighbour_takes_it_in(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=7, memory=True, common=True)
+@situation("shipments", steps=7, memory=True)
 def cheapest_for_light_things(maker: Maker) -> Draft | None:
     """The cheapest carrier of those that work for us and may take the parcels."""
     most = maker.parameters["INSURED_FROM_CENTS"]
@@ -340,8 +340,8 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
             "and given up. Could you report the [shipment] as lost?",
             colleague="{name}'s [shipment] with the {product} never arrived, and the [carrier] "
             "has stopped looking. Please report it as lost.",
-            chat="{name}'s [shipment] with the {product} is lost, the [carrier] confirmed it. can "
-            "you mark it as lost",
+            chat="the [carrier] has lost {name}'s [shipment] with the {product}, they "
+            "confirmed it. can you mark it as lost",
             note="The [carrier] has given up looking for the {product} we sent to {name}. Please "
             "report that [shipment] as lost today, because we need that for the insurance.",
         ),
@@ -374,16 +374,16 @@ def two_boxes_same_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote that two [shipments] from us would arrive on the same day, one "
-            "with the {one} and one with the {two}. That costs us twice. Please send the {two} "
-            "along with the {one}, as one more [parcel] as it is now, and cancel the other "
-            "[shipment].",
+            email="{name} has noticed that two [shipments] from us arrive on the same day, one "
+            "with the {one} and one with the {two}. That costs us twice. Could you put "
+            "the [parcel] with the {two} into the other [shipment], with the same "
+            "contents and weight, and cancel its own?",
             colleague="We planned two [shipments] to {name} for the same day, and one would do. "
-            "Please add the {two} to the one with the {one}, as a [parcel] just as it is now, and "
-            "cancel the other.",
-            chat="we're sending {name} 2 [shipments] on the same day, waste of money. can you add "
-            "the {two} to the one with the {one}, as its own [parcel] just as it is, and cancel "
-            "the other",
+            "Please add the [parcel] with the {two} to the one with the {one}, same "
+            "contents and weight, and cancel the other.",
+            chat="we're sending {name} 2 [shipments] on the same day, waste of money. can you "
+            "add the {two} to the one with the {one}, same [parcel] as it is now, and "
+            "cancel the other",
             note="I just saw that we're paying for two [shipments] to {name} on the same day. "
             "Please add the {two} to the one with the {one}, as another [parcel] of the same "
             "quantity and weight, and cancel the other.",

@@ -251,9 +251,9 @@ def left_in_the_closed_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We're clearing out {closed} on Friday, and some of the {product} is still "
-            "in there. Please book all of it over to wherever we're shortest of it, "
-            "going by the reorder points.",
+            email="We're clearing out {closed} on Friday, and there's still some of the "
+            "{product} in there. Please book all of it over to wherever we're shortest "
+            "of it, going by the reorder points.",
             colleague="Please clear the {product} out of {closed}. All of it goes to the "
             "[warehouse] that's missing the most against its reorder point.",
             chat="{closed} is shut but there's still {product} in it. can you move it all to "
@@ -346,8 +346,8 @@ def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
             "{right} had asked for it. Could you move the same number on from {wrong} to {right}?",
             colleague="{culprit} moved some of the {product} to {wrong} yesterday, but it was for "
             "{right}. Please move the same quantity on.",
-            chat="{culprit} sent the {product} to {wrong} yesterday but it was meant for {right}. "
-            "can you move the same amount on",
+            chat="{culprit} sent the {product} to {wrong} yesterday instead of {right}. can "
+            "you move the same amount on",
             note="{right} is still waiting for the {product}, because {culprit} booked "
             "yesterday's transfer to {wrong} by mistake. Please look up how many that was and "
             "move exactly that number on to {right}.",
@@ -441,9 +441,9 @@ def what_is_scarcest_here(maker: Maker) -> Callable[[], Draft | None] | None:
                 colleague="What is {place} shortest of, going by the reorder points, and how many "
                 "are missing?",
                 chat="which [product] is furthest below reorder point in {place}, and by how much",
-                note="Before I call {place} about their restock: check which [product] there has "
-                "the biggest shortfall against its reorder point, and how big the shortfall is in "
-                "units. Biggest gap, not lowest stock.",
+                note="I'm about to ring {place} about their restock. What are they furthest "
+                "below the reorder point with, and how many units is that? I mean the "
+                "biggest gap, not simply the lowest stock.",
             ),
             calls=(
                 call("list_warehouses"),

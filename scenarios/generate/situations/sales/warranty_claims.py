@@ -31,9 +31,9 @@ def noticed_in_the_spring(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name}'s {product} is still under [warranty] and has a fault: “{fault}”. "
-            "{name.He} noticed it on {day} and didn't get round to telling us. Could you open the "
-            "[claim]?",
+            email="{name} still has a [warranty] on the {product}, and there's a fault: "
+            "“{fault}”. {name.He} noticed it on {day} and didn't get round to telling "
+            "us. Could you open the [claim]?",
             colleague="Please open [a claim] for {name}'s {product}: “{fault}”, first noticed on "
             "{day}.",
             chat="{name} reports “{fault}” on the {product}, since {day}. can you put the [claim] "
@@ -123,8 +123,8 @@ def judge_in_their_own_case(maker: Maker) -> Draft | None:
             email="{name} is asking what has become of {name.his} [claim] for the {product}. "
             "It's been assessed as a defect, and nobody has decided on it yet. Could you "
             "accept it, so that {name.he} gets an answer today?",
-            colleague="{name}'s [claim] for the {product} has been assessed, and it's a defect. "
-            "Could you accept it?",
+            colleague="{name} is waiting for an answer about the {product}. We've assessed the "
+            "[claim], and it's a defect. Could you accept it?",
             chat="can you accept {name}'s [claim] for the {product}? its been assessed, a defect",
             note="The [assessment] of {name}'s {product} is in, and it says defect. Please "
             "accept the [claim] today. The replacement is already here, and {name.he}'d "
@@ -293,9 +293,9 @@ def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
             colleague="Could you extend the [warranty] on {name}'s {product}? It has three weeks "
             "left, and {name.he} asked so nicely.",
             chat="{name} asked for a longer [warranty] on the {product}, can u extend it",
-            note="{name} has been a customer for years, and the [warranty] on the {product} is "
-            "about to end. I told {name.him} we'd give {name.him} the usual extension, so please "
-            "put that through.",
+            note="{name} has been a customer for years, and there isn't much left of the "
+            "[warranty] on the {product}. I told {name.him} we'd give {name.him} the "
+            "usual extension, so please put that through.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -361,7 +361,7 @@ def look_at_it_and_sign(maker: Maker) -> Draft | None:
     customer = new_customer(maker)
     warranty = new_warranty(maker, customer, goods[0])
     claim = new_claim(maker, warranty, days=3)
-    cents = maker.cents(1_050, min(maker.me["limit_cents"], 6_000))
+    cents = maker.cents(2_050, min(maker.me["limit_cents"], 6_000))
     return Draft(
         kind="change",
         ask=Voices(

@@ -174,7 +174,7 @@ def when_will_it_be_ready(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", "messaging", steps=6, common=True)
+@situation("cases", "messaging", steps=6)
 def the_next_step_in_writing(maker: Maker) -> Draft:
     """A customer is told the next planned step of their case, not the one that was dropped."""
     customer = new_customer(maker)

@@ -19,7 +19,6 @@ from scenarios.generate.modules.subscriptions.make import (
     "subscriptions",
     kind="question",
     steps=4,
-    common=True,
     without=("charity", "bakery_supply", "pharmacy_wholesale", "courier_service"),
 )
 def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
@@ -102,12 +101,7 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     )
 
 
-@situation(
-    "subscriptions",
-    steps=6,
-    common=True,
-    without=("insurance_broker", "veterinary_practice", "charity"),
-)
+@situation("subscriptions", steps=6, without=("insurance_broker", "veterinary_practice", "charity"))
 def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
     """A paused subscription is resumed first, before it can go to the yearly plan."""
     plans = plans_of(maker, 2)

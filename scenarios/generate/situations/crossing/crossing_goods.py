@@ -44,7 +44,7 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
     customer = new_customer(maker)
     order = new_order(maker, customer, [(goods[0], 3), (goods[1], 5)], placed=2)
     past = new_order(maker, customer, [(goods[1], 1)], "completed", placed=50)
-    subject = maker.one_of("Any news of my delivery?", "When will you confirm?", "Still waiting")
+    subject = maker.one_of("Any news of my delivery?", "Still no confirmation", "Still waiting")
     ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
     return Draft(
         kind="change",

@@ -2,6 +2,7 @@
 
 import re
 
+from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.situations import situation
 from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
@@ -18,7 +19,20 @@ from scenarios.generate.situations.crossing.crossing_planting import (
     plant_team,
 )
 
-_DESK = re.compile(r"desk|counter|reception|till|welcome|office", re.IGNORECASE)
+_DESK = re.compile(  # a post that people come to or ring
+    r"desk|counter|reception|till|phone|line|entrance|duty|emergency|office|door", re.IGNORECASE
+)
+
+
+def _new_desk(maker: Maker, **columns: str) -> Row:
+    """Insert a post that people come to or ring, where the trade has one."""
+    names = maker.pool("post_names", "Front counter", "Key desk")
+    desks = [name for name in names if _DESK.search(name)] or list(names)
+    known = {row["name"] for row in maker.rows("shift_posts")}
+    free = [name for name in desks if name not in known]
+    name = maker.rng.choice(free or desks)
+    title = new_title(maker, "shift_posts", "name", name, again=" {}") if not free else name
+    return new_post(maker, name=title, **columns)
 
 
 @situation("shifts", steps=7)
@@ -445,15 +459,11 @@ def who_has_a_free_day(maker: Maker) -> Draft:
 
 
 @situation("shifts", "tickets", rare=True, steps=6)
-def a_ticket_for_who_is_there(maker: Maker) -> Draft | None:
+def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     """A ticket goes to whoever has the early shift at a post that day, since they will be asked."""
     _, (early, late) = plant_team(maker, "clerk", "clerk")
     day = clear_day(maker, 3, 12)
-    desks = [name for name in maker.pool("post_names", "Front counter") if _DESK.search(name)]
-    if not desks:
-        return None
-    title = new_title(maker, "shift_posts", "name", maker.rng.choice(desks), again=" {}")
-    post = new_post(maker, name=title)
+    post = _new_desk(maker)
     new_shift(maker, post, late, day, "late")
     new_shift(maker, post, early, day, "early")
     customer = new_customer(maker)
@@ -503,19 +513,19 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
     team, (junior, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
     day = clear_day(maker, 8, 40)
     new_absence(maker, away, day - 3, 5)
-    post = new_post(maker, needs_rank="senior")
+    post = _new_desk(maker, needs_rank="senior")
     new_shift(maker, post, maker.rng.choice(maker.rows("employees", role="manager")), day, "late")
     on = maker.day(day)
     return Draft(
         kind="change",
         ask=Voices(
             email="Nobody is down for the early [shift] at “{post}” on {on}. {junior} has offered, "
-            "but that post needs somebody senior. Could you put in one of the others from {team}, "
-            "whoever isn't away that day?",
-            colleague="Nobody's on at “{post}” early on {on}, and that post needs somebody senior. "
-            "{team} can lend us one; please put in a colleague from there who isn't away.",
+            "but that post needs somebody senior. We can have one of the others from {team}. Could "
+            "you put in whoever isn't away that day?",
+            colleague="Nobody's on at “{post}” early on {on}. {team} can lend us somebody; please "
+            "put in a colleague from there who isn't away and is senior enough for that post.",
             chat="no one is down for the early [shift] at “{post}” on {on}, and it has to be "
-            "someone senior. {team} can lend us one, can you put in whos not away",
+            "someone senior. we can have someone from {team}, can you put in whos not away",
             note="We still have nobody for the early [shift] at “{post}” on {on}. {team} has "
             "offered to help, but it needs somebody senior and one of them is on holiday. Please "
             "put in the colleague from there who can do it.",

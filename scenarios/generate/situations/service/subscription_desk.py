@@ -76,7 +76,7 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
             "offer? {name.He} doesn't mind how often {name.he} pays.",
             colleague="{name} wants to pay less for the {product}. Please switch {name.him} to "
             "the [plan] that's cheapest per month, out of the ones still offered.",
-            chat="{name} is keeping the {product} but wants it as cheap as possible. can you "
+            chat="{name} is keeping the {product} but wants to pay as little as possible. can you "
             "switch {name.him} to the [plan] with the lowest price per month that we still offer",
             note="{name} was going to cancel the {product} because of the price, and I'd like to "
             "keep {name.him}. Please work out which of the [plans] we offer today costs the least "

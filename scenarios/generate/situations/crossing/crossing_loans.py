@@ -45,8 +45,9 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
             "{product}. can you renew it if possible, put the new due date in a public comment and "
             "close it",
             note="{away} is off sick until next week, and “{subject}” on {away.his} list can't "
-            "wait that long: {name} would like to keep {product}. Please renew the [loan] if you "
-            "can. The new due date goes into a public comment, and the [ticket] can be closed.",
+            "wait that long: {name} would like to keep {product}. If the [loan] can be renewed, "
+            "please do that. The new due date goes into a public comment, and the [ticket] can be "
+            "closed.",
         ),
         calls=(
             call("search_employees", query=away["name"]),

@@ -235,7 +235,7 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="“{title}” is yours, and everybody who still has an open [task] in that "
-            "[project] should be able to read it. Could you share it with them? One of them may "
+            "[project] should be able to read it. Could you give them access? One of them may "
             "have it already.",
             colleague="Please let everyone who still has an open [task] in “{project}” read the "
             "{kind}, it's one of your [documents]. Leave it as it is for anyone who already has "

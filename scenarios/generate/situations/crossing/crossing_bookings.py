@@ -109,10 +109,9 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
             "the reference. Close it either way.",
             chat="can you look at “{subject}”? {name} wants to drop the first [booking]. if its "
             "too late say in a public comment that it stands, with the reference. then close it",
-            note="“{subject}” is yours: {name} would like to cancel the earlier of two "
-            "[bookings]. If it's too late, let {name.him} know in a public comment that it stands "
-            "and quote the reference, because {name.he} always asks for it. Then close the "
-            "[ticket].",
+            note="“{subject}” is yours: {name} would like to cancel the earlier of two [bookings]. "
+            "If it's too late, let {name.him} know in a public comment that it stands, with the "
+            "reference, so that {name.he} doesn't mix up the two. Then close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -195,7 +194,7 @@ def room_for_some_friends(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=9, common=True)
+@situation("bookings", steps=9, without=("coworking", "event_venue"))
 def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     """The bookings of a household are cancelled, as far as they are still in time."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -407,11 +406,12 @@ def as_many_as_the_card_allows(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="This came in from {name}: “I'd like to bring guests to my next [booking], as "
-            "many as I can take along for free on my [membership].” Please change the number of "
-            "people, counting {name.him} too, if the [slot] has room.",
-            colleague="{name} wants to use up all the free guests on {name.his} [membership] for "
-            "the next [booking]. Change it to {name.him} plus all of them, if there's room.",
+            email="{name} has guests coming and would like to bring as many to {name.his} next "
+            "[booking] as {name.he} can take along for free on {name.his} [membership]. Please "
+            "change the number of people, counting {name.him} too, if the [slot] has room.",
+            colleague="{name} would like to bring all the guests that are free on {name.his} "
+            "[membership] to the next [booking]. Please change it to that many plus {name.him}, if "
+            "there's room.",
             chat="{name} is bringing all the free guests {name.he} gets with the [membership]. "
             "can you change the [booking] to that many plus {name.him}, if they fit",
             note="{name} would like to bring guests to {name.his} next [booking], all those "
@@ -444,7 +444,7 @@ def as_many_as_the_card_allows(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", "payments", steps=6, rare=True)
+@situation("bookings", "payments", steps=6, rare=True, without=("language_school",))
 def paid_up_before_more_seats(maker: Maker) -> Draft | None:
     """A booking may grow by two people only when no payment of the customer has failed."""
     products = some_products(maker, 2)
@@ -463,10 +463,12 @@ def paid_up_before_more_seats(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name}'s parents-in-law are visiting, so {name.he}'d like to bring two more "
-            "people on {day}. We've been left with unpaid extras before. Please check that all "
-            "{name.his} [payments] have gone through, and if they have, add the two if they fit.",
-            colleague="{name} wants to bring two more people on {day}. If all {name.his} "
-            "[payments] so far have gone through, please add them.",
+            "people to {name.his} [booking] on {day}. We've been left with unpaid bills before. "
+            "Please check that all {name.his} [payments] have gone through, and if they have, add "
+            "the two if they fit.",
+            colleague="{name} would like to bring two more people on {day}. Please check that "
+            "{name.he}'s paid for everything so far, and if all the [payments] have gone through, "
+            "add them to the [booking].",
             chat="can {name} bring 2 more on {day}? check first that all {name.his} [payments] "
             "went through, then add them if they fit",
             note="{name} asked me on the phone for two more places on {day}. Last month we were "
@@ -504,7 +506,7 @@ def a_first_visit_by_ticket(maker: Maker) -> Draft | None:
     free = plant_slot(maker, resource, 10, 16)
     plant_slot(maker, resource, 12, 16)
     plant_booking(maker, other, full, 3)
-    subject = f"Three of us in {resource['name']}"
+    subject = f"Three of us in the {resource['name']}"
     ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
     first, last, day = maker.day(7), maker.day(13), free["starts_at"][:10]
     return Draft(
@@ -517,11 +519,11 @@ def a_first_visit_by_ticket(maker: Maker) -> Draft | None:
             colleague="“{subject}” is yours: {name} and two friends want the {resource}, any day "
             "from {first} to {last}. Please book the earliest [slot] with room, tell them the "
             "date in a public comment and close it.",
-            chat="can you sort out “{subject}”? {name} wants {resource} for 3 people, whenever "
+            chat="can you sort out “{subject}”? {name} wants the {resource} for 3 people, whenever "
             "it's free first between {first} and {last}. book it, tell them the date in a public "
             "comment and close it",
             note="Please deal with “{subject}”, which has been waiting in your list since the "
-            "weekend. {name} wants {resource} for three people, as early as possible between "
+            "weekend. {name} wants the {resource} for three people, as early as possible between "
             "{first} and {last}. Book the first [slot] that has room for them, let them know the "
             "date in a public comment and close the [ticket].",
         ),

@@ -202,8 +202,8 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
             "time. If not, say in a public comment that it stays as it is, with the date. You can "
             "close it either way.",
             colleague="{name} wants the [appointment] a week later (“{subject}” in your list). If "
-            "it's too late to move it, please say in a public comment that it stays, and on which "
-            "date. Then close it.",
+            "it's too late to move it, tell {name.him} in a public comment that it stays on its "
+            "date, and which that is. Then close it.",
             chat="“{subject}” in your list: {name} wants it a week later. if thats too short "
             "notice say in a public comment that the date stays (say which). close it",
             note="Please deal with “{subject}”, which is assigned to you: {name} has mixed up the "
@@ -241,7 +241,7 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", kind="question", steps=5, rare=True)
+@situation("calendars", kind="question", rare=True, steps=4)
 def whom_to_expect_and_where(maker: Maker) -> Draft | None:
     """Who comes to the next appointment, in which place, and how to reach the organiser."""
     organiser = some_employee(maker)
@@ -250,7 +250,6 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
         return None
     customer = new_customer(maker)
     topics = appointment_subjects(maker, 3)
-    team = maker.get("teams", organiser["team_id"])
     plant_appointment(maker, customer, maker.me, subject=topics[0], day=-9, others=(organiser,))
     ahead = plant_appointment(
         maker, customer, organiser, subject=topics[1], day=11, hour=12, others=(mate,)
@@ -259,33 +258,28 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has lost our letter and doesn't know when {name.his} next [appointment] "
-            "is. Which day is it, and who will be there? {name.He}'d also like to write to the "
-            "organiser, so I need that colleague's e-mail and [team].",
-            colleague="{name} has lost the letter about {name.his} next [appointment]. When is it "
-            "and who will be there? {name.He} would like to write to the organiser, so I need "
-            "that colleague's e-mail and [team] too.",
-            chat="{name} lost the letter about {name.his} next [appointment]. when is it, who "
-            "will be there, and whats the organisers email and [team]? {name.he} wants to write "
-            "to them",
+            email="{name} has lost our letter and doesn't know any more when {name.his} next "
+            "[appointment] is and who'll be there. Could you look it up? {name.He} also needs the "
+            "e-mail address of the colleague who set it up.",
+            colleague="{name} doesn't remember when {name.his} next [appointment] is. Please tell "
+            "me the day, who set it up (with e-mail) and who else from us is coming.",
+            chat="{name} lost the letter about {name.his} next [appointment]. when is it, who set "
+            "it up, whats their email, and who else is coming from us?",
             note="{name} called because {name.he} has lost the letter about {name.his} next "
-            "[appointment] and would like to write to the organiser. When is it, what are the "
-            "organiser's name, e-mail and [team], and who else from us is coming?",
+            "[appointment]. When is it, and who from us will be there? Give me the e-mail address "
+            "of whoever set it up as well, because {name.he} wants to send some papers ahead.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
             call("find_appointments", customer_id=customer["id"]),
             call("get_appointment", appointment_id=ahead["id"]),
             call("get_employee", employee_id=organiser["id"]),
-            call("list_teams"),
         ),
-        answer="It's on {on}. {organiser} ({email}, team {team}) organises it, and {mate} is "
-        "coming too.",
+        answer="It's on {on}. {organiser} ({email}) set it up, and {mate} is coming too.",
         values={
             "name": customer["name"],
             "on": long_day(ahead["starts_at"]),
             "organiser": organiser["name"],
-            "team": team["name"],
             "email": organiser["email"],
             "mate": mate["name"],
         },
@@ -308,16 +302,18 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{away} would like leave from {first} to {last}, and I've approved it. Please "
-            "record it. If {away.he} has an [appointment] then, {heir} has offered to go; put "
-            "{heir.him} in as required and take {away} out, as long as {heir} is free.",
-            colleague="{away} is on leave from {first} to {last}, please record it. {heir} goes "
-            "to {away.his} [appointment] in that time, as a required attendee, if {heir.he}'s "
-            "free.",
-            chat="{away} is off {first} to {last}, can you put the leave in? {heir} goes to "
-            "{away.his} [appointment] then if free (required)",
-            note="I've approved {away}'s leave from {first} to {last}; please record it. {heir} "
-            "has offered to go to the [appointment] {away.he} has in that time. If {heir.he} "
-            "really is free then, add {heir.him} as a required attendee.",
+            "record it. {away.He} has an [appointment] in those days; {heir} has offered to go "
+            "instead, so if {heir.he}'s free, put {heir.him} in as required and take {away} out.",
+            colleague="{away} is on leave from {first} to {last}; please record it. {heir} can "
+            "take over the [appointment] {away.he} has then. If {heir.he}'s free at that time, put "
+            "{heir.him} in (required) instead of {away}.",
+            chat="{away} is off {first} to {last}, can you put the leave in? {heir} takes "
+            "{away.his} [appointment] in those days if {heir.he}'s free, so swap the two there "
+            "(required)",
+            note="I've approved {away}'s leave from {first} to {last}; please record it. {away.He} "
+            "can't go to the [appointment] {away.he} has then, and {heir} has offered to step in. "
+            "If {heir.he} really is free, add {heir.him} as a required attendee and take {away} "
+            "out.",
         ),
         calls=(
             call("list_teams"),
@@ -408,7 +404,7 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", kind="decline", steps=5, rare=True)
+@situation("calendars", kind="decline", steps=5, common=True)
 def nobody_left_to_come(maker: Maker) -> Draft | None:
     """The only participant wants out of an appointment; somebody must come, though."""
     lone = some_employee(maker)

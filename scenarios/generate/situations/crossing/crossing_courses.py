@@ -104,8 +104,8 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
             "{name.him} in a public comment that the place stands, and for which date. Close the "
             "[ticket] either way.",
             colleague="{name} wants {name.his} place cancelled, see “{subject}” in your list. If "
-            "it's too late, please say in a public comment that it stands, with the date. Close "
-            "it then.",
+            "it's too late for that, tell {name.him} in a public comment that the place stands, "
+            "with the date. You can close it then.",
             chat="“{subject}” in your list, {name} wants to cancel {name.his} place. if its too "
             "late tell {name.him} in a public comment that it stands and for which date. close it",
             note="{name}'s cancellation came in as “{subject}” and it's assigned to you. I have a "
@@ -142,7 +142,7 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", "training", steps=9)
+@situation("calendars", "training", steps=9, common=True)
 def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     """A session gets another teacher of the same team, who is neither away nor in a meeting."""
     team, (mute, away, met, free) = plant_team(maker, "clerk", "clerk", "clerk", "supervisor")
@@ -157,12 +157,11 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{mute} has asked me: “I've lost my voice and the doctor says no talking for "
-            "two weeks, so I can't teach ‘{course}’ on {on}. Could one of my team do it?” Please "
-            "find somebody in that team who isn't away and has no [appointment] that day, and "
-            "make them the teacher.",
-            colleague="{mute} has lost {mute.his} voice and can't teach “{course}” on {on}. Give "
-            "it to somebody in {mute.his} team who's in that day and has no [appointments].",
+            email="{mute} has lost {mute.his} voice, and the doctor says no talking for two weeks, "
+            "so {mute.he} can't teach “{course}” on {on}. Please find somebody in {mute.his} team "
+            "who isn't away and has no [appointment] that day, and make them the teacher.",
+            colleague="{mute} has lost {mute.his} voice and can't teach “{course}” on {on}. Please "
+            "give it to somebody in {mute.his} team who's in that day and has no [appointments].",
             chat="{mute} lost {mute.his} voice and cant teach “{course}” on {on}. can you find "
             "someone in the same team whos in and has no [appointment] that day, and change the "
             "teacher",
@@ -225,11 +224,11 @@ def who_will_be_teaching(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“The confirmation doesn't say who's teaching ‘{course}’ on {on}.” That's the "
-            "third time we've heard that. Please send everyone who has a seat [a message] in "
-            "their open [thread] with the teacher's full name. The waiting list can wait.",
-            colleague="People keep asking who teaches “{course}” on {on}. Tell everyone with a "
-            "seat the full name, in their [threads]. Not the waiting list.",
+            email="Several people have written that the confirmation doesn't say who's teaching "
+            "“{course}” on {on}. Please send everyone who has a seat [a message] in their open "
+            "[thread] with the teacher's full name. The waiting list can wait.",
+            colleague="People keep asking who teaches “{course}” on {on}. Please tell everyone "
+            "with a seat, in their [threads], with the full name. Not the waiting list.",
             chat="can you tell everyone with a seat in “{course}” on {on} who the teacher is "
             "(full name)? in their [threads]. waiting list doesnt need it",
             note="People keep asking who teaches “{course}” on {on}, because we forgot to put it "
@@ -345,7 +344,7 @@ def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", kind="decline", steps=5, rare=True)
+@situation("training", kind="decline", steps=5, common=True)
 def before_all_the_others(maker: Maker) -> Draft:
     """Somebody claims that they were promised the next seat; others have waited longer."""
     course = new_course(maker)
@@ -497,19 +496,18 @@ def teaching_and_on_duty(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“I've just booked on to ‘{course}’ on {on} and noticed that the teacher is on "
-            "your rota at the same time.” Well spotted. Please ask for [a swap]: the colleague "
-            "in the teacher's team who isn't away should take that day's [shift]. I'll approve "
-            "it myself.",
-            colleague="The teacher of “{course}” on {on} also has [a shift] that day. Please "
-            "request [a swap] with the colleague from the same team who isn't away. I'll approve "
+            email="{teacher} has noticed that {teacher.he}'s on the rota on {on}, when "
+            "{teacher.he} teaches “{course}”. Please ask for [a swap]: somebody from {teacher.his} "
+            "team who isn't away should take that [shift]. I'll approve it myself.",
+            colleague="{teacher} teaches “{course}” on {on} and has [a shift] that day as well. "
+            "Please request [a swap] with somebody from {teacher.his} team who isn't away. I'll "
+            "approve it.",
+            chat="{teacher} teaches “{course}” on {on} but is on the rota too. can you ask for [a "
+            "swap] with someone from {teacher.his} team whos not away, ill approve it",
+            note="My mistake: I put {teacher} on the rota for {on}, although {teacher.he}'s "
+            "teaching “{course}” then. Please request [a swap] with a colleague from {teacher.his} "
+            "team who isn't away. Leave it as a request, I'd like to talk to both before I approve "
             "it.",
-            chat="whoever teaches “{course}” on {on} also has [a shift] that day. can you ask for "
-            "[a swap] with the one in their team whos not away, ill approve it",
-            note="My mistake: I put the teacher of “{course}” on the rota for {on}, the day of "
-            "the [session]. Please request [a swap] so that the colleague from the same team who "
-            "isn't away takes the [shift]. Leave it as a request, I'd like to talk to both "
-            "before I approve it.",
         ),
         calls=(
             call("list_courses"),

@@ -1,5 +1,8 @@
 """Situations that lead from a ticket or a household to orders, stock, parcels and payments."""
 
+import re
+
+from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.situations import situation
 from scenarios.generate.core.task_drafts import Draft, Voices, call
@@ -18,6 +21,17 @@ from scenarios.generate.modules.suppliers.make import new_supplier, new_supplier
 from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
 from scenarios.generate.modules.warranties.make import new_warranty
 
+_USED_UP = re.compile(  # nobody claims a warranty for these
+    r"grease|oil|foam|spray|coolant|kit|fuse|connectors|tube|map|chalk|hooks|clamps|brackets|grips"
+    r"|pads|valves|insert|belt|knife|bearing|cutlery|beanie",
+    re.IGNORECASE,
+)
+
+
+def _lasts(product: Row) -> bool:
+    """Whether a product can break under warranty."""
+    return product["unit"] == "piece" and not _USED_UP.search(product["name"])
+
 
 @situation("orders", "stock", "tickets", steps=10)
 def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
@@ -30,7 +44,7 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
     customer = new_customer(maker)
     order = new_order(maker, customer, [(goods[0], 3), (goods[1], 5)], placed=2)
     past = new_order(maker, customer, [(goods[1], 1)], "completed", placed=50)
-    subject = f"Any news of my {goods[0]['name']}?"
+    subject = maker.one_of("Any news of my delivery?", "Still no confirmation", "Still waiting")
     ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
     return Draft(
         kind="change",
@@ -98,17 +112,16 @@ def only_as_many_as_we_have(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} is leaving on Monday and would rather have what we've got than wait. If "
-            "all our warehouses together have less than {name.he} ordered of something, please "
-            "set that [line] of {name.his} open [order] to what we have. Then confirm the [order].",
+            "we haven't got enough of something in all our warehouses together, please lower that "
+            "[line] of {name.his} open [order] to what we have. Then confirm the [order].",
             colleague="{name} can't wait for {name.his} open [order]. Where we haven't got "
             "enough in all warehouses together, cut the [line] down to what's there, and confirm "
             "it.",
             chat="{name} doesnt want to wait any longer. can you cut {name.his} open [order] "
             "down to what we have in all warehouses and confirm it",
             note="{name} would rather have less now than everything later. Please compare "
-            "{name.his} open [order] with what we have in all warehouses, reduce any [line] "
-            "that's too big to exactly that number, and confirm it. I think it's only one of "
-            "them.",
+            "{name.his} open [order] with what we have in all warehouses, lower any [line] that's "
+            "too big to what's there, and confirm it. I think it's only one of them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -153,8 +166,8 @@ def bought_in_for_one_order(maker: Maker) -> Draft | None:
             "think we do. Please draft a purchase of what we're short of for {name.his} open "
             "[order], exactly the missing number, from the cheapest supplier who's active. I'll "
             "send it myself.",
-            colleague="We're short of something for {name}'s open [order]. Please draft a "
-            "purchase of just the missing units from the cheapest active supplier. I'll send it.",
+            colleague="We're short of something for {name}'s open [order]. Please draft a purchase "
+            "of what's missing, no more, from the cheapest supplier who's active. I'll send it.",
             chat="can you see what we're short of for {name}s open [order] and draft a purchase "
             "for exactly that, cheapest active supplier? dont send it yet",
             note="{name} is a good [customer] and I've promised {name.him} the whole open "
@@ -190,7 +203,7 @@ def bought_in_for_one_order(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "returns", "tickets", steps=8, common=True)
+@situation("orders", "returns", "tickets", steps=8)
 def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     """A ticket says that a wrong thing came: the return is announced if the window is open."""
     goods = some_products(maker, 2)
@@ -200,26 +213,29 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     days = maker.parameters["RETURN_WINDOW_DAYS"] - 3
     order = new_order(maker, customer, [(goods[0], 2), (goods[1], 3)], "completed", placed=days)
     old = new_order(maker, customer, [(goods[1], 3)], "completed", placed=days + 90)
-    subject = f"Wrong parcel: I got {goods[1]['name']}"
-    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    subject = maker.one_of("Not what I ordered", "Wrong thing in the parcel")
+    ticket = new_ticket(
+        maker, customer, subject=subject, product=goods[1], assignee=maker.me, age=1
+    )
     line = order_lines(maker, order)[1]
     return Draft(
         kind="change",
         ask=Voices(
-            email="We sent {name} three of the wrong kind in {name.his} latest [order], see "
+            email="{name} ordered three of the {product}, and what came was something else, see "
             "“{subject}”, which is assigned to you. If it's still in time for a return, please "
-            "register one as wrong, give {name.him} the reference of the [order] in a public "
-            "comment and close the [ticket].",
-            colleague="All three in {name}'s latest [order] were the wrong ones; “{subject}” is "
-            "yours. If {name.he}'s still in time, please register the return (wrong), give "
-            "{name.him} the [order] reference in a public comment and close it.",
-            chat="“{subject}” in your list, {name} got 3 of the wrong kind in {name.his} last "
-            "[order]. if its not too late register the return as wrong, put the reference of the "
+            "register one as wrong for all three, give {name.him} the reference of the [order] in "
+            "a public comment and close the [ticket].",
+            colleague="We packed the wrong thing instead of {product} in {name}'s latest [order], "
+            "all three of them; “{subject}” is yours. If it's not too late, please register the "
+            "return (wrong), give {name.him} the [order] reference in a public comment and close "
+            "it.",
+            chat="“{subject}” in your list: all 3 of the {product} in {name}s last [order] were "
+            "wrong. if its not too late register the return as wrong, put the reference of the "
             "[order] in a public comment and close it",
-            note="Our packers have made a mess of it, see “{subject}” from {name}, which you "
-            "have: all three in the latest [order] are the wrong ones. If it isn't too late for a "
-            "return, register one for that reason. Give {name.him} the reference of the [order] "
-            "in a public comment, and close the [ticket].",
+            note="Our packers have made a mess of it, see “{subject}” from {name}, which you have: "
+            "all three of the {product} in the latest [order] were something else. If it isn't too "
+            "late, register a return of them as wrong. Give {name.him} the reference of the "
+            "[order] in a public comment, and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -271,16 +287,15 @@ def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name}'s insurance wants to know about the [shipment] we've planned for "
-            "{name.him}. Which street does it go to, and what are the contents worth at today's "
-            "prices?",
-            colleague="{name}'s insurance is asking about {name.his} planned [shipment]. Which "
-            "street does it go to, and what's in it worth today?",
-            chat="{name} needs this for {name.his} insurance: which street is {name.his} planned "
-            "[shipment] going to, and whats it worth at todays prices",
-            note="{name}'s insurance has questions about the [shipment] we've planned. I need the "
-            "street it goes to, and what the contents are worth at our current prices. They want "
-            "it in writing by tonight.",
+            email="I'm filling in the carrier's form for the [shipment] we've planned for {name}. "
+            "Which street does it go to, and what are the contents worth at our current prices?",
+            colleague="The carrier needs two things for {name}'s planned [shipment]: the street it "
+            "goes to, and the value of what's in it, at today's prices.",
+            chat="need this for the carrier: which street is {name}s planned [shipment] going to, "
+            "and whats in it worth at todays prices?",
+            note="The carrier insures {name}'s planned [shipment] only if we state what's in it. I "
+            "need the street it goes to, and what the contents are worth at our current prices. "
+            "The form has to go out by tonight.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -300,7 +315,7 @@ def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", "tickets", steps=9, common=True)
+@situation("shipments", "tickets", steps=9)
 def to_the_other_house(maker: Maker) -> Draft | None:
     """A ticket asks to send a planned shipment to the customer's other address, which it names."""
     goods = some_products(maker, 2)
@@ -310,8 +325,10 @@ def to_the_other_house(maker: Maker) -> Draft | None:
     other = new_address(maker, customer)
     planned = new_shipment(maker, customer, [(goods[0], 1, 800)], leaves=3)
     gone = new_shipment(maker, customer, [(goods[1], 1, 600)], "sent", leaves=-1)
-    subject = f"Delivery address for {goods[0]['name']}"
-    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=0)
+    subject = maker.one_of("Different delivery address", "Please send it somewhere else")
+    ticket = new_ticket(
+        maker, customer, subject=subject, product=goods[0], assignee=maker.me, age=0
+    )
     return Draft(
         kind="change",
         ask=Voices(
@@ -320,14 +337,13 @@ def to_the_other_house(maker: Maker) -> Draft | None:
             "to you. Please redirect what hasn't left yet, confirm the street in a public comment "
             "and close the [ticket].",
             colleague="{name} would like {name.his} planned [shipment] sent to the other address "
-            "we have (“{subject}”, assigned to you). Please redirect it, confirm the street in a "
+            "we have, see “{subject}”, which is yours. Please redirect it, confirm the street in a "
             "public comment and close the [ticket].",
             chat="“{subject}” from {name} is yours, can you send {name.his} planned [shipment] to "
             "{name.his} other address? public comment with the street, then close it",
-            note="{name} has scaffolding up, see “{subject}”, which is with you. Please redirect "
-            "the [shipment] that hasn't left yet to the second address we have, so that the "
-            "driver doesn't have to come twice. Confirm the street in a public comment and close "
-            "the [ticket].",
+            note="{name} has scaffolding up and can't take anything in, see “{subject}”, which is "
+            "with you. Please redirect the [shipment] that hasn't left yet to the second address "
+            "we have. Confirm the street in a public comment and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -367,24 +383,27 @@ def it_has_left_already(maker: Maker) -> Draft | None:
     customer = new_customer(maker)
     gone = new_shipment(maker, customer, [(goods[0], 1, 800)], "sent", leaves=-1)
     planned = new_shipment(maker, customer, [(goods[1], 1, 600)], leaves=5)
-    subject = f"Later delivery of {goods[0]['name']}"
-    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=0)
+    subject = maker.one_of("Could it come later?", "Please don't send it yet")
+    ticket = new_ticket(
+        maker, customer, subject=subject, product=goods[0], assignee=maker.me, age=0
+    )
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like {name.his} [shipment] to leave ten days later, see "
-            "“{subject}”, which is yours. If it has already left, please say so in a public "
-            "comment, with its reference. After that the [ticket] is done.",
-            colleague="{name} would like the [shipment] ten days later (“{subject}” in your "
-            "list). If it has already left, say so in a public comment, with its reference. Then "
-            "close it.",
-            chat="“{subject}” in your list, {name} wants it to leave 10 days later. if its "
+            email="{name} is away next week and would like {product} to leave ten days later, see "
+            "“{subject}”, which is yours. If it has already left, please tell {name.him} so in a "
+            "public comment, with the reference of the [shipment], and close the [ticket].",
+            colleague="{name} would like {product} ten days later (“{subject}” in your list). If "
+            "the [shipment] has already left, say so in a public comment, with its reference. Then "
+            "close the [ticket].",
+            chat="“{subject}” in your list, {name} wants {product} to leave 10 days later. if its "
             "already gone tell {name.him} in a public comment with the reference of the "
             "[shipment]. then close it",
-            note="I couldn't see whether {name}'s [shipment] in “{subject}”, your [ticket], has "
-            "left yet. If it's still here, let it leave ten days later than planned. If it isn't, "
-            "let {name.him} know in a public comment with its reference, so that {name.he} can "
-            "ask a neighbour. Then close the [ticket].",
+            note="{name} asked me to hold back {product} for ten days, because there's nobody in. "
+            "I couldn't see whether it has left; the [ticket] is “{subject}”, assigned to you. If "
+            "it's gone, let {name.him} know in a public comment with the reference of the "
+            "[shipment], so that {name.he} can ask a neighbour. Close the [ticket] when that's "
+            "done.",
         ),
         calls=(
             call("get_my_profile"),
@@ -404,6 +423,7 @@ def it_has_left_already(maker: Maker) -> Draft | None:
         values={
             "name": customer["name"],
             "subject": subject,
+            "product": goods[0]["name"],
             "gone": gone["reference"],
             "day": long_day(gone["leaves_on"]),
             "reference": ticket["reference"],
@@ -418,30 +438,33 @@ def it_has_left_already(maker: Maker) -> Draft | None:
 @situation("tickets", "warranties", steps=9, rare=True)
 def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     """A ticket reports a fault of something under warranty: it becomes a claim."""
-    goods = some_products(maker, 2)
-    if not goods or len(unsolved_tickets(maker, maker.me)) > 4:
+    durable = [row for row in maker.rows("products", status="active") if _lasts(row)]
+    if len(durable) < 2 or len(unsolved_tickets(maker, maker.me)) > 4:
         return None
+    goods = maker.rng.sample(durable, k=2)
     customer = new_customer(maker)
     warranty = new_warranty(maker, customer, goods[0], bought=240, ends=120)
     over = new_warranty(maker, customer, goods[1], bought=900, ends=-40)
-    subject = f"{goods[0]['name']} broken since yesterday"
-    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=0)
+    subject = maker.one_of("Broke after eight months", "Broken since yesterday", "It came apart")
+    ticket = new_ticket(
+        maker, customer, subject=subject, product=goods[0], assignee=maker.me, age=0
+    )
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{subject}” from {name} is yours; it's about something that broke. If the "
-            "warranty is still running, please enter a claim with the title of the [ticket] as "
-            "the fault, give {name.him} the number of the warranty in a public comment and close "
-            "it.",
-            colleague="Is the warranty still running for “{subject}” in your list? If so, enter "
-            "{name}'s claim with the [ticket]'s title as the fault, put the warranty's number in "
-            "a public comment and close it.",
-            chat="can you check the warranty for “{subject}” ({name})? if its still running enter "
-            "a claim in the same words, give the warranty number in a public comment and close it",
-            note="Please look at “{subject}” from {name}, who was very polite about it. If the "
-            "warranty is still running, enter a claim in the same words as the [ticket]. "
-            "{name.He}'ll need the number of the warranty for the repair shop, so put it in a "
-            "public comment, and close the [ticket].",
+            email="{name} has a problem with {product}, see “{subject}”, which is yours. If the "
+            "warranty is still running, please enter a claim with “{subject}” as the fault, give "
+            "{name.him} the warranty number in a public comment and close the [ticket].",
+            colleague="Is the warranty on {name}'s {product} still running? It's “{subject}” in "
+            "your list. If so, enter a claim with that as the fault, put the warranty number in a "
+            "public comment and close it.",
+            chat="can you check the warranty on {name}s {product} (“{subject}”, its yours)? if its "
+            "still running enter a claim, fault as in the title, give the warranty number in a "
+            "public comment and close it",
+            note="Please look at “{subject}” from {name}, it's about {product}. If the warranty is "
+            "still running, enter a claim and take the title of the [ticket] as the fault. "
+            "{name.He} needs the warranty number for the repair shop, so put it in a public "
+            "comment, and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -463,6 +486,7 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
         values={
             "name": customer["name"],
             "subject": subject,
+            "product": goods[0]["name"],
             "number": warranty["number"],
             "day": long_day(warranty["ends_on"]),
             "reference": ticket["reference"],
@@ -472,7 +496,23 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", "refunds", "tickets", steps=9, rare=True)
+@situation(
+    "payments",
+    "refunds",
+    "tickets",
+    steps=9,
+    rare=True,
+    trades=(
+        "bakery_supply",
+        "bike_workshop",
+        "farm_cooperative",
+        "outdoor_shop",
+        "pharmacy_wholesale",
+        "plant_nursery",
+        "print_shop",
+        "wine_merchant",
+    ),
+)
 def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
     """A ticket complains of lateness: the refund is opened up to the share of that reason."""
     goods = some_products(maker, 2, least=1_000)
@@ -482,27 +522,29 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
     method = new_method(maker, customer)
     payment = new_payment(maker, customer, method, goods[0], status="settled", created=9)
     other = new_payment(maker, customer, method, goods[1], status="settled", created=25)
-    subject = f"{goods[0]['name']} a week late"
-    ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
+    subject = maker.one_of("Delivered a week late", "A whole week late")
+    ticket = new_ticket(
+        maker, customer, subject=subject, product=goods[0], assignee=maker.me, age=1
+    )
     cents = share_of(maker, payment, "Late by our fault")
     reason = refund_reason(maker, "Late by our fault")
     return Draft(
         kind="change",
         ask=Voices(
-            email="The birthday was over when our delivery reached {name}, which was our fault. "
-            "{name.His} [ticket] “{subject}” is yours. Please open a [refund] of that [payment] "
-            "for being late, with as much as we give for it, and tell {name.him} the reference of "
-            "the [payment] in a public comment. Leave the [ticket] open until it's approved.",
-            colleague="“{subject}” from {name} is yours: we were late, and it was our fault. "
-            "Please open a [refund] of that [payment] for that reason, as much as we can, and "
-            "give {name.him} the reference of the [payment] in a public comment. The [ticket] "
-            "stays open.",
-            chat="“{subject}” ({name}) is assigned to you, we were late. can you open a [refund] "
-            "on that [payment] for being late, as much as we give, and comment the [payment] "
-            "reference publicly? dont close it yet",
-            note="We were late for {name}, see “{subject}”, which is with you, and there's no "
-            "excuse. Please open a [refund] of {name.his} [payment] for that reason and give "
-            "{name.him} as much as we can. Tell {name.him} in a public comment which [payment] it "
+            email="{name} got {product} a week late, which was our fault; “{subject}” is yours. "
+            "Please open a [refund] of the [payment] for it, as much as we give for being late, "
+            "and tell {name.him} the reference of the [payment] in a public comment. Leave the "
+            "[ticket] open until it's approved.",
+            colleague="We delivered {product} to {name} a week late, see “{subject}”, which you "
+            "have. Please open a [refund] of the [payment] for it, the most we give for being "
+            "late, and put the reference of the [payment] in a public comment. The [ticket] stays "
+            "open.",
+            chat="“{subject}” ({name}) is yours, we were late with {product}. can you open a "
+            "[refund] on the [payment] for it, as much as we give for being late, and put the "
+            "[payment] reference in a public comment? dont close it yet",
+            note="We were a week late with {product} for {name}, see “{subject}”, which is with "
+            "you, and there's no excuse. Please open a [refund] of the [payment] for it, as high "
+            "as we can go for being late. Tell {name.him} in a public comment which [payment] it "
             "is, by its reference. I'll close the [ticket] when the money is out.",
         ),
         calls=(
@@ -531,6 +573,7 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
         values={
             "name": customer["name"],
             "subject": subject,
+            "product": goods[0]["name"],
             "amount": maker.money(cents),
             "payment": payment["reference"],
             "reference": ticket["reference"],
@@ -557,19 +600,20 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has opened a [ticket] about our payment letters, “{subject}”, which is "
-            "assigned to you. {name.He} has another [method] that still works. Please switch the "
-            "failed [payment] to that, retry it, confirm it in a public comment with its "
-            "reference, and close the [ticket].",
-            colleague="“{subject}” from {name} is yours. Please switch {name.his} failed "
-            "[payment] to a [method] that still works, retry it, confirm it in a public comment "
-            "with its reference and close the [ticket].",
-            chat="can you do “{subject}” ({name}, assigned to you)? put the failed [payment] on a "
-            "[method] that works and retry it, public comment with its reference, then close",
+            email="{name}'s card has expired, so a [payment] failed and we've sent {name.him} two "
+            "letters; {name.his} [ticket] “{subject}” is yours. We have another [method] on file "
+            "that's still good. Please switch the [payment] to it, try again, tell {name.him} in a "
+            "public comment which [payment] it was (reference) and close the [ticket].",
+            colleague="“{subject}” from {name} is yours: {name.his} card has expired and a "
+            "[payment] failed. Please put it on the [method] that's still good, try again, give "
+            "{name.him} the reference of the [payment] in a public comment and close the [ticket].",
+            chat="can you do “{subject}” ({name}, its yours)? the card expired, so put the failed "
+            "[payment] on the other [method] thats still good and retry it. public comment with "
+            "the reference of the [payment], then close",
             note="{name} is annoyed about our payment letters, see “{subject}”, which you have. "
-            "We have another [method] of {name.hers} that works, so please switch the [payment] "
-            "that failed and try again. Confirm it in a public comment with its reference and "
-            "close the [ticket].",
+            "{name.His} card ran out, but we have another [method] that's still good, so please "
+            "switch the [payment] that failed and try again. Tell {name.him} in a public comment "
+            "that it's done, with the reference of the [payment], and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),

@@ -29,22 +29,25 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
     customer = new_customer(maker)
     item, loan = plant_loan(maker, customer, products[0], due=2)
     plant_loan(maker, customer, products[1], due=9)
-    subject = f"Could I keep {products[0]['name']} longer?"
+    subject = maker.one_of("Could I keep it longer?", "A bit more time, please")
     ticket = new_ticket(maker, customer, subject=subject, assignee=away, age=1)
     until = later_day(loan["due_on"], maker.parameters["LOAN_DAYS"])
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is off sick and had promised to deal with “{subject}” today. Could you "
-            "renew that [loan] if it's possible, put the new due date in a public comment and "
-            "close the [ticket]?",
-            colleague="{away} is off sick and had promised to do “{subject}” today. Please renew "
-            "that [loan] if it's possible, put the new due date in a public comment and close it.",
-            chat="{away} is ill and “{subject}” is still on {away.his} desk. can you renew that "
-            "[loan] if possible, put the new due date in a public comment and close it",
+            email="{away} is off sick and had promised {name} to deal with “{subject}” today; it's "
+            "about {product}. Could you renew the [loan] if it's possible, put the new due date in "
+            "a public comment and close the [ticket]?",
+            colleague="{away} is off sick, and {name} is waiting for an answer about {product} "
+            "(“{subject}”, on {away.his} list). Please renew it if it's possible, put the new due "
+            "date in a public comment and close the [ticket].",
+            chat="{away} is ill and “{subject}” is still with {away.him}, {name} wants to keep "
+            "{product}. can you renew it if possible, put the new due date in a public comment and "
+            "close it",
             note="{away} is off sick until next week, and “{subject}” on {away.his} list can't "
-            "wait that long. Please renew that [loan] if you can. The new due date goes into a "
-            "public comment, and the [ticket] can be closed.",
+            "wait that long: {name} would like to keep {product}. If the [loan] can be renewed, "
+            "please do that. The new due date goes into a public comment, and the [ticket] can be "
+            "closed.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -64,7 +67,9 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
         answer="I renewed it until {until} and said so in {reference}, which is solved.",
         values={
             "away": away["name"],
+            "name": customer["name"],
             "subject": subject,
+            "product": item_phrase(products[0]["name"]),
             "until": long_day(until),
             "reference": ticket["reference"],
         },
@@ -83,23 +88,24 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
     item, loan = plant_loan(maker, customer, products[0], due=4)
     plant_loan(maker, customer, products[1], due=4)
     plant_wait(maker, item, waiting, 3)
-    subject = f"May I keep it? {products[0]['name']}"
+    subject = maker.one_of("May I keep it a bit longer?", "Could you renew it for me?")
     ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
     day = loan["due_on"]
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like two more weeks, see “{subject}”, which is yours. Please renew "
-            "the [loan] if you can. If somebody else is waiting, say in a public comment when it "
-            "has to be back. Either way the [ticket] can be closed.",
-            colleague="{name} would like to keep it longer, see “{subject}” in your list. Renew "
-            "the [loan] if possible. If not, say in a public comment when it's due back. Then "
-            "close it.",
-            chat="“{subject}” from {name} is yours i think? renew it if you can, otherwise say in "
-            "a public comment when its due back. close it",
-            note="I saw “{subject}” from {name} in your list without an answer. Please renew the "
-            "[loan] if that's possible; if somebody is waiting for it, tell {name.him} in a "
-            "public comment when it has to be back. Then close the [ticket].",
+            email="{name} would like to keep {product} for two more weeks, see “{subject}”, which "
+            "is yours. Please renew the [loan] if you can. If somebody else is waiting, say in a "
+            "public comment when it has to be back. Either way the [ticket] can be closed.",
+            colleague="{name} would like to keep {product} longer, see “{subject}” in your list. "
+            "Renew it if possible. If not, say in a public comment when it's due back. Then close "
+            "the [ticket].",
+            chat="“{subject}” from {name} is yours i think, its about {product}. renew it if you "
+            "can, otherwise say in a public comment when its due back. close it",
+            note="{name} asked about {product} on Monday (“{subject}”, in your list) and hasn't "
+            "had an answer. Please renew the [loan] if that's possible; if somebody is waiting for "
+            "it, tell {name.him} in a public comment when it has to be back. Then close the "
+            "[ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -120,6 +126,7 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
         values={
             "name": customer["name"],
             "subject": subject,
+            "product": item_phrase(products[0]["name"]),
             "reference": ticket["reference"],
             "day": long_day(day),
         },
@@ -243,7 +250,9 @@ def the_next_in_line_is_late(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", steps=10, common=True)
+@situation(
+    "loans", steps=10, trades=("public_library", "outdoor_shop", "language_school", "bike_workshop")
+)
 def a_family_goes_away(maker: Maker) -> Draft | None:
     """All that a family must bring soon is renewed, except what somebody waits for."""
     products = lendable(maker, 4)
@@ -263,10 +272,10 @@ def a_family_goes_away(maker: Maker) -> Draft | None:
             email="{name} and {name.his} family are flying out tomorrow for two weeks. Could you "
             "renew everything the household has to bring back by {until}? If something can't be "
             "renewed, tell me and I'll ring {name.him} tonight.",
-            colleague="{name}'s household is away for two weeks. Please renew what they have due "
-            "by {until}, as far as that's possible.",
-            chat="{name} and family are off on holiday, can you renew everything they have due up "
-            "to {until}? as far as it goes",
+            colleague="{name}'s family is away for two weeks. Please renew whatever any of them "
+            "has due by {until}; if something can't be renewed, tell me what.",
+            chat="{name} and family are off on holiday, can you renew everything any of them has "
+            "due up to {until}? tell me if something cant be renewed",
             note="{name} and family are away for two weeks from tomorrow. Please renew whatever "
             "anyone in the household has due up to {until}, if it can be renewed. By then they'll "
             "be back.",
@@ -311,7 +320,7 @@ def a_clean_slate_first(maker: Maker) -> Draft | None:
     plant_loan(maker, customer, products[1], due=8)
     taken, _ = plant_loan(maker, other, products[0], due=4)
     free = plant_item(maker, products[0])
-    subject = f"Could you keep {products[0]['name']} ready for me?"
+    subject = maker.one_of("Could you keep it ready for me?", "Is it in today?")
     ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=1)
     return Draft(
         kind="change",
@@ -320,9 +329,9 @@ def a_clean_slate_first(maker: Maker) -> Draft | None:
             "is assigned to you. If {name.he} has nothing overdue, neither [loans] nor "
             "[invoices], please lend {name.him} the one that's in. Leave the [ticket] open until "
             "{name.he}'s been here.",
-            colleague="“{subject}” in your list: lend {name} {product}, as long as none of "
-            "{name.his} [loans] or [invoices] is overdue. The [ticket] stays open until {name.he} "
-            "comes.",
+            colleague="“{subject}” in your list: {name} would like {product}. If {name.he} has no "
+            "overdue [loans] or [invoices], lend {name.him} the one that's in. The [ticket] stays "
+            "open until {name.he} comes.",
             chat="“{subject}” in your list, {name} wants {product}. if none of {name.his} [loans] "
             "or [invoices] is overdue lend {name.him} the one thats in. leave the [ticket] open",
             note="Please look at “{subject}” from {name}. We only lend to people with nothing "
@@ -361,21 +370,22 @@ def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
     most = maker.parameters["MOST_RENEWALS"]
     item, loan = plant_loan(maker, customer, products[0], due=1, renewals=most)
     plant_loan(maker, customer, products[1], due=9)
-    subject = f"Not finished with {products[0]['name']} yet"
+    subject = maker.one_of("Not finished with it yet", "I still need it")
     ticket = new_ticket(maker, customer, subject=subject, assignee=maker.me, age=2)
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} can't renew any more and lives an hour away; it's “{subject}” in your "
-            "list. I don't see the harm. Please book it back as good and lend it to {name.him} "
-            "again.",
-            colleague="{name} has no renewals left, see “{subject}” in your list. Just book it "
-            "back as good and lend it to {name.him} again; {name.he} can keep it at home.",
-            chat="“{subject}” in your list, {name} has no renewals left but still needs it. can "
-            "you book it back as good and lend it out again",
-            note="About “{subject}”, which you have: they've used up their renewals but still "
-            "need it for a while. Just book it as returned in good condition and lend it to them "
-            "again, so that they don't have to make the trip.",
+            email="{name} can't renew {product} any more and lives an hour away; it's “{subject}” "
+            "in your list. I don't see the harm. Please book it back as good and lend it to "
+            "{name.him} again.",
+            colleague="{name} has no renewals left for {product}, see “{subject}” in your list. "
+            "Just book it back as good and lend it to {name.him} again; {name.he} can keep it at "
+            "home.",
+            chat="“{subject}” in your list, {name} has no renewals left for {product} but still "
+            "needs it. can you book it back as good and lend it out again",
+            note="{name} has used up the renewals for {product} and still needs it for a while; "
+            "that's “{subject}”, which you have. Just book it as returned in good condition and "
+            "lend it to {name.him} again, so that {name.he} doesn't have to make the trip.",
         ),
         calls=(
             call("get_my_profile"),
@@ -389,6 +399,7 @@ def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
         values={
             "name": customer["name"],
             "subject": subject,
+            "product": item_phrase(products[0]["name"]),
             "item": item["code"],
             "day": long_day(loan["due_on"]),
             "most": most,
@@ -459,15 +470,16 @@ def who_gets_it_after_me(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} can bring {product} back a few days early if somebody needs it. Who's "
-            "next in line, and what's the phone number? If that person has something overdue, I "
-            "could mention it, so I need its code as well.",
+            "next in line, and what's the phone number? If they still have something overdue, I'd "
+            "ask for it when I call, so tell me its code as well.",
             colleague="{name} can bring {product} back early. Who's next for it, and what's the "
-            "phone number? If that person has something overdue, I need its code, too.",
-            chat="who gets {product} after {name}? name and phone pls, and the code of "
-            "anything they have overdue",
+            "phone number? They may have something overdue that I should ask for; I need its code "
+            "then.",
+            chat="who gets {product} after {name}? name and phone pls, and the code of anything "
+            "they still have overdue so i can ask for it",
             note="{name} is bringing {product} back soon, and I'd like to call the person who's "
-            "waited longest for it. Who is that, on which number, and what's the code of what "
-            "they have overdue?",
+            "waited longest for it. Who is that, and on which number? They can't borrow it while "
+            "they have something overdue, so give me the code if there's anything.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

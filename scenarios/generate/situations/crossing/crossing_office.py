@@ -45,9 +45,9 @@ def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
             email="{away} is travelling until Friday and can't approve anything. Could you pass "
             "{away.his} open [requests] on to somebody in {away.his} team who's allowed to "
             "approve that much?",
-            colleague="{away} is travelling, and people are waiting for {away.his} approval. "
-            "Please hand {away.his} open [requests] on to the colleague in the same team who can "
-            "approve them.",
+            colleague="{away} is travelling, and people are waiting for {away.him} to approve "
+            "things. Please hand {away.his} open [requests] on to somebody in the same team who "
+            "can approve that much.",
             chat="{away} is travelling all week. can you hand {away.his} open [requests] on to "
             "someone in the team with a high enough limit",
             note="{away} is on the road this week, and people keep asking me when their "
@@ -86,16 +86,15 @@ def one_fresh_and_one_stale(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} is waiting for two [requests] that are with you. I'm happy with both, "
-            "but one is probably too old to be approved by now. If so, reject it, and "
-            "{author.he}'ll ask again. Please approve the other.",
-            colleague="{author} is waiting for two [requests] that are with you. I'm fine with "
-            "both. If one has got too old, reject that so that {author.he} can ask again, and "
-            "approve the other.",
-            chat="{author} has 2 [requests] with you, im fine with both. can you approve them? if "
-            "ones too old by now reject it, {author.he}'ll put it in again",
-            note="{author} has been waiting a long time for two [requests] that are with you. I'd "
-            "like both to go through. One may have become too old for that; reject it, and "
+            email="{author} is still waiting for an answer about {one} and {two}. I'm happy with "
+            "both. If one of them was asked for so long ago that you can't approve it any more, "
+            "reject it, and {author.he}'ll ask again. Please approve the other.",
+            colleague="{author} has asked for {one} and {two}, and I'm fine with both. Please "
+            "approve them. If one is too old by now, reject that one; {author.he} can ask again.",
+            chat="{author} is waiting for {one} and {two}, im fine with both. can you approve "
+            "them? if ones too old by now reject it, {author.he}'ll put it in again",
+            note="{author} needs {one} and {two} and hasn't heard from us. I'd like both to go "
+            "through. One of the [requests] may be too old for that; if so, reject it, and "
             "{author.he} can make a new one. The other you can approve.",
         ),
         calls=(
@@ -111,6 +110,8 @@ def one_fresh_and_one_stale(maker: Maker) -> Draft:
         "more than {days} days old.",
         values={
             "author": author["name"],
+            "one": one,
+            "two": two,
             "fresh": fresh["reference"],
             "stale": stale["reference"],
             "days": maker.parameters["STALE_REQUEST_DAYS"],
@@ -134,16 +135,16 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has found a mistake in “{title}”, which you own. The colleague on "
-            "{name.his} [case] “{subject}” is going to correct it. Could you give that colleague "
-            "edit access?",
-            colleague="There's a mistake in “{title}”. The colleague on {name}'s [case] "
-            "“{subject}” is going to correct it, so please give them edit access.",
-            chat="{name} found a mistake in “{title}”. can you give the colleague on “{subject}” "
-            "edit access so it can be corrected",
-            note="“{title}” doesn't match what we told {name} in “{subject}”. The handler of that "
-            "[case] is going to correct it this week, but can only read it at the moment. Please "
-            "change that.",
+            email="{name} has found a mistake in “{title}”, which you own. Whoever has {name.his} "
+            "[case] “{subject}” is going to correct it. Could you look up who that is and give "
+            "them edit access?",
+            colleague="There's a mistake in “{title}”, and whoever handles “{subject}” for {name} "
+            "is going to correct it. Please give them edit access.",
+            chat="{name} found a mistake in “{title}”. whoever handles “{subject}” for {name.him} "
+            "will correct it, can you give them edit access",
+            note="“{title}” doesn't match what we told {name} in “{subject}”. The colleague who "
+            "handles that is going to correct it this week, but can only read it at the moment. "
+            "It's yours, so please change that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -179,15 +180,16 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{subject}” from {name} is getting too big for {clerk}, and {team} should take "
-            "it over. Could you hand it to somebody there who's in today and senior enough for "
-            "it?",
+            email="“{subject}” from {name} is too serious for us now, and {clerk} can't take it "
+            "on. I've agreed with {team} that they take it over. Could you hand it to somebody "
+            "there who's in today and senior enough for it?",
             colleague="{team} should take over “{subject}” from {name}. Please give it to "
             "somebody there who's in and senior enough.",
             chat="can you hand “{subject}” ({name}) over to someone in {team}? someone senior "
             "enough whos in today",
             note="I'd like {team} to take over “{subject}” from {name}, it's become too serious "
-            "for us. Please give it to somebody there who's in today and has the rank for it.",
+            "for us. Please give it to somebody there who's in today and senior enough; {clerk} "
+            "isn't.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -214,7 +216,7 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
     )
 
 
-@situation("documents", "projects", steps=8, common=True)
+@situation("documents", "projects", steps=8)
 def all_who_still_work_on_it(maker: Maker) -> Draft:
     """Everybody with an open task in a project may read a paper; one of them may do so already."""
     lead, first, second, gone = (new_employee(maker) for _ in range(4))
@@ -225,21 +227,24 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
     new_task(maker, project, titles[2], assignee=lead, due=20)
     done = new_task(maker, project, titles[3], assignee=gone, due=-5, status="done")
     new_entry(maker, done, gone, minutes=90, days=7)
-    title = document_titles(maker, 1)[0]
+    kind = maker.one_of("Timetable", "Budget", "Contact list")
+    title = f"{kind}: {project['title']}"
     document = new_document(maker, title=title, owner=maker.me, age=33)
     new_share(maker, document, lead, "edit")
     return Draft(
         kind="change",
         ask=Voices(
-            email="The people who still have open [tasks] on “{project}” need “{title}”, which is "
-            "yours. Could you share it with all of them, to read? One of them may have it already.",
-            colleague="Everyone with an open [task] in “{project}” should be able to read "
-            "“{title}”, which is yours. Please share it with those who can't yet.",
-            chat="can you share “{title}” (read) with everyone who still has an open [task] in "
-            "“{project}”? one or two have it already",
-            note="The people still working on “{project}” need “{title}”, which you own. Please "
-            "let everyone with an open [task] there read it. Somebody may be able to edit it "
-            "already; don't take that away.",
+            email="“{title}” is yours, and everybody who still has an open [task] in that "
+            "[project] should be able to read it. Could you give them access? One of them may "
+            "have it already.",
+            colleague="Please let everyone who still has an open [task] in “{project}” read the "
+            "{kind}, it's one of your [documents]. Leave it as it is for anyone who already has "
+            "it.",
+            chat="can everyone with an open [task] in “{project}” get the {kind}? its your "
+            "[document]. just to read, one or two have it already",
+            note="The people still working on “{project}” keep asking me for the {kind}, which is "
+            "in a [document] of yours. Please let everyone with an open [task] there read it. "
+            "Somebody may be able to edit it already; don't take that away.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -255,6 +260,7 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
         values={
             "project": project["title"],
             "title": title,
+            "kind": kind.lower(),
             "first": first["name"],
             "second": second["name"],
             "lead": lead["name"],
@@ -307,7 +313,7 @@ def whose_refund_is_this(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "returns", kind="question", steps=5, rare=True)
+@situation("orders", "returns", kind="question", steps=5, common=True)
 def what_became_of_the_return(maker: Maker) -> Draft | None:
     """Who refused a return, what it was worth, and what the thing costs today."""
     goods = some_products(maker, 2)

@@ -1,10 +1,14 @@
 """Situations that lead from shifts to leave, calendars, tickets and threads."""
 
+import re
+
+from scenarios.api import Row
 from scenarios.generate.content.world_maker import Maker
 from scenarios.generate.core.situations import situation
 from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
 from scenarios.generate.modules.calendars.make import appointment_subjects
 from scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from scenarios.generate.modules.naming import new_title
 from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap
 from scenarios.generate.modules.staff.make import new_absence
@@ -14,6 +18,21 @@ from scenarios.generate.situations.crossing.crossing_planting import (
     plant_appointment,
     plant_team,
 )
+
+_DESK = re.compile(  # a post that people come to or ring
+    r"desk|counter|reception|till|phone|line|entrance|duty|emergency|office|door", re.IGNORECASE
+)
+
+
+def _new_desk(maker: Maker, **columns: str) -> Row:
+    """Insert a post that people come to or ring, where the trade has one."""
+    names = maker.pool("post_names", "Front counter", "Key desk")
+    desks = [name for name in names if _DESK.search(name)] or list(names)
+    known = {row["name"] for row in maker.rows("shift_posts")}
+    free = [name for name in desks if name not in known]
+    name = maker.rng.choice(free or desks)
+    title = new_title(maker, "shift_posts", "name", name, again=" {}") if not free else name
+    return new_post(maker, name=title, **columns)
 
 
 @situation("shifts", steps=7)
@@ -38,7 +57,7 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
                 ),
                 (
                     "Could you find somebody to work for {ill} on {on}? {ill.He}'s having "
-                    "{ill.his} knee operated. It should be a colleague from the same team who's "
+                    "{ill.his} knee operated on. It should be a colleague from the same team who's "
                     "in that day and not on the rota yet. Please request the [swap] and approve "
                     "it, too."
                 ),
@@ -66,7 +85,7 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
                 ),
             ),
             note="{ill} is having a knee operation on {on}, so somebody else from {ill.his} team "
-            "has to take the [shift]. Please look who's neither away nor working then, request "
+            "has to take the [shift]. Please see who's neither away nor working then, request "
             "the [swap] and approve it as well. I'm travelling until Thursday.",
         ),
         calls=(
@@ -90,7 +109,7 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", "shifts", steps=8, common=True)
+@situation("calendars", "shifts", steps=8)
 def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     """A shift collides with an appointment; a swap is asked with the one who has neither."""
     team, (torn, met, free) = plant_team(maker, "clerk", "clerk", "clerk")
@@ -164,7 +183,7 @@ def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
             "[shifts] between {start} and {end}. Some of our posts need somebody senior, though. "
             "Please approve the [swaps] where the colleague may work there, and refuse the others.",
             colleague="{giver} has asked for [swaps] between {start} and {end}. Please approve "
-            "them if the colleague may work at that post, otherwise refuse.",
+            "them where the other person is senior enough for the post, and refuse the rest.",
             chat="can you decide {giver}s open [swaps], {start} to {end}? fine if the other "
             "person is senior enough for the post, otherwise refuse",
             note="{giver} is getting married and has [swaps] waiting for an answer between "
@@ -210,16 +229,15 @@ def my_own_swap(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{giver} says you promised to take {giver.his} [shift] on {on}, but the rota "
-            "still has {giver.his} name on it. It only needs an approval. Could you give it "
-            "yourself?",
-            colleague="The [swap] in which you take {giver}'s [shift] on {on} is still open. "
-            "Please approve it.",
-            chat="youre taking {giver}s [shift] on {on} right? can you approve the [swap], its "
-            "still open",
-            note="The rota for {on} still shows {giver}, although I hear you're working instead "
-            "of {giver.him}. Please approve that [swap] today so that I can print the final "
-            "version for the noticeboard.",
+            email="The rota still shows {giver} on {on}, but {giver.he} tells me that the two of "
+            "you have agreed on [a swap]. It only needs an approval. Could you give it?",
+            colleague="{giver}'s [swap] with you on {on} is still open. Please approve it, so that "
+            "the rota is right.",
+            chat="{giver}s [swap] with you on {on} is still open, can you approve it? i want to "
+            "print the rota",
+            note="The rota for {on} still shows {giver}, although {giver.he}'s agreed with you to "
+            "swap. Please approve that [swap] today so that I can print the final version for the "
+            "noticeboard.",
         ),
         calls=(
             call("get_my_profile"),
@@ -410,13 +428,14 @@ def who_has_a_free_day(maker: Maker) -> Draft:
             email="A school has asked whether somebody from {team} could come on {on} and talk "
             "about the job. Who in that team isn't away and has no [shift] or [appointment] that "
             "day? I need a name and an e-mail address.",
-            colleague="I need somebody from {team} for the photographer on {on}. Who's in and has "
-            "no [shift] and no [appointment] that day? Name and e-mail, please.",
+            colleague="The photographer is here on {on}, and I'd like somebody from {team} in the "
+            "pictures. Who's in that day and has no [shift] and no [appointment]? Name and e-mail, "
+            "please.",
             chat="is anyone in {team} free on {on}? i mean in, but no [shift] and no "
             "[appointment]. name and email pls",
-            note="The photographer for the website comes on {on}, and I need one person from "
-            "{team} who's in but has no [shift] and no [appointment] that day. Who would that "
-            "be, and what's the e-mail address?",
+            note="A trainee is coming to look round on {on}, and I'd like somebody from {team} to "
+            "show her everything. Who's here that day and has neither [a shift] nor an "
+            "[appointment]? I need the name and the e-mail address.",
         ),
         calls=(
             call("list_teams"),
@@ -439,12 +458,12 @@ def who_has_a_free_day(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", "tickets", steps=7, rare=True)
+@situation("shifts", "tickets", rare=True, steps=6)
 def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     """A ticket goes to whoever has the early shift at a post that day, since they will be asked."""
     _, (early, late) = plant_team(maker, "clerk", "clerk")
     day = clear_day(maker, 3, 12)
-    post = new_post(maker)
+    post = _new_desk(maker)
     new_shift(maker, post, late, day, "late")
     new_shift(maker, post, early, day, "early")
     customer = new_customer(maker)
@@ -455,16 +474,16 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is coming by about “{subject}” on {on}, first thing. Please assign that "
-            "[ticket] to the colleague on the early [shift] at “{post}” that day, so that they "
-            "can read up. If that's one too many for them, leave it.",
-            colleague="{name} is coming in early on {on} about “{subject}”. Assign it to the "
-            "colleague on the early [shift] at “{post}”, if they can take another.",
-            chat="{name} drops in early on {on} about “{subject}”. can you give the [ticket] to "
-            "the one on the early [shift] at “{post}”, if they can still take one",
-            note="{name} is coming to see us on {on}, early in the morning, about “{subject}”. "
-            "Please assign that [ticket] to the colleague who has the early [shift] at “{post}”, "
-            "as long as they haven't got too many already. {name.He}'ll be asking for them.",
+            email="{name} is coming by about “{subject}” on {on}, first thing, and will be sent to "
+            "“{post}”. Please assign that [ticket] to the colleague on the early [shift] there, so "
+            "that they can read up on it.",
+            colleague="{name} is coming to “{post}” on {on}, first thing, about “{subject}”. "
+            "Please give that [ticket] to the colleague who's on early there.",
+            chat="{name} comes to “{post}” early on {on} about “{subject}”. can you give the "
+            "[ticket] to whoever has the early [shift] there that day",
+            note="I've told {name} to come to “{post}” on {on}, first thing in the morning, about "
+            "“{subject}”. Please assign that [ticket] to the colleague on the early [shift] there, "
+            "so that {name.he} doesn't have to explain it all again.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -472,7 +491,6 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
             call("list_posts"),
             call("search_shifts", first_day=on, last_day=on, post_id=post["id"]),
             call("get_employee", employee_id=early["id"]),
-            call("find_tickets", assignee_id=early["id"]),
             call("assign_ticket", ticket_id=ticket["id"], employee_id=early["id"]),
         ),
         answer="{reference} is assigned to {early}, who has the early [shift] at “{post}” on {on}.",
@@ -495,20 +513,19 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
     team, (junior, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
     day = clear_day(maker, 8, 40)
     new_absence(maker, away, day - 3, 5)
-    post = new_post(maker, needs_rank="senior")
+    post = _new_desk(maker, needs_rank="senior")
     new_shift(maker, post, maker.rng.choice(maker.rows("employees", role="manager")), day, "late")
     on = maker.day(day)
     return Draft(
         kind="change",
         ask=Voices(
-            email="Nobody is down for the early [shift] at “{post}” on {on}. {junior} has "
-            "offered, but I'd like somebody from {team} who's senior enough for that post. Could "
-            "you put in a colleague from there who isn't away?",
-            colleague="Nobody's on at “{post}” early on {on}, and {team} can spare somebody. Not "
-            "everybody there is senior enough for it, and some are away. Please put in the one "
-            "who can do it.",
-            chat="no one is down for the early [shift] at “{post}” on {on}. {team} can spare "
-            "someone, can you put in whos senior enough for it and not away",
+            email="Nobody is down for the early [shift] at “{post}” on {on}. {junior} has offered, "
+            "but that post needs somebody senior. We can have one of the others from {team}. Could "
+            "you put in whoever isn't away that day?",
+            colleague="Nobody's on at “{post}” early on {on}. {team} can lend us somebody; please "
+            "put in a colleague from there who isn't away and is senior enough for that post.",
+            chat="no one is down for the early [shift] at “{post}” on {on}, and it has to be "
+            "someone senior. we can have someone from {team}, can you put in whos not away",
             note="We still have nobody for the early [shift] at “{post}” on {on}. {team} has "
             "offered to help, but it needs somebody senior and one of them is on holiday. Please "
             "put in the colleague from there who can do it.",

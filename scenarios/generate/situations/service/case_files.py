@@ -17,7 +17,7 @@ from scenarios.generate.modules.messaging.make import new_message, new_thread
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation("cases", steps=6, common=True)
+@situation("cases", steps=6)
 def close_what_is_through(maker: Maker) -> Draft:
     """Of a customer's three cases one may be closed; one has a step left, one is too young."""
     least = maker.parameters["LEAST_CASE_DAYS"]
@@ -65,7 +65,7 @@ def close_what_is_through(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", kind="decline", steps=3)
+@situation("cases", kind="decline", steps=3, rare=True)
 def tick_it_off_to_close(maker: Maker) -> Draft:
     """A planned step that was never done shall be marked as done, so that the case can close."""
     customer = new_customer(maker)
@@ -105,7 +105,7 @@ def tick_it_off_to_close(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", kind="decline", steps=3, common=True)
+@situation("cases", kind="decline", steps=3)
 def closed_in_its_first_week(maker: Maker) -> Draft:
     """A case that was opened lately shall be closed; the system would do it."""
     least = maker.parameters["LEAST_CASE_DAYS"]
@@ -385,7 +385,7 @@ def what_it_has_cost(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=4, common=True)
+@situation("cases", steps=4)
 def no_second_case_for_it(maker: Maker) -> Draft:
     """Somebody brings up a matter for which a case is open: it gets a note, not a second case."""
     customer = new_customer(maker)

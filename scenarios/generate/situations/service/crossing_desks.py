@@ -174,7 +174,7 @@ def when_will_it_be_ready(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", "messaging", steps=6, common=True)
+@situation("cases", "messaging", steps=6)
 def the_next_step_in_writing(maker: Maker) -> Draft:
     """A customer is told the next planned step of their case, not the one that was dropped."""
     customer = new_customer(maker)
@@ -184,7 +184,7 @@ def the_next_step_in_writing(maker: Maker) -> Draft:
     new_step(maker, case, whats[0], due=3, status="dropped")
     later = new_step(maker, case, whats[1], due=17)
     step = new_step(maker, case, whats[2], due=8)
-    topic = maker.one_of("What happens next?", "Any news for me?", "Where do we stand?")
+    topic = maker.one_of("The next step", "An update, please", "Still waiting for news")
     thread = new_thread(maker, customer, subject=topic, handler=maker.me, age=1)
     new_message(maker, thread, f"What happens next in {case['reference']}, and when?", days=1)
     day = step["due_on"]

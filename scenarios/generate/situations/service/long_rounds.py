@@ -443,7 +443,7 @@ def high_ones_to_the_supervisor(maker: Maker) -> Callable[[], Draft | None] | No
     return draft
 
 
-@situation("orders", "tickets", steps=8, memory=True, common=True, without=("moving_company",))
+@situation("orders", "tickets", steps=8, memory=True, without=("moving_company",))
 def the_order_in_the_complaint(maker: Maker) -> Draft | None:
     """A complaint is about an order that was placed by mistake: if it is still open it is
     cancelled, and the ticket is answered with its reference and solved."""

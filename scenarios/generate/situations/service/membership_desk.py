@@ -63,7 +63,7 @@ def cheaper_too_early(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", steps=5, common=True)
+@situation("memberships", steps=5)
 def just_past_the_bound(maker: Maker) -> Draft:
     """A cheaper tier is possible by a few days, although a colleague doubts it."""
     offered = tiers(maker)
@@ -104,7 +104,7 @@ def just_past_the_bound(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", steps=4, common=True)
+@situation("memberships", steps=4)
 def out_as_soon_as_possible(maker: Maker) -> Draft:
     """A membership ends on the first day that the notice allows, not on the wished one."""
     notice = maker.parameters["MEMBERSHIP_NOTICE_DAYS"]
@@ -143,7 +143,7 @@ def out_as_soon_as_possible(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", kind="decline", because="permission", steps=4)
+@situation("memberships", kind="decline", because="permission", steps=4, common=True)
 def out_at_once(maker: Maker) -> Draft | None:
     """A membership shall end at once, which only a manager may accept."""
     if maker.me["role"] == "manager":
@@ -240,7 +240,6 @@ def two_freezes_in_a_row(maker: Maker) -> Draft:
 @situation(
     "memberships",
     steps=5,
-    common=True,
     without=(
         "car_rental",
         "airline_lounge",
@@ -297,7 +296,6 @@ def the_trip_was_put_off(maker: Maker) -> Draft:
 @situation(
     "memberships",
     steps=4,
-    common=True,
     without=("car_rental", "outdoor_shop", "wine_merchant", "public_library"),
 )
 def room_for_two_guests(maker: Maker) -> Draft | None:

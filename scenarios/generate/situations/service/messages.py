@@ -202,7 +202,7 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
     )
 
 
-@situation("messaging", kind="decline", steps=3, common=True)
+@situation("messaging", kind="decline", steps=3)
 def written_enough(maker: Maker) -> Draft:
     """A third reminder is wanted in a thread in which our last messages had no answer."""
     most = maker.parameters["MOST_UNANSWERED_MESSAGES"]

@@ -16,7 +16,7 @@ from scenarios.generate.modules.documents.make import (
 from scenarios.generate.modules.draft_helpers import full_day, is_ranked, some_employee, team_of
 
 
-@situation("documents", kind="decline", steps=3, common=True)
+@situation("documents", kind="decline", steps=3)
 def approving_ones_own_words(maker: Maker) -> Draft:
     """The latest version is one's own, so that somebody else must approve it."""
     title = document_titles(maker, 1)[0]
@@ -154,7 +154,7 @@ def archived_too_early(maker: Maker) -> Draft:
     )
 
 
-@situation("documents", steps=5, common=True)
+@situation("documents", steps=5)
 def whole_team_may_read(maker: Maker) -> Callable[[], Draft | None] | None:
     """Everybody of a small team gets a share to read; who may edit already keeps that."""
     team = team_of(maker, 2, 3)
@@ -246,7 +246,7 @@ def the_owner_has_left(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", kind="decline", because="permission", steps=3, common=True)
+@situation("documents", kind="decline", because="permission", steps=3)
 def a_clerk_moves_the_owner(maker: Maker) -> Draft | None:
     """A clerk is asked to make somebody else the owner of a document."""
     heir = some_employee(maker)

@@ -122,7 +122,7 @@ def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("projects", kind="decline", steps=3, common=True)
+@situation("projects", kind="decline", steps=3)
 def hours_of_a_colleague(maker: Maker) -> Draft | None:
     """Time that a colleague worked shall be entered by somebody else."""
     other = some_employee(maker)
@@ -244,7 +244,6 @@ def more_time_for_the_project(maker: Maker) -> Draft | None:
 @situation(
     "projects",
     steps=5,
-    common=True,
     without=("theatre", "museum", "charity", "permits_office", "property_management"),
 )
 def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:

@@ -161,7 +161,7 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("cases", kind="question", steps=5, common=True)
+@situation("cases", kind="question", steps=5)
 def what_comes_first(maker: Maker) -> Draft:
     """The next planned step in any of somebody's open cases, and its day."""
     customer = new_customer(maker)
@@ -200,7 +200,7 @@ def what_comes_first(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", kind="question", steps=4, common=True)
+@situation("memberships", kind="question", steps=4)
 def earliest_day_for_less(maker: Maker) -> Draft:
     """From which day somebody may go to a cheaper tier, and what that would save a month."""
     offered = tiers(maker)

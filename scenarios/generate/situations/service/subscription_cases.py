@@ -21,7 +21,6 @@ from scenarios.generate.modules.tickets.make import new_comment, new_ticket
     "subscriptions",
     "messaging",
     steps=6,
-    common=True,
     without=("insurance_broker", "veterinary_practice", "charity"),
 )
 def pause_asked_in_a_thread(maker: Maker) -> Draft | None:
@@ -254,7 +253,6 @@ def break_for_both(maker: Maker) -> Draft | None:
     because="permission",
     steps=3,
     without=("charity", "insurance_broker"),
-    common=True,
 )
 def discount_above_the_role(maker: Maker) -> Draft | None:
     """A clerk is asked for a discount that only supervisors and managers may give."""

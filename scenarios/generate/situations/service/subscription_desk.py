@@ -19,7 +19,6 @@ from scenarios.generate.modules.subscriptions.make import (
     "subscriptions",
     kind="question",
     steps=4,
-    common=True,
     without=("charity", "bakery_supply", "pharmacy_wholesale", "courier_service"),
 )
 def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
@@ -77,7 +76,7 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
             "offer? {name.He} doesn't mind how often {name.he} pays.",
             colleague="{name} wants to pay less for the {product}. Please switch {name.him} to "
             "the [plan] that's cheapest per month, out of the ones still offered.",
-            chat="{name} is keeping the {product} but wants it as cheap as possible. can you "
+            chat="{name} is keeping the {product} but wants to pay as little as possible. can you "
             "switch {name.him} to the [plan] with the lowest price per month that we still offer",
             note="{name} was going to cancel the {product} because of the price, and I'd like to "
             "keep {name.him}. Please work out which of the [plans] we offer today costs the least "
@@ -102,12 +101,7 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     )
 
 
-@situation(
-    "subscriptions",
-    steps=6,
-    common=True,
-    without=("insurance_broker", "veterinary_practice", "charity"),
-)
+@situation("subscriptions", steps=6, without=("insurance_broker", "veterinary_practice", "charity"))
 def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
     """A paused subscription is resumed first, before it can go to the yearly plan."""
     plans = plans_of(maker, 2)

@@ -62,6 +62,7 @@ from harness.rollout.process import raise_file_limit, run
 from harness.rollout.session import REPEATED, Judge, Remaining, read_remaining, sole_exception
 from harness.settings.judge import asks_models, judges_in_workers
 from harness.settings.run import Settings
+from harness.users.left_out import num_left_out, report_left_out
 from scenarios.format import Scenario, Task
 
 # Opens what starts workers; it is closed after the run. No thread or event loop was started before.
@@ -97,6 +98,7 @@ def launch_workers(
     """
     require_new(folder, resume=resume)
     tasks, plans = planned(settings)
+    report_left_out(num_left_out(settings.scenarios, tasks), "--dialogue plays them, too")
     client = policy or open_policy(settings, plans, local_policy)
     if settings.bus.url:
         broker_of(settings.bus)  # before any file is written

@@ -67,6 +67,7 @@ from harness.rollout.trust_notice import name_trusted
 from harness.settings.limits import Limits
 from harness.settings.run import Settings, save, stops_with_world
 from harness.settings.worlds import WorldSettings
+from harness.users.left_out import num_left_out, report_left_out
 from harness.users.opening import users_of
 from scenarios.awm.folder import AwmFolder
 from scenarios.catalogue import find
@@ -119,6 +120,7 @@ def launch(
     """
     require_new(folder, resume=resume)
     tasks, plans = planned(settings)
+    report_left_out(num_left_out(settings.scenarios, tasks), "--dialogue plays them, too")
     client = policy or open_policy(settings, plans, local_policy)
     if settings.bus.url:
         broker_of(settings.bus)  # before any file is written
@@ -384,6 +386,10 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
     tasks = select_tasks(
         *(_expanded(settings), finder(settings), allowed), dialogues=settings.dialogue
     )
+    if not tasks and not settings.dialogue:
+        raise SettingsError(
+            "scenarios: there is no task to run but dialogues, if any; --dialogue plays them"
+        )
     if settings.policy.name in ("oracle", "mutant"):
         _require_solutions(settings)
         for scenario, task in tasks:

@@ -98,7 +98,6 @@ def launch_workers(
     """
     require_new(folder, resume=resume)
     tasks, plans = planned(settings)
-    report_left_out(num_left_out(settings.scenarios, tasks), "--dialogue plays them, too")
     client = policy or open_policy(settings, plans, local_policy)
     if settings.bus.url:
         broker_of(settings.bus)  # before any file is written
@@ -231,6 +230,8 @@ class _Coordinating(msgspec.Struct, frozen=True):
         console = Terminal(stderr=True)
         if level:
             console.print(f"sandbox for untrusted code: {level}", highlight=False)
+        left_out = num_left_out(settings.scenarios, self.tasks)
+        report_left_out(left_out, "--dialogue plays them, too")
         if note := unplayed_lines(settings, self.plans):
             console.print(note, highlight=False, soft_wrap=True)
         warn_of_mismatches(settings, parse_history(settings.history), console)

@@ -9,6 +9,7 @@ from typing import Any
 from envpool.core.types import Env, ToolResult, ToolSpec
 from scenarios.core.automaton import START, TalkState, answer_to
 from scenarios.core.dialogue import UserAutomaton
+from scenarios.format import Task
 
 TALK = ToolSpec(
     "talk_to_user",
@@ -21,7 +22,13 @@ TALK = ToolSpec(
         "additionalProperties": False,
     },
 )
-_ENDED = "(The user has ended the talk.)"
+ENDED = "(The user has ended the talk.)"
+
+
+def is_served(task: Task) -> bool:
+    """Whether a client of a server can play the task: it has no user, or one who is an automaton.
+    A server has neither the prepared turns of a UserScript nor the model of a ModelUser."""
+    return task.user is None or isinstance(task.user, UserAutomaton)
 
 
 class Talk:
@@ -49,14 +56,14 @@ class Talk:
         if not isinstance(text, str) or len(arguments) != 1:
             return ToolResult("talk_to_user takes one argument, text: what you say.", "arguments")
         if self._state.ended:
-            return ToolResult(_ENDED, "refused")
+            return ToolResult(ENDED, "refused")
         self._state, heard = answer_to(self._user, self._state, text)
         made = [
             await env.call(call.name, call.arguments, f"{call_id}-{number}")
             for number, call in enumerate(heard.calls)
         ]
         return ToolResult(
-            f"{heard.text}\n{_ENDED}" if heard.ended else heard.text,
+            f"{heard.text}\n{ENDED}" if heard.ended else heard.text,
             changes=tuple([change for result in made for change in result.changes]),
             digest=made[-1].digest if made else "",
         )

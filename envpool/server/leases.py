@@ -15,7 +15,7 @@ from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskStatus
 
 from envpool.core.errors import WorldError
-from envpool.core.talks import TALK, Talk
+from envpool.core.talks import TALK, Talk, is_served
 from envpool.core.types import Env, ToolSpec
 from envpool.offloaded.owned_tasks import OwnedTasks
 from envpool.server.api import HostedInfo, NewWorld
@@ -102,6 +102,9 @@ class Leases(AsyncContextManagerMixin):
         Raises LeaseRefused, UnknownScenario and PoolError."""
         scenario = self._scenario(new.scenario)
         task = None if new.task is None else scenario.task(new.task)
+        if task is not None and not is_served(task):
+            why = "its user is no automaton, and a server plays no other; `rehearse run` does"
+            raise LeaseRefused(422, f"task {task.id!r} is a dialogue that is not served: {why}")
         self._admit(client)
         try:
             states = await self._states(scenario)

@@ -35,7 +35,7 @@ from envpool.wires.awm_results import (
     worth,
 )
 from envpool.wires.sessions import NotBegun, Session, SessionError, Sessions
-from envpool.wires.task_lists import BadTask, task_at, task_of
+from envpool.wires.task_lists import BadTask, default_tasks, task_at, task_of
 from scenarios.core.dialogue import UserAutomaton
 from scenarios.format import Scenario, Task
 
@@ -286,8 +286,9 @@ def _task_in(scenario: Scenario, options: Mapping[str, Any], *, has_scenario: bo
         return task_at(scenario, index)
     if options.get("task_id") is not None:
         return task_of(scenario, {"id": options["task_id"]})
-    if options.get("task") is not None or not scenario.default_tasks:
+    usual = default_tasks(scenario)
+    if options.get("task") is not None or not usual:
         return None
     if isinstance(seed, int) and not isinstance(seed, bool):
-        return scenario.default_tasks[seed % len(scenario.default_tasks)]
-    return None if has_scenario else scenario.default_tasks[0]
+        return usual[seed % len(usual)]
+    return None if has_scenario else usual[0]

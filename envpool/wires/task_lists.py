@@ -2,11 +2,12 @@
 
 The split `train` has the tasks that are played where a world is named; `dialogues` those that are
 chosen by name only. A specification names its task twice: by its id, and by AWM's index into all
-tasks of the world.
+tasks of the world. Dialogues whose user no server plays are in none of them.
 """
 
 from typing import Any
 
+from envpool.core.talks import is_served
 from scenarios.errors import UnknownScenario
 from scenarios.format import Scenario, Task
 
@@ -36,7 +37,9 @@ def specs(scenario: Scenario, split: str) -> list[Spec]:
         raise BadTask(f"world {scenario.name!r} has no split {split!r}; it has {known}")
     wants_dialogues = split == "dialogues"
     return [
-        spec_of(scenario, task) for task in scenario.tasks if task.must_be_chosen == wants_dialogues
+        spec_of(scenario, task)
+        for task in scenario.tasks
+        if task.must_be_chosen == wants_dialogues and is_served(task)
     ]
 
 
@@ -60,6 +63,11 @@ def spec_at(scenario: Scenario, split: str, index: int) -> Spec:
             f"split {split!r} has tasks 0 to {len(found) - 1}, and there is none at {index}"
         )
     return found[index]
+
+
+def default_tasks(scenario: Scenario) -> list[Task]:
+    """The tasks from which a client that names none gets one."""
+    return [task for task in scenario.default_tasks if is_served(task)]
 
 
 def task_at(scenario: Scenario, task_idx: int) -> Task:

@@ -18,7 +18,9 @@ from typing import TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from harness.bridges.open_run import OpenRun, RunOptions, open_run, tasks_of
+from harness.bridges.open_run import OpenRun, RunOptions, Tasks, open_run, tasks_of
+from harness.core.errors import SettingsError
+from harness.users.left_out import num_left_out, report_left_out, without_dialogues
 
 T = TypeVar("T")
 
@@ -36,6 +38,17 @@ class BackgroundRun:
         self._lock = Lock()
         self._opened: tuple[BlockingPortal, OpenRun] | None = None
         self._is_closed = False
+
+    def tasks_without_users(self, by: str) -> Tasks:
+        """The run's tasks without dialogues, for a framework that cannot say what a user says; how
+        many were left out goes to standard error. Raises SettingsError where none is left."""
+        found = without_dialogues(self.tasks)
+        unnamed = num_left_out(self._scenarios, self.tasks.values())
+        why = f"{by} has nobody who talks to their users"
+        report_left_out(len(self.tasks) - len(found) + unnamed, why)
+        if not found:
+            raise SettingsError(f"scenarios: all tasks are dialogues, and {why}; name other tasks")
+        return found
 
     def __repr__(self) -> str:
         return f"<BackgroundRun in {self._folder}>"

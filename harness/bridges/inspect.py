@@ -45,7 +45,8 @@ def rehearsal_task(
     limits: Limits = PATIENT,
     **fields: Any,
 ) -> Task:
-    """An Inspect task with a sample for each task of the scenarios (`name`, `path`, `name:task`).
+    """An Inspect task with a sample for each task of the scenarios (`name`, `path`, `name:task`)
+    but the dialogues; how many there are goes to standard error.
 
     `agent` None: the model calls tools until it answers. An agent of Inspect gets the tools with
     `tools=[world_tools()]`. `fields` are more fields of the Task. Raises SettingsError for
@@ -58,7 +59,7 @@ def rehearsal_task(
             id=name,
             metadata={"scenario": scenario.name, "task": task.id, "tags": list(task.tags)},
         )
-        for name, (scenario, task) in run.tasks.items()
+        for name, (scenario, task) in run.tasks_without_users("Inspect").items()
     ]
     return Task(
         dataset=MemoryDataset(samples),

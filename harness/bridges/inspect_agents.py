@@ -5,7 +5,8 @@
         judge=ScenarioJudges,
     )
 
-Each tool call is a logged step. What the agent says last is its answer. Covers agents and solvers
+Each tool call is a logged step. What the agent says last is its answer. In a dialogue it has the
+tool `talk_to_user`. Covers agents and solvers
 that work outside of an evaluation of Inspect's; `react()` and what is made from it do not: use
 harness.bridges.inspect.rehearsal_task for those.
 """
@@ -26,6 +27,7 @@ from inspect_ai.model import (
 from inspect_ai.solver import Solver, TaskState
 from inspect_ai.tool import ToolDef
 
+from envpool.core.talks import ENDED, TALK
 from harness.bridges.inspect_tools import tool_of
 from harness.core.messages import Briefing
 from harness.dialects.native import Native
@@ -40,7 +42,7 @@ def inspect_agent(make: MakeAgent) -> AgentFunction:
     episode. The agent names its model itself."""
 
     async def agent(task: TaskView, env: AgentEnv) -> str:
-        state: AgentState = await run_agent(make(_tools(env)), _messages(task, env))
+        state: AgentState = await run_agent(make(_tools(task, env)), _messages(task, env))
         return state.output.completion
 
     return agent
@@ -53,7 +55,7 @@ def inspect_solver(solver: Solver, model: str | Model) -> AgentFunction:
         used = get_model(model)
         name, messages = ModelName(used), _messages(task, env)
         state = TaskState(name, task.episode, 1, task.instruction, messages)
-        state.tools = [tool.as_tool() for tool in _tools(env)]
+        state.tools = [tool.as_tool() for tool in _tools(task, env)]
 
         async def generate(state: TaskState, *_: Any, **__: Any) -> TaskState:
             replies, state.output = await used.generate_loop(state.messages, tools=state.tools)
@@ -65,11 +67,20 @@ def inspect_solver(solver: Solver, model: str | Model) -> AgentFunction:
     return agent
 
 
-def _tools(env: AgentEnv) -> list[ToolDef]:
+def _tools(task: TaskView, env: AgentEnv) -> list[ToolDef]:
+    is_over = False
+
     async def call(name: str, arguments: dict[str, Any]) -> str:
         return (await env.call(name, arguments)).text
 
-    return [tool_of(tool, call) for tool in env.tools]
+    async def say(_name: str, arguments: dict[str, Any]) -> str:
+        nonlocal is_over
+        heard = None if is_over else await env.say(str(arguments.get("text", "")))
+        is_over = heard is None
+        return ENDED if heard is None else heard
+
+    tools = [tool_of(tool, call) for tool in env.tools]
+    return [*tools, tool_of(TALK, say)] if task.is_dialogue else tools
 
 
 def _messages(task: TaskView, env: AgentEnv) -> list[ChatMessage]:

@@ -14,13 +14,15 @@ from harness.rollout.process import run
 from harness.settings.run import Settings
 from harness.task_exports.gym import GYM
 from harness.task_exports.harbor import HARBOR
-from harness.task_exports.world_tasks import TaskFormat, WorldTasks, hosted_tasks
+from harness.task_exports.world_tasks import ChosenTasks, TaskFormat, hosted_tasks
+from harness.users.left_out import left_out_line
 
 TASK_FORMATS: dict[str, TaskFormat] = {"gym": GYM, "harbor": HARBOR}
 
 
 def export_tasks(names: Sequence[str], to: str, output: Path | None) -> None:
-    """Write the tasks of scenarios in one of TASK_FORMATS, and print how many there are. Raises
+    """Write the tasks of scenarios in one of TASK_FORMATS, and print how many there are, and
+    how many dialogues are left out. Raises
     SettingsError, ScenarioError and PoolError."""
     wanted = TASK_FORMATS[to]
     path = output or Path(wanted.output)
@@ -29,12 +31,18 @@ def export_tasks(names: Sequence[str], to: str, output: Path | None) -> None:
             raise SettingsError(
                 f"{name}: it is a run, and --to {to} writes tasks of worlds; name scenarios"
             )
-    worlds: list[WorldTasks] = run(_hosted, names)
-    count = wanted.write(path, worlds)
+    chosen: ChosenTasks = run(_hosted, names)
+    count = wanted.write(path, chosen.worlds)
     click.echo(f"{count} tasks in {path}")
+    for left_out, why in (
+        (chosen.num_unnamed, "a dialogue is written where it is named, as in WORLD:TASK"),
+        (chosen.num_unserved, "their users are no automata, and no server plays them"),
+    ):
+        if line := left_out_line(left_out, why):
+            click.echo(line)
 
 
-async def _hosted(names: Sequence[str]) -> list[WorldTasks]:
+async def _hosted(names: Sequence[str]) -> ChosenTasks:
     settings = Settings()
     async with pool_of(settings) as pool:
         return await hosted_tasks(pool, names, finder(settings))

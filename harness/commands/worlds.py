@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envpool.core.errors import PoolError
+from envpool.core.talks import is_served
 from envpool.server.api import NewWorld
 from envpool.server.leases import Leases
 from envpool.server.settings import ServeSettings
@@ -34,6 +35,7 @@ from harness.rollout.progress_display import ProgressDisplay
 from harness.serving.world_episodes import ServedEpisodes
 from harness.settings.judge import asks_models
 from harness.settings.run import Settings, resolve
+from harness.users.left_out import report_left_out
 from scenarios.awm.folder import CLOCK
 from scenarios.awm.importing import ImportReport, import_awm
 from scenarios.catalogue import catalogue_entries
@@ -260,6 +262,8 @@ async def _serve(
 ) -> None:
     find = finder(settings)
     scenarios = [find(name) for name in names]
+    unserved = sum(not is_served(one) for scenario in scenarios for one in scenario.tasks)
+    report_left_out(unserved, "their users are no automata, and a server plays no others")
     async with pool_of(settings) as pool:
         pool.announce(scenarios)
         if any(map(pool.isolates, scenarios)):

@@ -62,6 +62,7 @@ from harness.rollout.process import raise_file_limit, run
 from harness.rollout.session import REPEATED, Judge, Remaining, read_remaining, sole_exception
 from harness.settings.judge import asks_models, judges_in_workers
 from harness.settings.run import Settings
+from harness.users.left_out import num_left_out, report_left_out
 from scenarios.format import Scenario, Task
 
 # Opens what starts workers; it is closed after the run. No thread or event loop was started before.
@@ -229,6 +230,8 @@ class _Coordinating(msgspec.Struct, frozen=True):
         console = Terminal(stderr=True)
         if level:
             console.print(f"sandbox for untrusted code: {level}", highlight=False)
+        left_out = num_left_out(settings.scenarios, self.tasks)
+        report_left_out(left_out, "--dialogue plays them, too")
         if note := unplayed_lines(settings, self.plans):
             console.print(note, highlight=False, soft_wrap=True)
         warn_of_mismatches(settings, parse_history(settings.history), console)

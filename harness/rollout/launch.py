@@ -67,6 +67,7 @@ from harness.rollout.trust_notice import name_trusted
 from harness.settings.limits import Limits
 from harness.settings.run import Settings, save, stops_with_world
 from harness.settings.worlds import WorldSettings
+from harness.users.left_out import num_left_out, report_left_out
 from harness.users.opening import users_of
 from scenarios.awm.folder import AwmFolder
 from scenarios.catalogue import find
@@ -190,6 +191,8 @@ class _Launching(msgspec.Struct, frozen=True):
             console = Terminal(stderr=True)
             if pool.level:
                 console.print(f"sandbox for untrusted code: {pool.level}", highlight=False)
+            left_out = num_left_out(settings.scenarios, self.tasks)
+            report_left_out(left_out, "--dialogue plays them, too")
             if note := unplayed_lines(settings, self.plans):
                 console.print(note, highlight=False, soft_wrap=True)
             warn_of_mismatches(settings, parts.history, console)
@@ -384,6 +387,10 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
     tasks = select_tasks(
         *(_expanded(settings), finder(settings), allowed), dialogues=settings.dialogue
     )
+    if not tasks and not settings.dialogue:
+        raise SettingsError(
+            "scenarios: there is no task to run but dialogues, if any; --dialogue plays them"
+        )
     if settings.policy.name in ("oracle", "mutant"):
         _require_solutions(settings)
         for scenario, task in tasks:

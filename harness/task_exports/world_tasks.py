@@ -5,10 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from envpool.core.talks import TALK
+from envpool.core.talks import TALK, is_served
 from envpool.core.types import ToolSpec
 from envpool.router import RoutingPool
 from harness.rollout.plan import select_tasks
+from harness.users.left_out import num_left_out
 from scenarios.core.dialogue import UserAutomaton
 from scenarios.format import Scenario, Task
 
@@ -26,6 +27,14 @@ class WorldTasks(msgspec.Struct, frozen=True):
         return (*self.tools, TALK) if isinstance(task.user, UserAutomaton) else self.tools
 
 
+class ChosenTasks(msgspec.Struct, frozen=True):
+    """What an export writes, and how many dialogues it leaves out."""
+
+    worlds: list[WorldTasks]
+    num_unnamed: int  # of worlds that were named: an export has those that are named themselves
+    num_unserved: int  # those whose user no server plays
+
+
 class TaskFormat(msgspec.Struct, frozen=True):
     """A format in which tasks of worlds are written, for programs that play them."""
 
@@ -36,18 +45,21 @@ class TaskFormat(msgspec.Struct, frozen=True):
 
 async def hosted_tasks(
     pool: RoutingPool, names: Sequence[str], find: Callable[[str], Scenario]
-) -> list[WorldTasks]:
+) -> ChosenTasks:
     """The tasks of scenarios given as `name`, `path` or `name:task`, by world, in the order named.
 
     Raises ScenarioError and PoolError.
     """
     chosen: dict[str, tuple[Scenario, list[Task]]] = {}
-    for scenario, task in select_tasks(names, find):
+    selected = select_tasks(names, find)
+    served = [(scenario, task) for scenario, task in selected if is_served(task)]
+    for scenario, task in served:
         _, tasks = chosen.setdefault(scenario.digest, (scenario, []))
         if task not in tasks:
             tasks.append(task)
     await pool.host_all(scenario for scenario, _ in chosen.values())
-    return [
+    worlds = [
         WorldTasks(scenario, pool.hosted(scenario).tools, tuple(tasks))
         for scenario, tasks in chosen.values()
     ]
+    return ChosenTasks(worlds, num_left_out(names, selected), len(selected) - len(served))

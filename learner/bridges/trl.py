@@ -84,9 +84,10 @@ def meta_environment(run: BackgroundRun, *, own_reward: bool = False) -> Factory
 
 def rows(run: BackgroundRun, *, many_worlds: bool = False) -> list[dict[str, Any]]:
     """A row of the training data for each task: `prompt`, `task`, and with `many_worlds` the
-    column `environment`, by which TRL chooses among `environments`."""
+    column `environment`, by which TRL chooses among `environments`. Dialogues are left out; how
+    many goes to standard error. Raises SettingsError where all tasks are dialogues."""
     found = []
-    for name, (scenario, _) in run.tasks.items():
+    for name, (scenario, _) in run.tasks_without_users("TRL").items():
         messages = Native().opening_messages(run.call(OpenRun.briefing, name))
         prompt = [{"role": one.role, "content": one.content} for one in messages]
         row = {"prompt": prompt, "task": name}

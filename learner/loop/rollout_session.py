@@ -16,6 +16,7 @@ from harness.rollout.plan import EpisodePlan
 from harness.rollout.process import raise_file_limit
 from harness.rollout.session import RunParts, run_session
 from harness.settings.run import Settings
+from harness.users.left_out import num_left_out, report_left_out
 from learner.config.settings import TrainSettings
 from learner.data.admission import Admission
 from learner.data.batch_queue import BatchQueue
@@ -69,6 +70,7 @@ async def open_rollouts(
     Raises SettingsError, ScenarioError, PoolError and SampleError.
     """
     tasks, plans = planned(settings)
+    report_left_out(num_left_out(settings.scenarios, tasks), "rollouts.dialogue plays them, too")
     data, loop = train.data, train.loop
     admission = Admission(
         batches=train.steps,

@@ -39,7 +39,7 @@ def test_retries_and_rate_limits_are_logged_with_v(
         run = ("run", "shop_support", "-p", "openai", "-m", "m", "--base-url", server.url, "-n", 1)
         limited = Status(429, headers={"Retry-After": "0"})
         server.plan(limited)
-        assert rehearse(*run)[::2] == (0, "")
+        assert rehearse(*run, "--dialogue")[::2] == (0, "")
         server.plan(limited, Status(500))
         status, _, err = rehearse("-v", *run)
     assert status == 0

@@ -129,7 +129,7 @@ def the_bakery_closes(maker: Maker) -> Draft | None:
         (
             "Ah, OK. {name.He} means to bake again on {last}, so until then.",
             "{name.He} told me {last}, if all goes well. So until then, please.",
-            "Right, I should have asked for that at once. {last}.",
+            "Right, {name.he} did tell me. Until {last}.",
         ),
     )
 

@@ -1,0 +1,157 @@
+"""Surfaces on which a dialogue is not played: each leaves it out and says how many there are."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from envpool.wires.task_lists import default_tasks, specs
+from harness.bridges.background import BackgroundRun
+from harness.bridges.open_run import RunOptions
+from harness.core.errors import SettingsError
+from learner.bridges.trl import rows
+from scenarios.catalogue import find
+from scenarios.core.dialogue import ScriptedTurn, UserScript
+from scenarios.format import Scenario
+from tests.support.cli import Rehearse
+from tests.support.paths import LIBRARY
+from tests.support.wires import served_wires
+
+Said = Callable[[Rehearse, Path], str]
+SHOP = find("shop_support")
+AUTOMATON = 'type = "automaton"\nlines = [{ id = "how", text = "By card.", asked = ["how"] }]'
+SCRIPT = 'type = "script"\nturns = [{ text = "And what does it cost?" }]'
+NAMED = "shop_support:which-boots"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def _command(*words: str) -> Said:
+    def said(rehearse: Rehearse, folder: Path) -> str:
+        status, out, err = rehearse(*words, "-o", folder / "made")
+        assert status == 0, err
+        return out + err
+
+    return said
+
+
+def _harbor(rehearse: Rehearse, folder: Path) -> str:
+    return _command("export", str(_world(folder, AUTOMATON)), "--to", "harbor")(rehearse, folder)
+
+
+def _trl(_: Rehearse, folder: Path) -> str:
+    run = BackgroundRun(folder / "run", [str(_world(folder, AUTOMATON))], RunOptions())
+    assert [row["task"] for row in rows(run)] == list(run.tasks)
+    run.close()
+    return ""
+
+
+def _inspect(_: Rehearse, folder: Path) -> str:
+    world = _world(folder, AUTOMATON)
+    named = [f"{world}:{task}" for task in ("pay-fine", "return-dune")]
+    run = BackgroundRun(folder / "run", named, RunOptions())
+    assert list(run.tasks_without_users("Inspect")) == ["library:return-dune"]
+    return ""
+
+
+def _serve(_: Rehearse, folder: Path) -> str:
+    served = subprocess.run(
+        [sys.executable, "-m", "harness", "serve", str(_world(folder, SCRIPT)), "--stdio"],
+        input=b"",
+        capture_output=True,
+        check=True,
+    )
+    return served.stderr.decode()
+
+
+def _world(folder: Path, user: str) -> Path:
+    """The mini world, whose first task, pay-fine, has a user."""
+    world = folder / "library"
+    shutil.copytree(LIBRARY, world)
+    tasks = world / "tasks.toml"
+    before, mark, rest = tasks.read_text().partition("\n[[task]]")
+    tasks.write_text(f"{before}\n[task.user]\n{user}\n{mark}{rest}")
+    return world
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (_command("run", "shop_support"), "8 dialogues left out: --dialogue plays them, too"),
+        (_command("bench", "shop_support"), "8 dialogues left out: --dialogue plays them, too"),
+        (
+            _command("run", "shop_support", "--processes", "2"),
+            "8 dialogues left out: --dialogue plays them, too",
+        ),
+        (
+            _command("export", "shop_support", "flight_desk", "--to", "gym"),
+            "16 dialogues left out: a dialogue is written where it is named",
+        ),
+        (_harbor, "1 dialogue left out: a dialogue is written where it is named"),
+        (_trl, "1 dialogue left out: TRL has nobody who talks to their users"),
+        (_inspect, "1 dialogue left out: Inspect has nobody who talks to their users"),
+        (_serve, "1 dialogue left out: their users are no automata, and a server plays no others"),
+    ],
+    ids=["run", "bench", "processes", "gym", "harbor", "trl", "inspect", "serve"],
+)
+def test_a_surface_says_how_many(
+    said: Said,
+    line: str,
+    rehearse: Rehearse,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    printed = said(rehearse, tmp_path)
+    assert (printed + capfd.readouterr().err).count(line) == 1
+
+
+@pytest.mark.parametrize("words", [("shop_support", "--dialogue"), (NAMED,)])
+def test_nothing_is_said_where_none_is_left_out(
+    words: tuple[str, ...], rehearse: Rehearse, tmp_path: Path
+) -> None:
+    assert "left out" not in _command("run", *words)(rehearse, tmp_path)
+
+
+def test_a_world_of_dialogues_alone_is_not_empty(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A command that finds nothing but dialogues names the flag."""
+    world = tmp_path / "boots"
+    shutil.copytree(SHOP.path, world)
+    text = (world / "tasks.toml").read_text()
+    parts = [part for part in text.split("[[task]]") if 'type = "automaton"' in part]
+    (world / "tasks.toml").write_text("".join(f"[[task]]{part}" for part in parts))
+    status, _, err = rehearse("run", world, "-o", tmp_path / "run")
+    assert (status, "--dialogue plays them" in err) == (2, True)
+
+
+def test_a_framework_with_dialogues_alone_is_refused(tmp_path: Path) -> None:
+    run = BackgroundRun(tmp_path / "run", [NAMED], RunOptions())
+    with pytest.raises(SettingsError, match="all tasks are dialogues"):
+        run.tasks_without_users("TRL")
+
+
+def _scripted() -> Scenario:
+    first = msgspec.structs.replace(SHOP.tasks[0], user=UserScript((ScriptedTurn("And then?"),)))
+    return msgspec.structs.replace(SHOP, tasks=(first, *SHOP.tasks[1:]))
+
+
+async def test_a_server_has_no_dialogue_that_it_cannot_play() -> None:
+    """Whose user is a script is in no list, and is refused where it is named; automata are served
+    over every wire (tests/envpool/wires/test_dialogues.py)."""
+    world = _scripted()
+    name = world.tasks[0].id
+    listed = [spec["id"] for split in ("train", "dialogues") for spec in specs(world, split)]
+    assert len(listed) == len(world.tasks) - 1
+    assert name not in listed + [task.id for task in default_tasks(world)]
+    async with served_wires(world) as client:
+        status, why = await client.ask("POST", "/gym/shop_support/seed_session", {"task": name})
+        assert (status, "no automaton" in str(why)) == (422, True)
+        made = {"scenario": "shop_support", "task": name}
+        status, why = await client.ask("POST", "/worlds", made)
+        assert (status, "no automaton" in str(why)) == (422, True)

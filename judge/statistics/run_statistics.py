@@ -110,7 +110,8 @@ def variance_split(tries: Mapping[TaskKey, Sequence[float]]) -> VarianceSplit | 
     if total <= num_tasks or num_tasks < 2:
         return None
     mean = math.fsum(map(math.fsum, tries.values())) / total
-    within = math.fsum((score - _mean(one)) ** 2 for one in tries.values() for score in one)
+    means = {key: _mean(one) for key, one in tries.items()}
+    within = math.fsum((score - means[key]) ** 2 for key, one in tries.items() for score in one)
     rollout = within / (total - num_tasks)
     world_sizes = {name: sum(map(len, tasks)) for name, tasks in worlds.items()}
     world_means = {name: sum(map(sum, tasks)) / world_sizes[name] for name, tasks in worlds.items()}

@@ -6,7 +6,7 @@ import msgspec
 
 from harness.core.events import Ending, Label
 from harness.outcomes.failure_kinds import kinds_of_verdict
-from harness.viewer.index.facts import Call, Ended, Judged, Result, Started, Step, Summary
+from harness.viewer.index.facts import NO_USAGE, Call, Ended, Judged, Result, Started, Step, Summary
 from harness.viewer.index.tables import COLUMNS, NAME_SETS
 
 _encode = msgspec.json.encode
@@ -147,17 +147,19 @@ class EpisodeFold:
 
     def add_step(self, step: Step) -> None:
         """Add a turn."""
-        reply, decision, words = step.reply, step.decision, self.words
+        reply, decision, user = step.reply, step.decision, step.user
         if reply.text:
-            words.append(reply.text)
+            self.words.append(reply.text)
         if decision.type == "format_error":
             self._fail("format_error")
-            words.append(decision.reason)
-        self._add_calls(decision.calls, step.results)
-        if (user := step.user) is not None:
-            words.append(user.text)
+            self.words.append(decision.reason)
+        if decision.calls or step.results:
+            self._add_calls(decision.calls, step.results)
+        if user is not None:
+            self.words.append(user.text)
             self._add_calls(user.calls, user.results)
-        self._add_usage(reply.usage)
+        if reply.usage is not NO_USAGE:
+            self._add_usage(reply.usage)
         if reply.weights and not self.weights:
             self.weights = reply.weights
         self.policy_s += step.policy_s
@@ -204,14 +206,15 @@ class EpisodeFold:
     def _add_calls(self, calls: tuple[Call, ...], results: tuple[Result, ...]) -> None:
         words = self.words
         for call in calls:
-            self.calls += 1
-            if call.name not in self.tools:
-                self.tools += (call.name,)
-            words.append(call.name)
-            words.append(_encode(call.arguments).decode())
+            name = call.name
+            if name not in self.tools:
+                self.tools += (name,)
+            words += (name, _encode(call.arguments).decode())
+        self.calls += len(calls)
         for result in results:
             words.append(result.text)
-            self.end_digest = result.digest or self.end_digest
+            if result.digest:
+                self.end_digest = result.digest
             if result.error is not None:
                 self._fail(result.error)
             for change in result.changes:

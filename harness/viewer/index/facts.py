@@ -39,7 +39,6 @@ class Decision(msgspec.Struct, gc=False):
 
     type: str
     calls: tuple[Call, ...] = ()
-    text: str = ""
     reason: str = ""
 
 
@@ -51,11 +50,14 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     cached_tokens: int = 0
 
 
+NO_USAGE = Usage()  # of every reply that logged none
+
+
 class Reply(msgspec.Struct, gc=False):
     """The policy's answer."""
 
     text: str = ""
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     weights: str = ""
 
 

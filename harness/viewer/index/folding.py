@@ -146,12 +146,14 @@ class Folding:
         for fold in page.touched.values():
             if fold.words and fold.num_texts < TEXTS_PER_EPISODE:
                 rowid = fold.number * TEXTS_PER_EPISODE + fold.num_texts
-                texts.append((rowid, "\n".join(fold.words).encode("utf-8", "replace").decode()))
+                text = "\n".join(dict.fromkeys(fold.words))  # tools' names and results come again
+                texts.append((rowid, text.encode("utf-8", "replace").decode()))
                 fold.num_texts += 1
             fold.words = []
-        run("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
         run(INSERT_EPISODE, [fold.row(self._id_of) for fold in page.touched.values()])
         run(ADD_MOMENT, [(moment, *values) for moment, values in page.moments.items()])
+        # The words come last: a statement with OR REPLACE makes FTS5 write what it has gathered.
+        run("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
         if len(self._known) > _MAX_KNOWN:
             self._known = {name: one for name, one in self._known.items() if one.ending is None}
 

@@ -9,7 +9,7 @@ from tests.support.kill_campaign import Campaign
 from tests.support.kill_points import is_available
 from tests.support.warm_process import open_warm_process
 
-KILLS = repeats(short=8, long=500)
+KILLS = repeats(short=3, long=500)  # nightly: `just kills`, and this test in `just test-long`
 
 
 @pytest.mark.slow
@@ -24,4 +24,4 @@ def test_a_log_opens_after_a_kill_at_any_point(tmp_path: Path) -> None:
         campaign.run(KILLS)
     assert len(campaign.kills) >= KILLS
     assert campaign.num_continued or not IS_LONG  # a few kills may all come between two episodes
-    assert {kill.kind for kill in campaign.kills} > {"fsync", "pwrite"}
+    assert not IS_LONG or {kill.kind for kill in campaign.kills} > {"fsync", "pwrite"}

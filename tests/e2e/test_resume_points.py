@@ -9,8 +9,8 @@ from tests.support.judged_runs import no_environment, served
 from tests.support.resume_campaign import COURSES, Model, ResumeCampaign
 from tests.support.warm_process import open_warm_process
 
-KILLS = repeats(short=4, long=40)  # of each course
-EPISODES = repeats(short=8, long=16)
+KILLS = repeats(short=2, long=40)  # of each course; nightly: `just resumes`
+EPISODES = repeats(short=6, long=16)
 TRIED = COURSES[: repeats(short=1, long=len(COURSES))]
 
 

@@ -13,7 +13,7 @@ from tests.judge.failures.staged import diagnosed
 from tests.support.budgets import repeats
 
 LABELS = {border.kind: border.label for border in BORDERS}
-EVERY = repeats(short=3, long=1)  # of the staged episodes of a world
+EVERY = repeats(short=12, long=1)  # of a world's tasks
 # A sum that falls short of the demanded one is work that is not done; and a wrong decision that the
 # next right one replaces does not stand.
 _EXCEPTIONS = {"shop_support": 0, "flight_desk": 8, "claims_desk": 5}

@@ -10,8 +10,10 @@ from judge.worlds.world_host import host_in_process
 from scenarios.generate.compose import GeneratedWorld, generate
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.plan.world_plans import plan_worlds
+from tests.support.budgets import repeats
 
-QUICK = GateSettings(max_mutants=40, probes=10)
+# A few mutants and probes of each task; `just test-long` tries more.
+QUICK = GateSettings(max_mutants=repeats(short=10, long=40), probes=repeats(short=4, long=10))
 
 
 def made_with(

@@ -6,6 +6,9 @@ before and after each attack, on whichever worker has them.
 
 Attacks that hang run in a pool with a short deadline, all others in a pool with a long one: so a
 busy machine cannot make another attack look like a hanging one.
+
+`just test` makes every attack as a tool of one of the two kinds of scenario, in turns, and a
+quarter of them as verifiers, too. `just test-long` makes each of them in all ways.
 """
 
 import asyncio
@@ -29,11 +32,17 @@ from envpool.workers.sandbox import Limits
 from scenarios.format import Scenario, Task
 from tests.hostile.gather import Attack, attacks, package, record
 from tests.support import ledger_world
+from tests.support.budgets import IS_LONG, repeats
 from tests.support.made_once import made_once
 
 pytestmark = pytest.mark.timeout(300)  # the runs take half a minute alone, more on a busy machine
 
-VERIFIERS = [*attacks(), *attacks("verdicts")]
+STEP = repeats(short=4, long=1)
+VERIFIERS = [*attacks()[::STEP], *attacks("verdicts")]
+TOOLS = {  # by the kind of scenario
+    "package": attacks() if IS_LONG else attacks()[::2],
+    "awm": attacks() if IS_LONG else attacks()[1::2],
+}
 Which = Literal["code", "sql"]
 WHICH: tuple[Which, ...] = ("code", "sql")
 MEMORY_MB = 200
@@ -172,8 +181,8 @@ async def run_all(folder: Path) -> Runs:
         scratch, process = server._scratch, server._process.pid
 
         async def attack_tools(settings: WorkerSettings, hangs: bool) -> None:
-            chosen = [attack for attack in attacks() if attack.hangs is hangs]
             for kind, scenario in (("package", hostile), ("awm", awm)):
+                chosen = [attack for attack in TOOLS[kind] if attack.hangs is hangs]
                 async with server.pool(settings) as pool:
                     await attack_all(pool, scenario, book, chosen, runs[kind])
 
@@ -210,22 +219,25 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return msgspec.json.decode((folder / "runs.json").read_bytes(), type=Runs)
 
 
-@pytest.fixture(params=["package", "awm"])
-def run(request: pytest.FixtureRequest, runs: Runs) -> Run:
-    """The run of all attacks on a scenario of one kind."""
-    return runs.tools[request.param]
-
-
-@pytest.mark.parametrize("attack", attacks(), ids=str)
-def test_attack(run: Run, attack: Attack) -> None:
+@pytest.mark.parametrize(
+    ("kind", "attack"),
+    [
+        pytest.param(kind, attack, id=f"{kind}-{attack}")
+        for kind, chosen in TOOLS.items()
+        for attack in chosen
+    ],
+)
+def test_attack(runs: Runs, kind: str, attack: Attack) -> None:
     """The attack has the outcome that its docstring states."""
-    outcome = run.outcomes[attack.name]
+    outcome = runs.tools[kind].outcomes[attack.name]
     assert attack.expects(outcome), outcome
 
 
-def test_neighbours_are_not_affected(run: Run) -> None:
+@pytest.mark.parametrize("kind", TOOLS)
+def test_neighbours_are_not_affected(runs: Runs, kind: str) -> None:
     """Worlds beside the attacked ones have the results that they have alone, and exact states."""
-    assert run.neighbours == run.expected
+    run = runs.tools[kind]
+    assert run.neighbours == run.expected != []
 
 
 def test_nothing_is_left(runs: Runs) -> None:
@@ -249,5 +261,7 @@ def test_verifier(runs: Runs, attack: Attack) -> None:
 
 
 def test_there_are_many() -> None:
-    """The folder holds at least fifty attacks."""
-    assert len({attack.name for attack in attacks()}) >= 50
+    """The folder holds at least fifty attacks, and each is made as a tool."""
+    made = {attack.name for chosen in TOOLS.values() for attack in chosen}
+    assert made == {attack.name for attack in attacks()}
+    assert len(made) >= 50

@@ -10,6 +10,7 @@ import pytest
 
 from harness.log.reader import open_reader
 from tests.support.attempts import check_attempts, cut_off, outcomes_of, records_of
+from tests.support.budgets import repeats
 from tests.support.cli import Rehearse, json_of
 from tests.support.paths import AWM
 
@@ -136,14 +137,19 @@ def test_the_noop_policy_completes_no_task(rehearse: Rehearse) -> None:
     assert bench["labels"] == {"agent_error": 10}
 
 
-@pytest.mark.timeout(180)  # hundreds of verdicts, each by a fresh worker
-def test_the_gate_finds_what_was_lost(rehearse: Rehearse) -> None:
+@pytest.mark.timeout(180)  # dozens of verdicts of each task, each by a fresh worker
+def test_the_gate_finds_what_was_lost(rehearse: Rehearse, tmp_path: Path) -> None:
     """`scenarios check` names the seed statement that failed and the tools that fail on odd
-    arguments, and nothing else."""
-    status, out, _ = rehearse("scenarios", "check", "--awm", AWM, NAME, "--json", "-")
+    arguments, and nothing else. (`just test` checks two tasks, `just test-long` all ten.)"""
+    num_tasks = repeats(short=2, long=10)
+    folder = Path(shutil.copytree(AWM, tmp_path / "awm"))
+    row = json.loads((folder / "gen_tasks.jsonl").read_text())
+    row["tasks"] = row["tasks"][:num_tasks]
+    (folder / "gen_tasks.jsonl").write_text(json.dumps(row) + "\n")
+    status, out, _ = rehearse("scenarios", "check", "--awm", folder, NAME, "--json", "-")
     report = json.loads(out)
     assert status == 1
-    assert (report["worlds"], report["tasks"], report["tools"]) == (1, 10, 38)
+    assert (report["worlds"], report["tasks"], report["tools"]) == (1, num_tasks, 38)
     failures = [one for one in report["failures"] if one["check"] != "constraint"]
     assert [(one["check"], one["task"]) for one in failures] == [("seed", "")]
     assert any(

@@ -4,8 +4,9 @@ what it is. `python -m tests.judge.failures.staged shop_support …` prints the 
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
+
+import msgspec
 
 from envpool.inprocess.world import HostedScenario
 from harness.core.events import Label
@@ -69,14 +70,14 @@ def references_of(scenario: Scenario, world: HostedScenario) -> dict[str, Refere
 
 
 def diagnosed(name: str, seed: int = 13, *, every: int = 1) -> Iterator[Staged]:
-    """Every staged episode of a world, or every second, third and so on of them."""
+    """Every staged episode of a world, or those of every second, third and so on of its tasks."""
     scenario = find(name)
+    scenario = msgspec.structs.replace(scenario, tasks=scenario.tasks[::every])
     world = HostedScenario(scenario)
     try:
         judge = CodeJudge(scenario, InProcessRunner(world))
         references = references_of(scenario, world)
-        episodes = stage_episodes(scenario, world, seed=seed)
-        for task, one in islice(episodes, 0, None, every):
+        for task, one in stage_episodes(scenario, world, seed=seed):
             verdict = judge.verdict_at_once(one.trajectory)
             found = diagnose(one.trajectory, verdict, references[task.id])
             yield Staged(task.id, one, verdict.label, found)

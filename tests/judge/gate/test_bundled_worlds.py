@@ -14,7 +14,7 @@ from tests.support.budgets import repeats
 
 # `just gate`, which CI runs, tries all mutants; here a few of each task show that a world is sound.
 SETTINGS = GateSettings(
-    max_mutants=repeats(short=6, long=MAX_MUTANTS), probes=repeats(short=10, long=PROBES)
+    max_mutants=repeats(short=2, long=MAX_MUTANTS), probes=repeats(short=4, long=PROBES)
 )
 NAMES = ("claims_desk", "flight_desk", "shop_support")
 
@@ -72,13 +72,14 @@ def test_a_vague_refusal_completes_nothing(name: str) -> None:
     scenario = find(name)
     with closing(HostedScenario(scenario)) as world:
         verifier = Verifier(scenario)
+        untouched = world.states(world.lease().state())
         passed = [
             (task.id, answer)
             for task in scenario.tasks
             for answer in VAGUE
             if all(
                 finding.passed
-                for finding in verifier.run(task, *world.states(world.lease().state()), answer)
+                for finding in verifier.run(task, *untouched, answer)
             )
         ]
 

@@ -258,7 +258,7 @@ def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
         assert {one[0] for one in ids} <= set("TPSEAM")
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(CASES)
 def test_with_room_every_text_is_whole(case: Case) -> None:
     """Where the budget is large, nothing is cut, and every text can be restored."""

@@ -27,7 +27,9 @@ from judge.testkit.cases import (
 )
 from judge.testkit.endings import KINDS
 from judge.verdicts.code_judges import ScenarioJudges
+from scenarios.catalogue import find
 from scenarios.format import AwmSample, AwmVerifier, Task, read
+from tests.support.budgets import IS_LONG
 from tests.support.cases import code_judge
 from tests.support.hosted_records import HEAD, small
 from tests.support.mini_world import library, variant
@@ -96,13 +98,20 @@ def test_the_kit_has_cases_of_every_kind() -> None:
 )
 def test_the_bundled_worlds(name: str, tasks: int, mutants: int) -> None:
     """Every oracle is completed, no wrong attempt is, a broken world is never the agent's fault,
-    and cancelled runs and dead models stay unjudged."""
-    report = check_cases(cases_of(name))
+    and cancelled runs and dead models stay unjudged. `just test` takes every sixth task, and
+    `just test-long` all of them."""
+    scenario = find(name)
+    assert len(scenario.tasks) == tasks
+    if not IS_LONG:
+        scenario = msgspec.structs.replace(scenario, tasks=scenario.tasks[::6])
+        tasks, mutants = len(scenario.tasks), mutants // 12
+    report = check_cases(cases_of(scenario))
     found = labels(report)
     assert report.unexpected == ()
     assert found["oracle"] == {"completed": tasks}
     assert found["noop"] == {"agent_error": 2 * tasks}
-    assert report.kinds["mutant"].cases == mutants
+    num_mutants = report.kinds["mutant"].cases
+    assert num_mutants == mutants if IS_LONG else num_mutants > mutants
     assert "completed" not in found["mutant"] | found["near_miss"] | found["cut_off"]
     assert found["refused"] == {"completed": tasks, "agent_error": tasks}
     assert list(found["world_fault"]) == ["environment_error"]

@@ -16,6 +16,7 @@ from harness.core.events import EpisodeEnded, Judged
 from harness.following.verdict_log import FOLDER
 from harness.log.schema import LOG_NAME
 from scenarios.catalogue import find
+from tests.support.budgets import repeats
 from tests.support.judge_server import Speaks, good, text_of
 from tests.support.judged_runs import (
     COMPLETED,
@@ -29,10 +30,10 @@ from tests.support.judged_runs import (
 from tests.support.model_server import ModelServer, ReceivedRequest
 from tests.support.warm_process import WarmProcess
 
-WORLDS = ("shop_support", "flight_desk", "claims_desk")
+WORLDS = ("shop_support", "flight_desk", "claims_desk")[: repeats(short=1, long=3)]
 # Episodes, one of each task: no two are equal.
 NUM = sum(len(find(name).default_tasks) for name in WORLDS)
-ANSWERED = 40
+ANSWERED = 20
 AT_ONCE = 8
 NAME = "hybrid:m"
 
@@ -123,7 +124,7 @@ def asked_twice(server: ModelServer, questions: dict[str, Question]) -> set[str]
 
 @pytest.fixture(scope="module")
 def original(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the three bundled worlds, not judged, which each test copies."""
+    """A run of bundled worlds, not judged, which each test copies."""
     folder = tmp_path_factory.mktemp("original") / "run"
     commands.run("run", *WORLDS, "-o", folder, "--judge", "none")
     return folder

@@ -19,6 +19,7 @@ from learner.core.training_folder import METRICS_NAME
 from learner.loop.metrics import read_metrics
 from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import free_port
+from tests.support.budgets import IS_LONG, repeats
 from tests.support.cli import Rehearse
 from tests.support.tiny_model import write_model_for
 from tests.support.warm_process import (
@@ -30,6 +31,10 @@ from tests.support.warm_process import (
 
 STEPS, GROUPS, SIZE = 8, 2, 2
 COMPARED = ("reward", "groups", "loss", "entropy", "grad_norm", "num_trained", "mismatch_max")
+POINTS = ("judged", "published", "saved")
+if IS_LONG:
+    POINTS = ("ended", "judged", "taken", "published", "evaluated", "reported", "saved")
+MOMENTS = ((1, 0.0), (3, 0.02), (4, 0.05))[:: repeats(short=2, long=1)]  # batches, seconds
 # Sums of floats have another order when other requests are computed together; the sampled tokens
 # are the same.
 TOLERANCE = 1e-4
@@ -116,7 +121,7 @@ def test_killed_again_and_again_a_run_trains_the_same(
     """Killed at several moments, a run resumes to the batches, metrics and weights of an
     uninterrupted run: no group is trained twice, none is lost, no finished episode is repeated."""
     killed, errors = tmp_path / "killed", tmp_path / "errors.txt"
-    for batches, wait in ((1, 0.0), (3, 0.02), (4, 0.05)):
+    for batches, wait in MOMENTS:
         child = start(warm_process, config, killed, errors)
         wait_for(child, killed, batches, errors)
         time.sleep(wait)
@@ -164,7 +169,7 @@ def test_killed_at_critical_points_a_run_trains_the_same(
 ) -> None:
     """Killed between the end of an episode, its verdict, its group and its update, and between
     publishing, evaluating, reporting and saving, a run resumes to the same result, evaluations
-    included."""
+    included. (`just test` takes three of these points, `just test-long` all of them.)"""
     uninterrupted, killed = tmp_path / "uninterrupted", tmp_path / "killed"
     errors = tmp_path / "errors.txt"
     table = tomllib.loads(config.read_text())
@@ -175,7 +180,7 @@ def test_killed_at_critical_points_a_run_trains_the_same(
     # In the test's own process, whose hash seed is not that of the children.
     status, _, stderr = rehearse("train", config, "-o", uninterrupted)
     assert status == 0, stderr
-    for point in ("ended", "judged", "taken", "published", "evaluated", "reported", "saved"):
+    for point in POINTS:
         child = start(warm_process, config, killed, errors, point=point)
         assert child.wait() == -signal.SIGKILL, (point, errors.read_text()[-3000:])
     assert start(warm_process, config, killed, errors).wait() == 0, errors.read_text()[-3000:]

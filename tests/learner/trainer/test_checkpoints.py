@@ -17,6 +17,7 @@ from learner.core.atomic_dirs import reason
 from learner.core.errors import CheckpointError
 from learner.trainer.checkpoints import newest
 from learner.trainer.trainer import Trainer, open_trainer
+from tests.support.budgets import IS_LONG, repeats
 from tests.support.forked import in_child
 from tests.support.tiny_model import write_model
 from tests.support.trainer_runs import largest_difference, random_batch, settings_of, weights_after
@@ -82,7 +83,7 @@ def test_killed_at_any_moment_a_run_resumes_to_the_same_numbers(
 ) -> None:
     """Killed before an update, while a checkpoint is written, between its files, before or after it
     is renamed, or while an old one is removed: the resumed run gets the same losses, norms, rates
-    and random numbers, and bit-identical weights."""
+    and random numbers, and bit-identical weights. (`just test-long` tries every third moment.)"""
     moments = tmp_path / "moments"
 
     def count() -> None:
@@ -91,7 +92,7 @@ def test_killed_at_any_moment_a_run_resumes_to_the_same_numbers(
 
     assert in_child(count) == 0
     found = set()
-    for moment in range(1, moments.stat().st_size + 1, 9):
+    for moment in range(1, moments.stat().st_size + 1, repeats(short=27, long=3)):
         root = tmp_path / str(moment)
         left = [moment]
 
@@ -112,7 +113,7 @@ def test_killed_at_any_moment_a_run_resumes_to_the_same_numbers(
         assert largest_difference(weights, expected_weights) == 0
         shutil.rmtree(root)
     # The kills hit all stages: before the first checkpoint, and after each but the last.
-    assert {first for first, *_ in found} >= {1, 3, 5}
+    assert {first for first, *_ in found} >= {1, 3, 5} or not IS_LONG
 
 
 def test_without_the_optimisers_state_the_numbers_differ(folder: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from learner.model.pretrained import open_model
 from learner.trainer.trainer import StepReport, open_trainer
 from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import free_port
+from tests.support.budgets import IS_LONG
 from tests.support.cli import Rehearse
 from tests.support.made_once import made_once
 from tests.support.tiny_model import write_model, write_model_for
@@ -185,9 +186,11 @@ def test_one_process_needs_no_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not IS_LONG, reason="three interpreters import torch: `just test-long`")
 def test_a_whole_run_under_torchrun(rehearse: Rehearse, tmp_path: Path) -> None:
     """`rehearse train` under torchrun runs the rollouts in process 0 and trains in all processes;
-    metrics and weights equal those of one process."""
+    metrics and weights equal those of one process. (Nightly, in `just test-long`. In `just test`,
+    test_train_kill has the same run in torchrun's environment, without its launcher.)"""
     [world] = write_microworlds(tmp_path, seed=3, count=1, split="train")
     model = write_model_for(world, tmp_path / "start", hidden=17, head_dim=8)
     rollouts = {"history": "last:1", "dialect": "hermes", "max_steps": 2, "max_tokens": 4}

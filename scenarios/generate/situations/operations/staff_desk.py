@@ -251,9 +251,10 @@ def when_the_next_holiday_is(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="I'd like to plan the stocktaking around {worker}'s next holiday. When does "
-            "{worker.he} go, and what's the last day? Only the holiday, please, not when "
-            "{worker.he}'s travelling for us.",
+            email="We're choosing a day for the team outing, and I'd like {worker} to be "
+            "there. When does {worker.he} go on {worker.his} next holiday, and what's "
+            "the last day of it? Only the holiday, please, not when {worker.he}'s "
+            "travelling for us.",
             colleague="When does {worker}'s next leave begin, and which day is the last?",
             chat="when is {worker}'s next holiday, first and last day? just leave, not work trips",
             note="{worker}'s substitute has asked me for the dates. From which day to which "

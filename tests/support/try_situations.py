@@ -23,10 +23,10 @@ from scenarios.generate.compose import generate
 from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
 from scenarios.generate.content.staged import StagedSituation
 from scenarios.generate.core.situations import Situation
-from scenarios.generate.core.task_drafts import value_texts
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.plan.situation_files import situations
 from scenarios.generate.plan.world_plans import WorldPlan, plan_worlds
+from scenarios.generate.tasks.dressed_drafts import instruction_of
 from scenarios.generate.vocabulary.trades import trade, trade_names
 from tests.support.generated_worlds import folder_of
 
@@ -80,16 +80,15 @@ def show(one: Situation, count: int, trades: list[str]) -> int:
 
 def _print_texts(world: DrawnWorld, staged: StagedSituation, plan: WorldPlan) -> None:
     draft = staged.draft
-    texts = value_texts(draft.values)
     _say(
         f"    {plan.trade}; me: {world.maker.me['name']} ({world.maker.me['role']}); {world.clock}"
     )
     for voice in draft.ask.__struct_fields__:
         text = getattr(draft.ask, voice)
         text = text if isinstance(text, str) else Random(1).choice(text)
-        _say(f"  {voice:9} {world.marked.template(text, texts)}")
+        _say(f"  {voice:9} {instruction_of(world, draft, text)}")
     answer = draft.answer if isinstance(draft.answer, str) else draft.answer[0]
-    _say(f"  {'answer':9} {world.marked.template(answer, texts)}")
+    _say(f"  {'answer':9} {instruction_of(world, draft, answer)}")
     for call in draft.calls:
         _say(f"    {call.name} {msgspec.json.encode(msgspec.to_builtins(call.arguments)).decode()}")
     if draft.tempts or draft.reasons:

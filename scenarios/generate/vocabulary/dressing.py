@@ -190,7 +190,8 @@ class Dresser:
 # Not where a preposition makes another noun the subject, as in "the request for {subject} has".
 _VERB = re.compile(
     r"(?<! for )(?<! of )(?<! to )(?<! about )(?<! on )(?<! in )(?<! with )"
-    r"\{(\w+)\} (is|was|has|isn't|wasn't|hasn't|needs|costs)\b"
+    r"(?<! for the )(?<! of the )(?<! to the )(?<! about the )(?<! on the )(?<! in the )"
+    r"(?<! with the )\{(\w+)\} (is|was|has|isn't|wasn't|hasn't|needs|costs)\b"
 )
 _OF_SEVERAL = {"is": "are", "was": "were", "has": "have", "needs": "need", "costs": "cost"}
 _IS_PLURAL = re.compile(r"(?!.* (?:of|for|in|with) ).*\b[a-z]*[a-hj-rtv-z]s")  # goods, no names

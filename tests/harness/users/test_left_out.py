@@ -21,7 +21,7 @@ from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY
 from tests.support.wires import served_wires
 
-Said = Callable[[Rehearse, Path], str]
+Surface = Callable[[Rehearse, Path], str]
 SHOP = find("shop_support")
 AUTOMATON = 'type = "automaton"\nlines = [{ id = "how", text = "By card.", asked = ["how"] }]'
 SCRIPT = 'type = "script"\nturns = [{ text = "And what does it cost?" }]'
@@ -33,13 +33,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def _command(*words: str) -> Said:
-    def said(rehearse: Rehearse, folder: Path) -> str:
+def _command(*words: str) -> Surface:
+    def surface(rehearse: Rehearse, folder: Path) -> str:
         status, out, err = rehearse(*words, "-o", folder / "made")
         assert status == 0, err
         return out + err
 
-    return said
+    return surface
 
 
 def _harbor(rehearse: Rehearse, folder: Path) -> str:
@@ -82,7 +82,7 @@ def _world(folder: Path, user: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("said", "line"),
+    ("surface", "line"),
     [
         (_command("run", "shop_support"), "8 dialogues left out: --dialogue plays them, too"),
         (_command("bench", "shop_support"), "8 dialogues left out: --dialogue plays them, too"),
@@ -102,13 +102,13 @@ def _world(folder: Path, user: str) -> Path:
     ids=["run", "bench", "processes", "gym", "harbor", "trl", "inspect", "serve"],
 )
 def test_a_surface_says_how_many(
-    said: Said,
+    surface: Surface,
     line: str,
     rehearse: Rehearse,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    printed = said(rehearse, tmp_path)
+    printed = surface(rehearse, tmp_path)
     assert (printed + capfd.readouterr().err).count(line) == 1
 
 

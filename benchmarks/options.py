@@ -24,9 +24,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 SETTINGS: dict[str, Any] = {"show_default": True, "max_content_width": 100}  # of a click command
 
 
-def count_option(flag: str, default: int, help: str) -> Callable[[F], F]:
-    """An option that takes a whole number of at least 1."""
-    return click.option(flag, type=click.IntRange(min=1), default=default, help=help)
+def count_option(flag: str, default: int, help: str, *, least: int = 1) -> Callable[[F], F]:
+    """An option that takes a whole number of at least `least`."""
+    return click.option(flag, type=click.IntRange(min=least), default=default, help=help)
 
 
 def runs_option(default: int) -> Callable[[F], F]:

@@ -107,8 +107,15 @@ class Client:
 @asynccontextmanager
 async def viewing(*folders: Path, worlds: Sequence[Path] = ()) -> AsyncIterator[Client]:
     """A client of a viewer of these folders."""
+    async with viewing_with(ServeSettings(folders, None, PORT, worlds=worlds)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def viewing_with(settings: ServeSettings) -> AsyncIterator[Client]:
+    """A client of a viewer with these settings."""
     parts = Parts(judging_parts(find), COMMAND_CONTEXT.judge_opener, find)
-    async with open_viewer(ServeSettings(folders, None, PORT, worlds=worlds), parts) as viewer:
+    async with open_viewer(settings, parts) as viewer:
         yield Client(viewer_app(viewer, token=TOKEN, port=PORT), viewer)
 
 

@@ -158,6 +158,50 @@ def test_a_task_is_played_in_the_browser(open_page: OpenPage, served: Served) ->
     expect(page.get_by_role("heading", name=task)).to_be_visible()
 
 
+def test_a_dialogue_is_played_in_the_browser(open_page: OpenPage, tmp_path: Path) -> None:
+    """What a person says goes to the task's user, whose reply is on the page; the talk goes on with
+    calls until the user ends it, and the verdict is there."""
+    with serving(cwd=tmp_path) as served:
+        tasks = served.get("/api/worlds/shop_support")["tasks"]
+        task = next(one["id"] for one in tasks if one["is_dialogue"])
+        solution = served.get(f"/api/worlds/shop_support/tasks/{task}/oracle")
+        page = open_page(served.at("#/play?world=shop_support"))
+        row = page.get_by_role("row", name=re.compile(task))
+        row.get_by_role("button", name="Play").click()
+        expect(page.get_by_role("heading", name="Talk to the user")).to_be_visible()
+        num_calls = num_said = 0
+        for turn in solution["turns"]:
+            for one in turn["calls"]:
+                call(page, one["name"], one["arguments"])
+                num_calls += 1
+                calls = page.get_by_label("Calls", exact=True).locator("article")
+                expect(calls).to_have_count(num_calls)
+            if turn["answer"] is not None:
+                page.get_by_label("What you say").fill(turn["answer"])
+                page.get_by_role("button", name="Say", exact=True).click()
+                if turn["user"] is not None and not turn["user"]["ended"]:
+                    num_said += 1
+                    expect(page.locator(".user-turn")).to_have_count(num_said)
+                    expect(page.locator(".user-turn").last).to_contain_text(
+                        turn["user"]["text"].split("\n")[0]
+                    )
+
+        assert num_said > 0
+        expect(page.get_by_label("Result").locator(".label").first).to_have_text("Completed")
+        page.context.close()
+
+
+def test_a_replay_is_one_click(open_page: OpenPage, served: Served) -> None:
+    """An episode's button makes its calls again: they are equal to the log."""
+    run = served.run_id("oracle")
+    page = open_page(served.at(f"#/run/{run}/episode/{served.episodes('oracle')[0]['episode']}"))
+    page.get_by_role("button", name="Replay").click()
+
+    expect(
+        page.get_by_text(re.compile("Replayed: .* everything is equal to the log"))
+    ).to_be_visible()
+
+
 def test_a_label_by_hand_is_stored(open_page: OpenPage, served: Served) -> None:
     """Key 3 labels the episode in view and goes on to the next."""
     page = open_page(served.at(f"#/run/{served.run_id('judged')}/judge"))

@@ -78,6 +78,7 @@ class Step(msgspec.Struct, gc=False):
     policy_s: float = 0.0
     calls_s: float = 0.0
     user: User | None = None
+    user_s: float = 0.0
 
 
 class Summary(msgspec.Struct, gc=False):

@@ -87,14 +87,19 @@ class Folding:
         page.moment(at)[_AT_STARTED] += 1
 
     def _step(self, page: "_Page", record: StoredRecord) -> None:
+        known = self._known.get(record[1])
+        before = record[5] if known is None else known.last_at
         if (fold := self._of(page, record)) is None:
             return
         step = facts.step_of(record[6])
-        fold.add_step(step)
         moment = page.moment(record[5])
         moment[_AT_STEPS] += 1
-        moment[_AT_POLICY_S] += step.policy_s
-        moment[_AT_CALLS_S] += step.calls_s
+        if fold.turns >= fold.kept:  # the seconds of a kept turn passed in another episode
+            spent = step.policy_s + step.calls_s + step.user_s
+            moment[_AT_POLICY_S] += step.policy_s
+            moment[_AT_CALLS_S] += step.calls_s
+            moment[_AT_WAITED_S] += max(0.0, record[5] - before - spent)
+        fold.add_step(step)
 
     def _summary(self, page: "_Page", record: StoredRecord) -> None:
         if (fold := self._of(page, record)) is not None:
@@ -195,7 +200,8 @@ class _Page:
 
 
 _AT_STARTED, _AT_ENDED, _AT_RESTARTED, _AT_STEPS, _AT_JUDGED = range(5)
-_AT_COMPLETED, _AT_REWARDS, _AT_REWARDED, _AT_POLICY_S, _AT_CALLS_S = range(5, 10)
+_AT_COMPLETED, _AT_REWARDS, _AT_REWARDED = range(5, 8)
+_AT_POLICY_S, _AT_CALLS_S, _AT_WAITED_S = range(8, 11)
 _Add = Callable[[Folding, _Page, Any], None]
 _ADD: dict[str, _Add] = {
     "started": Folding._started,

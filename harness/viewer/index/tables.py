@@ -62,9 +62,10 @@ COLUMNS = {
 }
 NAME_SETS = frozenset({"tags", "changed", "tools", "causes", "kinds"})  # ids of rows in `names`
 # Of `ended` those that did not end, but were begun again by a resumed run, are `restarted`.
+# `waited_s` is what a turn took beside reply, calls and user.
 MOMENT_COLUMNS = (
     *("started", "ended", "restarted", "steps", "judged", "completed", "rewards", "rewarded"),
-    *("policy_s", "calls_s"),
+    *("policy_s", "calls_s", "waited_s"),
 )
 SCHEMA = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",

@@ -57,7 +57,6 @@ def episode_page(
         "answer": "" if ended is None else plain(ended.answer),
         "ended": None if ended is None else _ended(ended),
         "verdicts": [verdict_of(one) for one in trajectory.judged],
-        "divergence": None,
         "log": {
             "start_digest": started.start_digest,
             "end_digest": ended.state.digest if ended and ended.state else None,

@@ -48,9 +48,9 @@ class Curves(msgspec.Struct, frozen=True):
     reward: list[float | None]
     policy_s: list[float | None]  # mean seconds of a reply
     calls_s: list[float | None]  # mean seconds of a turn's calls
+    waited_s: list[float | None]  # mean seconds that a turn took beside its reply and its calls
     live: list[int]  # episodes at the end of the span
-    admitted: list[int] | None = None  # the log does not have it
-    lag_ms: list[float] | None = None
+    at_work: list[float]  # mean number of them that waited for a reply or for calls
 
 
 class TaskLine(msgspec.Struct, frozen=True):
@@ -162,20 +162,21 @@ def curves(index: RunIndex) -> Curves:
     """The curves of a run, in at most 300 spans."""
     ((first, last),) = index.rows("SELECT min(moment), max(moment) FROM moments")
     if first is None:
-        return Curves(0.0, [], [], [], [], [], [], [], [])
+        return _no_curves(0.0)
     each = (last - first) // _BUCKETS + 1  # moments in a span
     rows = index.rows(
         "SELECT (moment - ?) / ?, sum(started), sum(ended), sum(restarted), sum(steps),"
-        " sum(judged), sum(completed), sum(rewards), sum(rewarded), sum(policy_s), sum(calls_s)"
+        " sum(judged), sum(completed), sum(rewards), sum(rewarded), sum(policy_s), sum(calls_s),"
+        " sum(waited_s)"
         " FROM moments GROUP BY 1 ORDER BY 1",
         first,
         each,
     )
     spans = {number: values for number, *values in rows}
-    found = Curves(each / MOMENTS_PER_SECOND, [], [], [], [], [], [], [], [])
+    found = _no_curves(each / MOMENTS_PER_SECOND)
     live = 0
     for number in range((last - first) // each + 1):
-        values = spans.get(number, [0] * 10)
+        values = spans.get(number, [0] * 11)
         started, ended, restarted, steps, judged, completed, rewards, rewarded, *seconds = values
         live += started - ended
         found.at.append((first + number * each) / MOMENTS_PER_SECOND)
@@ -185,8 +186,14 @@ def curves(index: RunIndex) -> Curves:
         found.reward.append(rewards / rewarded if rewarded else None)
         found.policy_s.append(seconds[0] / steps if steps else None)
         found.calls_s.append(seconds[1] / steps if steps else None)
+        found.waited_s.append(seconds[2] / steps if steps else None)
         found.live.append(live)
+        found.at_work.append(min(float(live + ended), (seconds[0] + seconds[1]) / found.span))
     return found
+
+
+def _no_curves(span: float) -> Curves:
+    return Curves(span, [], [], [], [], [], [], [], [], [], [])
 
 
 def episode_rows(index: RunIndex, names: Mapping[int, Sequence[str]]) -> list[EpisodeRow]:

@@ -13,6 +13,7 @@ from harness.rollout.episode import user_of
 from harness.settings.run import Settings
 from harness.viewer.acting.catalogue import tasks_of
 from harness.viewer.acting.episodes import solution
+from harness.viewer.acting.replayed import replayed
 from harness.viewer.acting.scratch import Origin, Scratch
 from harness.viewer.reading.episode import episode_page, tools_of, verdict_of
 from harness.viewer.reading.logged_episodes import logged_episode
@@ -26,6 +27,7 @@ from harness.viewer.worlds.world_tables import WorldAt, table_page, tables_with
 from scenarios.format import Scenario
 
 _SCRATCH, _PLAY, _WORLD = "/api/scratch/{id}", "/api/play/{id}", "/api/worlds/{world}"
+_REPLAY = "/api/runs/{run}/episodes/{episode}/replay"
 
 
 class ScratchRequest(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ class ActingRoutes:
             Route(f"{_WORLD}/table/{{table:path}}", answering(self.world_table)),
             Route(f"{_WORLD}/gate", answering(self.gate), methods=["POST"]),
             Route(f"{_WORLD}/tasks/{{task}}/oracle", answering(self.oracle)),
+            Route(_REPLAY, answering(self.replay), methods=["POST"]),
             Route("/api/scratch", answering(self.open), methods=["POST"]),
             Route(_SCRATCH, answering(self.scratch)),
             Route(_SCRATCH, answering(self.close), methods=["DELETE"]),
@@ -137,6 +140,12 @@ class ActingRoutes:
         name = f"{source}:{request.path_params['task']}"
         trajectory, times, world = await in_thread(solution, name, viewer.open_judge(Settings()))
         return episode_page(None, trajectory, dict(enumerate(times)), world, None)
+
+    async def replay(self, request: Request) -> object:
+        """Replay an episode, as `rehearse replay` does."""
+        path = request.path_params
+        origin = await self._fork(ScratchRequest(path["run"], path["episode"]))
+        return await replayed(self._viewer.pools, origin)
 
     async def open(self, request: Request) -> object:
         """Open a scratch world."""

@@ -1,15 +1,21 @@
 """Scratch worlds, play and worlds in the viewer."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME
+from harness.log.writer import open_log
 from harness.viewer.reading.open_runs import run_id
 from scenarios.catalogue import find
+from tests.support.paths import ROOT
 from tests.support.viewer_client import Client, viewing
+
+LIBRARY = ROOT / "tests" / "fixtures" / "worlds" / "library"
 
 
 async def _fork(client: Client, run: Path, episode: str, turn: int) -> Any:
@@ -122,6 +128,58 @@ async def test_a_person_leaves_a_task(tmp_path: Path, monkeypatch: Any) -> None:
 
     with open_reader(Path(play["folder"])) as reader:
         assert [row.ending for row in reader.episodes()] == ["policy_error"]
+
+
+async def test_a_replay_finds_where_the_log_is_wrong(oracles: Path, tmp_path: Path) -> None:
+    """An episode that repeats is equal in every call; one whose log was changed diverges at that
+    call, with what is logged and what came out."""
+    with open_reader(oracles) as reader:
+        trajectory = reader.trajectory("e000000")
+        scenarios, records = reader.scenarios(), reader.records_of("e000000")
+    turn, step = next(
+        (turn, step) for turn, step in enumerate(trajectory.steps) if step.executed_results
+    )
+    first = msgspec.structs.replace(step.results[0], text="What the world never said.")
+    wrong = msgspec.structs.replace(step, results=(first, *step.results[1:]))
+    changed = tmp_path / "changed"
+    async with open_log(changed, resume=False) as log:
+        for scenario in scenarios.values():
+            log.add_scenario(scenario)
+        for record in records:
+            event = wrong if record.event == step else record.event
+            log.append(msgspec.structs.replace(record, event=event))
+    (changed / "run.toml").write_bytes((oracles / "run.toml").read_bytes())
+    async with viewing(oracles, changed) as client:
+        same = await client.post(f"/api/runs/{run_id(oracles)}/episodes/e000000/replay")
+        other = await client.post(f"/api/runs/{run_id(changed)}/episodes/e000000/replay")
+
+    num_calls = sum(len(step.executed_calls) for step in trajectory.steps)
+    assert same == {"calls": num_calls, "divergence": None}
+    divergence = other["divergence"]
+    assert (divergence["what"], divergence["turn"], divergence["call"]) == ("text", turn, 0)
+    assert divergence["expected"] == "What the world never said."
+    assert step.results[0].text.startswith(divergence["found"].removesuffix("…"))
+
+
+async def test_the_gate_checks_a_world(tmp_path: Path) -> None:
+    """A sound package has no failure; one whose solution is wrong has one that names the task. The
+    world's page shows what was found last."""
+    sound, broken = tmp_path / "sound", tmp_path / "broken"
+    for folder in (sound, broken):
+        shutil.copytree(LIBRARY, folder)
+    tasks = broken / "tasks.toml"
+    wrong = tasks.read_text().replace('amount_cents = 350, method = "card"', "amount_cents = 1")
+    tasks.write_text(wrong)
+    async with viewing(worlds=[sound, broken]) as client:
+        before = await client.get(f"/api/worlds/{run_id(broken)}")
+        found = await client.post(f"/api/worlds/{run_id(sound)}/gate")
+        bad = await client.post(f"/api/worlds/{run_id(broken)}/gate")
+        after = await client.get(f"/api/worlds/{run_id(broken)}")
+
+    assert found["failures"] == []
+    assert "pay-fine" in str(bad["failures"])
+    assert before["gate"] is None
+    assert after["gate"] == bad
 
 
 async def test_worlds_with_their_tables_tools_and_solutions(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 // One episode as a conversation, with the rows that each call changed. People count turns from 1, in
 // addresses too; the data counts from 0.
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count, decimal, labelName, seconds, words } from "../base/format.js";
 import { html } from "../base/html.js";
 import { useLoad, useTitle } from "../base/hooks.js";
 import { useKeys } from "../base/keys.js";
 import { firstError, firstWrongWrite } from "../base/marks.js";
 import { go, href, route, runHref, setQuery } from "../base/route.js";
-import { api, events } from "../base/source.js";
-import { Fold, Label, Loaded, Tag } from "../parts/basics.js";
+import { api, events, post } from "../base/source.js";
+import { canDo } from "../base/state.js";
+import { visible } from "../base/text.js";
+import { Fold, Label, Loaded, Notice, Tag } from "../parts/basics.js";
 import { Icon } from "../parts/icon.js";
 import { Passage, Word } from "../parts/texts.js";
 import { Turn } from "../parts/turn.js";
@@ -47,11 +49,14 @@ function Conversation({ run, data }) {
   const wanted = route.value.query.get("turn");
   const current = wanted === null ? null : Math.max(0, Math.min(Math.trunc(Number(wanted)) || 1, turns.length) - 1);
   const found = useLoad(data.ended ? api`/api/runs/${run}/episodes/${line.episode}/failures` : null);
+  const canReplay = Boolean(data.ended) && canDo("scratch");
   const failures = found.data?.failures ?? data.failures ?? [];
   const isKnown = !data.ended || Boolean(found.data || found.error);
+  const [replay, setReplay] = useState({});
+  const divergence = replay.found?.divergence;
   const marks = useMemo(
-    () => ({ error: firstError(data), write: isKnown ? firstWrongWrite(data, failures) : null, divergence: data.divergence }),
-    [data, isKnown],
+    () => ({ error: firstError(data), write: isKnown ? firstWrongWrite(data, failures) : null, divergence }),
+    [data, isKnown, divergence],
   );
   const show = (turn, call) => {
     if (turn === null || turn === undefined || !turns.length) return;
@@ -62,6 +67,19 @@ function Conversation({ run, data }) {
   useEffect(() => {
     if (current !== null) list.current?.scrollTo(current, (item) => focusOn(item));
   }, [line.episode]);
+  const repeat = async () => {
+    if (divergence) return show(divergence.turn, divergence.call);
+    if (!canReplay || replay.isBusy || replay.found) return undefined;
+    setReplay({ isBusy: true });
+    try {
+      const found = await post(api`/api/runs/${run}/episodes/${line.episode}/replay`);
+      setReplay({ found });
+      show(found.divergence?.turn, found.divergence?.call);
+    } catch (error) {
+      setReplay({ error: error.message });
+    }
+    return undefined;
+  };
   const step = (by) => show(current === null ? (by > 0 ? 0 : turns.length - 1) : current + by);
   const worldTurn = current === null ? turns.length : current + 1;
   useKeys([
@@ -69,7 +87,7 @@ function Conversation({ run, data }) {
     ["k", "Previous turn", () => step(-1)],
     ["e", "First error", () => marks.error && show(marks.error.turn, marks.error.call)],
     ["w", "First wrong write", () => marks.write && show(marks.write.turn, marks.write.call)],
-    ["d", "Divergence of the replay", () => marks.divergence && show(marks.divergence.turn, marks.divergence.call)],
+    ["d", "Replay, and go to where it diverges", repeat],
     ["o", "World at this turn", () => go(href(["run", run, "episode", line.episode, "world"], { turn: worldTurn }))],
     ["g", "Group of this episode", () => go(href(["run", run, "group", line.group]))],
     ["f", "Fork before this turn", () => go(href(["run", run, "episode", line.episode, "fork"], { turn: current ?? turns.length }))],
@@ -86,11 +104,12 @@ function Conversation({ run, data }) {
     <div class="jumps" role="toolbar" aria-label="Jump to">
       ${marks.write && html`<button class="button danger" onClick=${() => show(marks.write.turn, marks.write.call)}>${marks.write.isSure ? "First wrong write" : "First write"} <kbd>w</kbd></button>`}
       ${marks.error && html`<button class="button" onClick=${() => show(marks.error.turn, marks.error.call)}>First error <kbd>e</kbd></button>`}
-      ${marks.divergence && html`<button class="button" onClick=${() => show(marks.divergence.turn, marks.divergence.call)}>Divergence <kbd>d</kbd></button>`}
+      ${canReplay && html`<button class="button" disabled=${replay.isBusy || (replay.found && !divergence)} onClick=${repeat}>${divergence ? "Divergence" : "Replay"} <kbd>d</kbd></button>`}
       <span class="spring"></span>
       <button class="button step" onClick=${() => step(-1)} disabled=${!turns.length}><${Icon} name="up" />Previous turn <kbd>k</kbd></button>
       <button class="button step" onClick=${() => step(1)} disabled=${!turns.length}><${Icon} name="down" />Next turn <kbd>j</kbd></button>
     </div>
+    <${Replay} of=${replay} />
     <div class="episode">
       <section class="conversation" aria-label="Conversation">
         <article class="said task-text"><h2>Task${data.user_name && html` <span class="dim">from <${Word} value=${data.user_name} /></span>`}</h2><${Passage} value=${data.instruction} most=${2400} />
@@ -107,6 +126,16 @@ function Conversation({ run, data }) {
         <${Outline} data=${data} current=${current} marks=${marks} onTurn=${show} />
       </aside>
     </div>`;
+}
+
+function Replay({ of }) {
+  if (of.isBusy) return html`<p class="dim" role="status">The calls are made again in a fresh world.</p>`;
+  if (of.error) return html`<${Notice} tone="bad" role="alert">${visible(of.error)}<//>`;
+  if (!of.found) return null;
+  const { calls, divergence } = of.found;
+  if (!divergence) return html`<p class="dim" role="status">Replayed: ${count(calls, "call")}, everything is equal to the log.</p>`;
+  const where = divergence.turn === null ? (divergence.what === "start" ? "before the first turn" : "after the last turn") : `at turn ${divergence.turn + 1}`;
+  return html`<${Notice} tone="bad" role="status">The replay diverges ${where} (${words(divergence.what)}). Logged: <${Word} value=${divergence.expected} />. Replayed: <${Word} value=${divergence.found} />.<//>`;
 }
 
 function focusOn(item, call) {

@@ -36,8 +36,8 @@ function Curves({ curves }) {
     ${chart("Throughput", [["episodes", "Episodes", rate]], { show: perSecond })}
     ${chart("Turns", [["steps", "Turns", rate]], { show: perSecond })}
     ${chart("Latency", [["policy_s", "Reply"], ["calls_s", "Calls"]], { show: seconds })}
-    ${chart("Episodes at once", [["live", "Live"], ["admitted", "Admitted"]])}
-    ${chart("Event loop lag", [["lag_ms", "Lag", 0.001]], { show: seconds })}
+    ${chart("Episodes at once", [["live", "Live"], ["at_work", "At the model or a tool"]])}
+    ${chart("Wait between reply and call", [["waited_s", "Admission, event loop, log"]], { show: seconds })}
   </section>`;
 }
 

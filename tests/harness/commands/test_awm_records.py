@@ -137,6 +137,7 @@ def test_the_noop_policy_completes_no_task(rehearse: Rehearse) -> None:
     assert bench["labels"] == {"agent_error": 10}
 
 
+@pytest.mark.usefixtures("quick_gate")
 @pytest.mark.timeout(180)  # dozens of verdicts of each task, each by a fresh worker
 def test_the_gate_finds_what_was_lost(rehearse: Rehearse, tmp_path: Path) -> None:
     """`scenarios check` names the seed statement that failed and the tools that fail on odd

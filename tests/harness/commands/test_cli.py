@@ -229,6 +229,7 @@ def test_the_catalogue_is_listed_and_shown(rehearse: Rehearse) -> None:
     assert sum(shown["tables"].values()) >= 120
 
 
+@pytest.mark.usefixtures("quick_gate")
 def test_the_gate_passes_the_ledger_and_names_a_defect(rehearse: Rehearse, world: Path) -> None:
     """`scenarios check` ends with 1 and names the check that failed."""
     write_package(world, verify_py=VERIFY.replace("check.nothing_else()", "pass"))

@@ -33,9 +33,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 gc.disable()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """From here on the collector searches what the tests make, and nothing else."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """From here on the collector searches what the tests make, and nothing else. (With
+    pytest-xdist, the process that collects nothing comes here, too.)"""
     gc.freeze()
     gc.enable()
 

@@ -77,10 +77,7 @@ def test_a_vague_refusal_completes_nothing(name: str) -> None:
             (task.id, answer)
             for task in scenario.tasks
             for answer in VAGUE
-            if all(
-                finding.passed
-                for finding in verifier.run(task, *untouched, answer)
-            )
+            if all(finding.passed for finding in verifier.run(task, *untouched, answer))
         ]
 
     assert passed == []

@@ -16,9 +16,10 @@ from harness.rollout import gc_tuning
 from tests.support.budgets import IS_LONG, examples
 from tests.support.cli import Rehearse
 from tests.support.fork_server import kept_fork_servers, kept_servers
+from tests.support.quick_gate import quick_gate
 from tests.support.warm_process import WarmProcess, open_warm_process
 
-__all__ = ["kept_fork_servers", "kept_servers", "rehearse", "warm_cli"]
+__all__ = ["kept_fork_servers", "kept_servers", "quick_gate", "rehearse", "warm_cli"]
 
 # They need Ray, vLLM, and a browser: `just test-ray`, `just test-vllm` and `just test-viewer`.
 collect_ignore = ["ray", "viewer_web", "vllm"]
@@ -32,9 +33,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 gc.disable()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """From here on the collector searches what the tests make, and nothing else."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """From here on the collector searches what the tests make, and nothing else. (With
+    pytest-xdist, the process that collects nothing comes here, too.)"""
     gc.freeze()
     gc.enable()
 

@@ -7,6 +7,8 @@ page already done. The model servers of the examples are scripted ones on loopba
     http://localhost:8001/v1   a judge that always answers `completed`
     http://localhost:8002/v1   an author of worlds (tests.support.synth_server)
 
+The gate tries a few mutants of each task here; `just gate` tries all.
+
 A block that cannot run here has a comment before it that says why: `<!-- not run: … -->`.
 """
 
@@ -67,6 +69,7 @@ RUNNABLE = [page for page in PAGES if any(why is None for _, why in blocks_of(pa
 
 @pytest.mark.timeout(180)  # a page has up to ten commands, each of a second or two
 @pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.usefixtures("quick_gate")
 def test_the_commands_of_a_page_run(
     page: Path, tmp_path: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

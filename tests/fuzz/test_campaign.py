@@ -15,7 +15,7 @@ from tests.support.budgets import IS_LONG, repeats
 from tests.support.paths import ROOT
 from tests.support.warm_process import WarmProcess
 
-INPUTS = repeats(short=2, long=150)  # of each of some twenty targets: 3,000 in the long profile
+INPUTS = repeats(short=1, long=150)  # of each of some twenty targets: 3,000 in the long profile
 NAMES = [target.name for target in targets(Path("done"))]
 
 

@@ -20,7 +20,7 @@ from tests.hostile.owners import NAMES, record
 from tests.support.budgets import repeats
 from tests.support.bystanders import bystanders, observe
 
-NUM_BYSTANDERS = repeats(short=4, long=20)
+NUM_BYSTANDERS = repeats(short=3, long=20)
 SETTINGS = WorkerSettings(workers=1)  # where workers are shared, this one is
 
 

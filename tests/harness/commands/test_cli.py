@@ -17,6 +17,7 @@ from scenarios.catalogue import find
 from tests.support.broker import running_broker
 from tests.support.cli import Rehearse, json_of, without_trust_line
 from tests.support.ledger_world import TASKS, TOOLS, VERIFY, write_package
+from tests.support.mini_world import variant
 
 SPREAD = {"p50", "p95", "p99", "max"}
 
@@ -229,15 +230,17 @@ def test_the_catalogue_is_listed_and_shown(rehearse: Rehearse) -> None:
     assert sum(shown["tables"].values()) >= 120
 
 
-def test_the_gate_passes_the_ledger_and_names_a_defect(rehearse: Rehearse, world: Path) -> None:
+@pytest.mark.usefixtures("quick_gate")
+def test_the_gate_names_a_defect(rehearse: Rehearse, tmp_path: Path) -> None:
     """`scenarios check` ends with 1 and names the check that failed."""
-    write_package(world, verify_py=VERIFY.replace("check.nothing_else()", "pass"))
+    world = variant(tmp_path, verify=("fine_cents=0", "fine_cents=1"))
     status, out, _ = rehearse("scenarios", "check", world, "--json", "-")
     report = json.loads(out)
 
     assert status == 1
     fields = {"worlds", "tasks", "tools", "failures", "mutants", "mutants_caught"}
     assert fields <= set(report)
+    assert ("oracle", "pay-fine") in {(f["check"], f["task"]) for f in report["failures"]}
     assert all(set(f) == {"world", "task", "check", "why"} for f in report["failures"])
 
 

@@ -21,6 +21,7 @@ from scenarios.generate.plan.situation_files import situations
 from scenarios.generate.plan.splits import is_offered
 from scenarios.generate.plan.world_plans import plan_worlds
 from scenarios.generate.tasks.features import TaskFeatures
+from tests.support.budgets import repeats
 from tests.support.generated_worlds import folder_of, gated, made_with
 from tests.support.paths import ROOT
 
@@ -41,10 +42,13 @@ def tasks_of(made: list[GeneratedWorld]) -> list[TaskFeatures]:
 def test_worlds_pass_the_gate(tmp_path: Path) -> None:
     """Oracles complete their tasks, doing nothing does not, no mutant passes, no tool breaks."""
     made = made_with([], count=4, seed=11, among=None)
-    report = gated(made, tmp_path, GateSettings(max_mutants=60, probes=20))
+    settings = GateSettings(
+        max_mutants=repeats(short=10, long=60), probes=repeats(short=4, long=20)
+    )
+    report = gated(made, tmp_path, settings)
     assert report.failures == ()
     assert (report.worlds, report.tasks) == (4, 40)
-    assert report.mutants_caught >= 0.99 * report.mutants > 300
+    assert report.mutants_caught >= 0.99 * report.mutants > repeats(short=100, long=300)
 
 
 def test_a_world_can_be_read_as_a_package(tmp_path: Path) -> None:

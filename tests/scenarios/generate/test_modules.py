@@ -10,10 +10,12 @@ import pytest
 from scenarios.generate.plan.business_modules import BASE, module, module_names
 from scenarios.generate.plan.knobs import Knobs
 from scenarios.generate.vocabulary.trades import trade, trade_names
+from tests.support.budgets import repeats
 from tests.support.generated_worlds import gated, made_with
 
 NAMES = module_names()
 OPTIONAL = [name for name in NAMES if name not in BASE]
+TRADES = ("pharmacy_wholesale", "law_office", "hotel")[: repeats(short=1, long=3)]
 _ABOUT = re.compile(r"^- \[([a-z_, ]+)\] ", re.MULTILINE)
 
 
@@ -58,16 +60,17 @@ def test_sizes(name: str) -> None:
     assert (2 <= len(one.tables) <= 4, len(one.tools) >= 5) == (True, True)
 
 
-@pytest.mark.parametrize("name", OPTIONAL)
+@pytest.mark.parametrize("name", OPTIONAL[:: repeats(short=3, long=1)])
 def test_a_world_of_a_module_passes_the_gate(name: str, tmp_path: Path) -> None:
-    """Beside the base alone every check passes, and at least 99 of 100 mutants are caught."""
+    """Beside the base alone every check passes, and at least 99 of 100 mutants are caught. (`just
+    test` tries every third module, `just test-long` all of them.)"""
     trades = [one for one in trade_names() if name in trade(one).modules]
     report = gated(made_with([name], count=1, seed=11, trades=trades[:3]), tmp_path)
     assert report.failures == ()
     assert report.mutants_caught >= 0.99 * report.mutants > 0
 
 
-@pytest.mark.parametrize("name", ("hotel", "pharmacy_wholesale", "law_office"))
+@pytest.mark.parametrize("name", TRADES)
 def test_a_trade_can_have_all_of_its_modules(name: str, tmp_path: Path) -> None:
     """In the words of very different trades, the modules pass every check together."""
     knobs = Knobs(tables=60, rows=300, tools=120, tasks=20)

@@ -20,6 +20,7 @@ from scenarios.errors import SynthesisError, ToolError
 from scenarios.format import read
 from scenarios.synth.report import Report
 from scenarios.synth.storage.output_folder import SynthesisFolder
+from tests.support.budgets import repeats
 from tests.support.model_server import ModelServer, Status
 from tests.support.synth_faults import DEAD, FAULTY, HIDDEN, HOPELESS, SOLUTIONS
 from tests.support.synth_server import Writes
@@ -70,30 +71,33 @@ def faults_of(folder: Path, world: str, stage: str) -> list[str]:
     return [a.faults[0][:50].partition("(")[0].strip() if a.faults else "" for a in record.attempts]
 
 
-async def test_four_worlds_are_written_and_proved(tmp_path: Path) -> None:
+async def test_several_worlds_are_written_and_proved(tmp_path: Path) -> None:
     """With good answers each stage is valid at once, and the packages are as written. Another model
-    makes every step of the solver, and nothing else."""
+    makes every step of the solver, and nothing else. (`just test-long` writes all four worlds.)"""
+    trades = WORLDS[: repeats(short=2, long=4)]
+    num = len(trades)
     async with ModelServer(Writes()) as server:
-        report = await synthesised(asked(tmp_path, server.url, *WORLDS, solver="s"))
+        report = await synthesised(asked(tmp_path, server.url, *trades, solver="s"))
         models = {(each.body["model"], "tools" in each.body) for each in server.requests}
     assert report.ok
     assert models == {("m", False), ("s", True)}
-    assert (report.worlds, report.tasks, report.tools) == (4, 12, 20)
+    assert (report.worlds, report.tasks, report.tools) == (num, 3 * num, 5 * num)
     assert (report.mutants_caught, report.dead_tools) == (report.mutants, ())
-    assert report.mutants == 56
+    assert report.mutants == 14 * num
     figures = {stage.stage: (stage.subjects, stage.first_try) for stage in report.stages}
-    stages = dict.fromkeys(("tasks", "schema", "data", "tools", "code"), (4, 1.0))
+    stages = dict.fromkeys(("tasks", "schema", "data", "tools", "code"), (num, 1.0))
     others = dict.fromkeys(("classify", "invent", "embed", "solve"), (0, None))
-    assert figures == {**stages, **others, "verify": (12, 1.0)}
+    assert figures == {**stages, **others, "verify": (3 * num, 1.0)}
     assert report.sizes["rows"].median == 9.0
     assert msgspec.json.decode((tmp_path / "out/report.json").read_bytes(), type=Report) == report
     worlds = [read(path) for path in sorted((tmp_path / "out/worlds").iterdir())]
-    assert [world.name for world in worlds] == sorted(words.key for words in WORLDS)
-    lend = worlds[2].task("lend")
+    assert [world.name for world in worlds] == sorted(words.key for words in trades)
+    [bikes] = (world for world in worlds if world.name == BIKES.key)
+    lend = bikes.task("lend")
     assert [call.name for call in lend.oracle] == ["find_riders", "find_bike", "start_hire"]
     assert lend.difficulty == "medium"  # without the failed call
     whole = {name: put(BIKES, answer) for name, (_, answer) in ACCEPTED.items()}
-    assert {task.id: task.answer for task in worlds[2].tasks} == {
+    assert {task.id: task.answer for task in bikes.tasks} == {
         **whole,
         "who": "Her address is mia@example.com.",  # a mutant survived in the other sentence
     }

@@ -25,7 +25,7 @@ from tests.support.try_situations import plans_of
 
 IDS = tuple(name for name, one in situations().items() if not one.dialogue)
 TALKS = tuple(name for name, one in situations().items() if one.dialogue)
-SAMPLE = IDS if IS_LONG else tuple(sorted(Random("sample").sample(IDS, 48)))
+SAMPLE = IDS if IS_LONG else tuple(sorted(Random("sample").sample(IDS, 24)))
 _MIN_WORDS = 5
 
 

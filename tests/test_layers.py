@@ -51,7 +51,17 @@ FOLDERS = {
     "envpool": (
         *("core", "store", "inprocess", "offloaded", "objects/adapters", "objects"),
         *("hosting/dbapi", "hosting/determinism"),
-        *("hosting", "kernel", "workers/messages", "workers", "mcp", "served", "server", "openenv"),
+        *(
+            "hosting",
+            "kernel",
+            "workers/messages",
+            "workers",
+            "mcp",
+            "served",
+            "server/http",
+            "server",
+            "openenv",
+        ),
         *("wires", "client", "."),
     ),
     "harness": (
@@ -271,8 +281,8 @@ LIBRARIES: dict[str, set[str]] = {
     "trackio": {"learner.loop.metrics_sinks"},
     "uvicorn": {
         "envpool.hosting.app_loading",
-        "envpool.server.http_protocol",
-        "envpool.server.http_server",
+        "envpool.server.http.protocol",
+        "envpool.server.http.server",
     },
     "uvloop": set(),
     "vllm": set(),

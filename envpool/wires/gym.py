@@ -13,7 +13,7 @@ from typing import Any
 
 from envpool.core.errors import PoolError
 from envpool.core.types import ToolError, ToolResult
-from envpool.server.app import Request, Response, json
+from envpool.server.http.messages import Request, Response, json
 from envpool.server.jsonrpc import RpcError, parse_value
 from envpool.server.leases import LeaseRefused
 from envpool.wires.episodes import WorldVerdict

@@ -6,7 +6,7 @@ The servers of these protocols are FastAPI applications, so an error is `{"detai
 from typing import Any
 from urllib.parse import parse_qs
 
-from envpool.server.app import HeaderPairs, Receive, Response, Scope, Send, json
+from envpool.server.http.messages import HeaderPairs, Receive, Response, Scope, Send, json
 from envpool.server.jsonrpc import RpcError, parse_value
 
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from envpool.core.errors import PoolError
-from envpool.server.app import Request, Response, json
+from envpool.server.http.messages import Request, Response, json
 from envpool.server.jsonrpc import encode
 from envpool.server.leases import LeaseRefused
 from envpool.wires import openenv_schemas as schemas

@@ -6,7 +6,7 @@ from typing import Self
 
 from anyio import AsyncContextManagerMixin
 
-from envpool.server.app import Headers, Receive, Request, Response, Scope, Send
+from envpool.server.http.messages import Headers, Receive, Request, Response, Scope, Send
 from envpool.server.leases import Leases
 from envpool.wires.episodes import Episodes
 from envpool.wires.gym import GymWire

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Harbor's own models read our trajectories and task folders (check.sh PYTHON; RUNS names a folder that
-# logged_runs made).
+# Harbor's own models read our trajectories and task folders (check.sh PYTHON; RUNS names a folder
+# for logged_runs, made where it is missing).
 set -euo pipefail
 python=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 runs=${RUNS:-$work/runs}
-[ -d "$runs" ] || .venv/bin/python -m tests.doors.logged_runs "$runs"
+[ -d "$runs" ] || { .venv/bin/python -m tests.doors.logged_runs "$work/made" && mv "$work/made" "$runs"; }
 for run in "$runs"/*/trajectories.jsonl; do
     "$python" tests/doors/harbor/reader.py "$run" "$(dirname "$run")/episodes.jsonl"
 done

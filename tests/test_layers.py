@@ -51,17 +51,7 @@ FOLDERS = {
     "envpool": (
         *("core", "store", "inprocess", "offloaded", "objects/adapters", "objects"),
         *("hosting/dbapi", "hosting/determinism"),
-        *(
-            "hosting",
-            "kernel",
-            "workers/messages",
-            "workers",
-            "mcp",
-            "served",
-            "server/http",
-            "server",
-            "openenv",
-        ),
+        *("hosting", "kernel", "workers/messages", "workers", "mcp", "served", "server", "openenv"),
         *("wires", "client", "."),
     ),
     "harness": (
@@ -281,8 +271,8 @@ LIBRARIES: dict[str, set[str]] = {
     "trackio": {"learner.loop.metrics_sinks"},
     "uvicorn": {
         "envpool.hosting.app_loading",
-        "envpool.server.http.protocol",
-        "envpool.server.http.server",
+        "envpool.server.http_protocol",
+        "envpool.server.http_server",
     },
     "uvloop": set(),
     "vllm": set(),

@@ -19,13 +19,13 @@ import anyio
 from anyio import AsyncContextManagerMixin
 
 from envpool.core.errors import PoolError
+from envpool.core.event_loop import require_asyncio
 from envpool.core.offload import Verified
 from envpool.core.types import Env, StoredState, ToolSpec
 from envpool.mcp.unknown_states import UnknownStates
 from envpool.openenv.client import EnvRefused, EnvResult, EnvSession
 from envpool.openenv.content import has_tools, listed_tools, step_tool
 from envpool.openenv.env import OpenEnvWorld
-from envpool.server.event_loop import require_asyncio
 from envpool.store.pool_protocol import VerifierKind
 from envpool.store.states import States
 from scenarios.format import Scenario, Task

@@ -17,7 +17,11 @@ from envpool.server.api import (
     WorldLease,
 )
 from envpool.server.auth import AccessCheck
-from envpool.server.http.messages import (
+from envpool.server.jsonrpc import INVALID_JSON
+from envpool.server.lease import Lease
+from envpool.server.leases import LeaseRefused, Leases
+from envpool.server.mcp_endpoint import post
+from envpool.server.messages import (
     JSON_HEADER,
     Headers,
     HttpError,
@@ -30,10 +34,6 @@ from envpool.server.http.messages import (
     headers_of,
     json,
 )
-from envpool.server.jsonrpc import INVALID_JSON
-from envpool.server.lease import Lease
-from envpool.server.leases import LeaseRefused, Leases
-from envpool.server.mcp_endpoint import post
 from scenarios.errors import UnknownScenario
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import anyio
 import structlog
 
 from envpool.server.app import App, Wires
-from envpool.server.http.server import listening
+from envpool.server.http_server import listening
 from envpool.server.leases import Leases
 
 log = structlog.get_logger()

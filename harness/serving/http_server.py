@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from envpool.server.auth import AccessCheck
-from envpool.server.http.server import listening
+from envpool.server.http_server import listening
 from envpool.server.settings import ServeSettings
 from harness.core.errors import ContextLengthError, PolicyError
 from harness.serving.chat_api import completion, events, read_request, refusal

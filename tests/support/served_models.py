@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from envpool.server.http.server import listening
+from envpool.server.http_server import listening
 from envpool.server.settings import ServeSettings
 from harness.core.events import Ending, StepTaken
 from harness.core.policy_card import PolicyCard

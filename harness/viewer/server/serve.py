@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from envpool.core.errors import PoolError
-from envpool.server.http.server import listening
+from envpool.server.http_server import listening
 from harness.core.errors import SettingsError
 from harness.rollout.launch import OpenJudge
 from harness.settings.run import Settings

@@ -19,12 +19,12 @@ import anyio
 from anyio import AsyncContextManagerMixin
 
 from envpool.core.errors import PoolError
+from envpool.core.event_loop import require_asyncio
 from envpool.core.types import Env, ToolSpec
 from envpool.mcp.unknown_pool import UnknownPool
 from envpool.openenv.client import EnvRefused, EnvResult, EnvSession
 from envpool.openenv.content import has_tools, listed_tools, step_tool
 from envpool.openenv.env import OpenEnvWorld
-from envpool.server.event_loop import require_asyncio
 from envpool.store.states import States
 from scenarios.format import Scenario, Task
 

@@ -1,16 +1,15 @@
 """The lease API and the MCP endpoint of every world, as one plain ASGI application."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from envpool.core.errors import PoolError
 from envpool.server import jsonrpc as m
 from envpool.server.api import (
-    ErrorBody,
     Health,
     NewWorld,
     ServedScenario,
@@ -22,36 +21,23 @@ from envpool.server.jsonrpc import INVALID_JSON
 from envpool.server.lease import Lease
 from envpool.server.leases import LeaseRefused, Leases
 from envpool.server.mcp_endpoint import post
+from envpool.server.messages import (
+    JSON_HEADER,
+    Headers,
+    HttpError,
+    Receive,
+    Request,
+    Response,
+    Scope,
+    Send,
+    body_of,
+    headers_of,
+    json,
+)
 from scenarios.errors import UnknownScenario
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Headers = dict[bytes, bytes]
-HeaderPairs = tuple[tuple[bytes, bytes], ...]
 
 T = TypeVar("T")
 _JSON = b"application/json"
-_JSON_HEADER = ((b"content-type", _JSON),)
-
-
-class Response(msgspec.Struct, frozen=True):
-    """An HTTP response: status, body, and headers without the content length."""
-
-    status: int
-    body: bytes = b""
-    headers: HeaderPairs = _JSON_HEADER
-
-
-class Request(msgspec.Struct, frozen=True):
-    """A request whose access was checked."""
-
-    method: str
-    path: str
-    headers: Headers
-    body: bytes
-    client: str  # address
-    owner: int | None  # number of its token; None: there are no tokens
 
 
 class Wires(Protocol):
@@ -74,16 +60,6 @@ class Wires(Protocol):
         self, scope: Scope, receive: Receive, send: Send, *, owner: int | None
     ) -> None:
         """Serve one WebSocket, from its request to its end."""
-
-
-class HttpError(Exception):
-    """A request cannot be served; `response` is the answer."""
-
-    def __init__(self, status: int, why: str, *more: tuple[bytes, bytes]) -> None:
-        super().__init__(why)
-        if status in (429, 503):
-            more = (*more, (b"retry-after", b"1"))
-        self.response = Response(status, m.encode(ErrorBody(why)), (*_JSON_HEADER, *more))
 
 
 class App:
@@ -122,7 +98,7 @@ class App:
             if wires is None:
                 return error.response
             own = wires.refusal(error.response.status, str(error))
-            more = [pair for pair in error.response.headers if pair not in _JSON_HEADER]
+            more = [pair for pair in error.response.headers if pair not in JSON_HEADER]
             return Response(own.status, own.body, (*own.headers, *more))
 
     async def _converse(self, wires: Wires, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,7 +127,11 @@ class App:
             more = ((b"www-authenticate", b"Bearer"),) if status == 401 else ()
             raise HttpError(status, why, *more)
         owner = self._access.owner(headers)
-        body = await self._body(headers, receive) if method == "POST" else b""
+        body = (
+            await body_of(headers, receive, limit=self._settings.max_body)
+            if method == "POST"
+            else b""
+        )
         client = scope["client"][0] if scope.get("client") else ""
         if wires is not None:
             with self._in_flight_of(client):
@@ -200,7 +180,7 @@ class App:
             raise HttpError(406, "answers are application/json, which the Accept header excludes")
         with self._in_flight_of(client):
             status, answer = await post(lease.mcp, lease.call, headers, body)
-        return Response(status, answer, _JSON_HEADER if answer else ())
+        return Response(status, answer, JSON_HEADER if answer else ())
 
     @contextmanager
     def _in_flight_of(self, client: str) -> Iterator[None]:
@@ -237,7 +217,7 @@ class App:
         path = f"/worlds/{lease.id}"
         url = f"http://{headers[b'host'].decode('latin-1')}{path}/mcp"
         body = m.encode(WorldLease(lease.id, url))
-        return Response(201, body, (*_JSON_HEADER, (b"location", path.encode())))
+        return Response(201, body, (*JSON_HEADER, (b"location", path.encode())))
 
     async def _scenarios(self, path: list[str]) -> Response:
         match path:
@@ -269,37 +249,6 @@ class App:
         if method not in allowed:
             allow = ", ".join(allowed)
             raise HttpError(405, f"{method} is not served here", (b"allow", allow.encode()))
-
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        limit = self._settings.max_body
-        length = headers.get(b"content-length", b"0")
-        if length.isdigit() and (len(length) > 18 or int(length) > limit):
-            raise HttpError(413, f"the body has more than {limit} bytes")
-        chunks: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise HttpError(400, "the body is incomplete")
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            if size > limit:
-                raise HttpError(413, f"the body has more than {limit} bytes")
-            if not message.get("more_body", False):
-                return b"".join(chunks) if len(chunks) > 1 else chunks[0]
-
-
-def headers_of(scope: Scope) -> Headers:
-    """The headers of a request; the values of a repeated header are joined by a line feed."""
-    headers: Headers = {}
-    for name, value in scope["headers"]:
-        headers[name] = headers[name] + b"\n" + value if name in headers else value
-    return headers
-
-
-def json(status: int, value: Any) -> Response:
-    """A response whose body is the JSON of a value."""
-    return Response(status, m.encode(value))
 
 
 def _check_json(headers: Headers) -> None:

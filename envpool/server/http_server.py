@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from envpool.core.errors import PoolError
-from envpool.server.event_loop import require_asyncio
+from envpool.core.event_loop import require_asyncio
 from envpool.server.http_protocol import expire_all, protocol_with
 from envpool.server.settings import HttpLimits
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from envpool.core.errors import PoolError
 from envpool.core.types import ToolError, ToolResult
-from envpool.server.app import Request, Response, json
 from envpool.server.jsonrpc import RpcError, parse_value
 from envpool.server.leases import LeaseRefused
+from envpool.server.messages import Request, Response, json
 from envpool.wires.episodes import WorldVerdict
 from envpool.wires.http import WireError, read_object
 from envpool.wires.sessions import NotBegun, Session, SessionError, Sessions

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from envpool.core.errors import PoolError
-from envpool.server.app import Request, Response, json
 from envpool.server.jsonrpc import encode
 from envpool.server.leases import LeaseRefused
+from envpool.server.messages import Request, Response, json
 from envpool.wires import openenv_schemas as schemas
 from envpool.wires.awm_surface import AwmEpisodes
 from envpool.wires.http import Socket, WireError, read_object

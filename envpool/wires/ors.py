@@ -17,8 +17,8 @@ from uuid import uuid4
 from envpool.core.errors import PoolError
 from envpool.core.talks import TALK
 from envpool.core.types import ToolSpec
-from envpool.server.app import Request, Response, json
 from envpool.server.leases import LeaseRefused
+from envpool.server.messages import Request, Response, json
 from envpool.wires.http import WireError, read_object, text_field
 from envpool.wires.ors_calls import TERMINAL, OrsEpisode, events
 from envpool.wires.sessions import NotBegun, SessionError, Sessions

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from envpool.core.errors import PoolError
 from envpool.core.types import ToolResult
-from envpool.server.app import Response
 from envpool.server.jsonrpc import encode
+from envpool.server.messages import Response
 from envpool.wires.episodes import WorldVerdict
 from envpool.wires.http import WireError, text_field
 from envpool.wires.sessions import Session

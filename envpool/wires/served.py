@@ -6,8 +6,8 @@ from typing import Self
 
 from anyio import AsyncContextManagerMixin
 
-from envpool.server.app import Headers, Receive, Request, Response, Scope, Send
 from envpool.server.leases import Leases
+from envpool.server.messages import Headers, Receive, Request, Response, Scope, Send
 from envpool.wires.episodes import Episodes
 from envpool.wires.gym import GymWire
 from envpool.wires.http import Socket, WireError, refusal

@@ -17,6 +17,8 @@ TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]  # of a token
 
 
 class Part(msgspec.Struct):
+    """One part of a message that is not plain text."""
+
     type: str = "text"
     text: str | None = None
 
@@ -31,10 +33,14 @@ class CallFacts(msgspec.Struct):
 
 
 class CallExtra(msgspec.Struct):
+    """The `extra` of a call."""
+
     rehearsal: CallFacts = msgspec.field(default_factory=CallFacts)
 
 
 class ToolCall(msgspec.Struct):
+    """A call that a reply made."""
+
     function_name: str
     tool_call_id: str = ""
     arguments: dict[str, Any] = {}
@@ -49,20 +55,28 @@ class ResultFacts(msgspec.Struct):
 
 
 class ResultExtra(msgspec.Struct):
+    """The `extra` of a result."""
+
     rehearsal: ResultFacts = msgspec.field(default_factory=ResultFacts)
 
 
 class Result(msgspec.Struct):
+    """What a tool returned; `source_call_id` None: for which call is not known."""
+
     source_call_id: str | None = None
     content: Text = None
     extra: ResultExtra | None = None
 
 
 class Observation(msgspec.Struct):
+    """What the agent saw after a step."""
+
     results: list[Result] = []
 
 
 class Metrics(msgspec.Struct):
+    """Tokens of a reply, as far as they were counted or kept."""
+
     prompt_tokens: Count | None = None
     completion_tokens: Count | None = None
     cached_tokens: Count | None = None
@@ -73,12 +87,16 @@ class Metrics(msgspec.Struct):
 
 
 class MadeCall(msgspec.Struct):
+    """A call as our log has it; its arguments need not be an object."""
+
     name: str
     arguments: Any = None
     id: str = ""
 
 
 class TextResult(msgspec.Struct):
+    """A result as our log has it."""
+
     text: str
     error: ToolError | None = None
 
@@ -100,10 +118,14 @@ class StepFacts(msgspec.Struct):
 
 
 class StepExtra(msgspec.Struct):
+    """The `extra` of a step."""
+
     rehearsal: StepFacts = msgspec.field(default_factory=StepFacts)
 
 
 class Step(msgspec.Struct):
+    """A message of the system, the user or the agent, with the calls and results of an agent's."""
+
     source: str
     message: Text = ""
     reasoning_content: str | None = None
@@ -120,12 +142,16 @@ class Step(msgspec.Struct):
 
 
 class Agent(msgspec.Struct):
+    """Who played, and the tools that it was given."""
+
     name: str
     model_name: str | None = None
     tool_definitions: list[dict[str, Any]] | None = None
 
 
 class ForkFacts(msgspec.Struct):
+    """The turn of another episode at which this one began."""
+
     run: str
     episode: str
     turn: Count
@@ -158,10 +184,14 @@ class Facts(msgspec.Struct):
 
 
 class DocumentExtra(msgspec.Struct):
+    """The document's `extra`."""
+
     rehearsal: Facts = msgspec.field(default_factory=Facts)
 
 
 class Document(msgspec.Struct):
+    """A trajectory: one episode."""
+
     schema_version: str
     agent: Agent
     steps: list[Step]

@@ -15,8 +15,9 @@ from uuid import uuid4
 
 from harness.bridges.background import BackgroundRun
 from harness.policies.token_agent import Generated, Sampling
+from learner.bridges.loop_backend import Generate
 from learner.bridges.play import play
-from learner.bridges.player import Generate, SamplerPlayer
+from learner.bridges.player import SamplerPlayer
 from learner.bridges.segments import Segment, UnjudgedError
 
 

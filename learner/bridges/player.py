@@ -13,7 +13,6 @@ text is tokenized again), and an episode that no judge could judge raises Unjudg
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,16 +20,14 @@ import msgspec
 
 from harness.bridges.background import BackgroundRun
 from harness.bridges.open_run import OpenRun
-from harness.core.errors import PolicyError
 from harness.core.trajectory import Trajectory
 from harness.policies.base import Agent, Assignment
-from harness.policies.token_agent import Generated, Sampling, TokenAgent
+from harness.policies.token_agent import Sampling, TokenAgent
 from harness.tokenization.chat_tokenizer import ChatTokenizer
 from harness.tokenization.template_check import check_template
+from learner.bridges.loop_backend import Generate, LoopBackend
 from learner.bridges.segments import Episode, episode_of
 from learner.bridges.windows import require_windows
-
-Generate = Callable[[list[int], Sampling], Awaitable[Generated]]
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -84,7 +81,7 @@ class SamplerPlayer:
         Raises SettingsError for an unknown task and UnjudgedError. An exception of `generate` ends
         the episode, which then has no reward. Cancellation cancels the episode.
         """
-        backend = _LoopBackend(self.trainer, generate, asyncio.get_running_loop())
+        backend = LoopBackend(self.trainer, generate, asyncio.get_running_loop())
         policy = _SamplerPolicy(self, backend, sampling or self.sampling)
         trajectory: Trajectory = await self.run.run(
             partial(
@@ -103,7 +100,7 @@ class SamplerPlayer:
 class _SamplerPolicy:
     """The policy of one episode."""
 
-    def __init__(self, player: SamplerPlayer, backend: "_LoopBackend", sampling: Sampling) -> None:
+    def __init__(self, player: SamplerPlayer, backend: LoopBackend, sampling: Sampling) -> None:
         self.name = f"trainer:{player.trainer}"
         self._player = player
         self._backend = backend
@@ -118,40 +115,3 @@ class _SamplerPolicy:
             episode_seed=assignment.seed,
             kept=assignment.kept,
         )
-
-
-class _LoopBackend:
-    """A token backend that asks a function in another event loop."""
-
-    def __init__(self, trainer: str, generate: Generate, loop: asyncio.AbstractEventLoop) -> None:
-        self._trainer = trainer
-        self._generate = generate
-        self._loop = loop
-
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        *,
-        max_tokens: int,
-        temperature: float,
-        top_p: float,
-        seed: int,
-    ) -> Generated:
-        """Sample with the trainer's function. Raises PolicyError for whatever it raises."""
-        sampling = Sampling(temperature, top_p, max_tokens, seed)
-        asked = self._ask(list(prompt_ids), sampling)
-        try:
-            generated = await asyncio.wrap_future(
-                asyncio.run_coroutine_threadsafe(asked, self._loop)
-            )
-        except Exception as exc:
-            raise PolicyError(f"{self._trainer}: {type(exc).__name__}: {exc}") from exc
-        if len(generated.token_ids) != len(generated.logprobs) or not generated.token_ids:
-            raise PolicyError(
-                f"{self._trainer}: generate returned {len(generated.token_ids)} tokens and"
-                f" {len(generated.logprobs)} log-probabilities; each token needs one"
-            )
-        return generated
-
-    async def _ask(self, prompt: list[int], sampling: Sampling) -> Generated:
-        return await self._generate(prompt, sampling)

@@ -5,9 +5,8 @@
             run = BackgroundRun("runs/skyrl", ["shop_support"], RunOptions(judge=ScenarioJudges))
             return RehearsalGenerator(run, cfg.trainer.policy.model.path, inference_engine_client)
 
-Each prompt's extras (`env_extras`) have `task` (`shop_support:cancel-duplicate`). With
-`step_wise_trajectories` an episode is as many rows as it has segments, and `is_last_step` marks the
-last of each, so SkyRL carries every history window. Without it a windowed history is refused.
+`env_extras` of a prompt has `task`. With `step_wise_trajectories` a segment is a row, so SkyRL
+carries every history window; without it a windowed history is refused.
 """
 
 import asyncio
@@ -18,7 +17,8 @@ from typing import Any
 from harness.bridges.background import BackgroundRun
 from harness.core.errors import SettingsError
 from harness.policies.token_agent import Generated, Sampling
-from learner.bridges.player import Generate, Member, SamplerPlayer
+from learner.bridges.loop_backend import Generate
+from learner.bridges.player import Member, SamplerPlayer
 from learner.bridges.segments import Episode, UnjudgedError, sole_segment
 
 

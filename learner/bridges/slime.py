@@ -16,7 +16,8 @@ from typing import Any
 
 from harness.bridges.background import BackgroundRun
 from harness.policies.token_agent import Generated, Sampling
-from learner.bridges.player import Generate, Member, SamplerPlayer
+from learner.bridges.loop_backend import Generate
+from learner.bridges.player import Member, SamplerPlayer
 from learner.bridges.segments import Episode, Segment, UnjudgedError
 
 Post = Callable[..., Awaitable[dict[str, Any]]]

@@ -17,7 +17,8 @@ from uuid import uuid4
 
 from harness.bridges.background import BackgroundRun
 from harness.policies.token_agent import Generated, Sampling
-from learner.bridges.player import Generate, SamplerPlayer
+from learner.bridges.loop_backend import Generate
+from learner.bridges.player import SamplerPlayer
 from learner.bridges.segments import Episode, sole_segment
 from learner.bridges.windows import require_windows
 

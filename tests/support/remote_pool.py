@@ -7,9 +7,9 @@ import pytest
 
 from envpool.client.pool import RemotePool
 from envpool.core.errors import PoolError
+from envpool.core.event_loop import require_asyncio
 from envpool.inprocess.pool import LocalPool
 from envpool.offloaded.env import OffloadedScenario
-from envpool.server.event_loop import require_asyncio
 from envpool.server.leases import Leases
 from envpool.server.serve import serving
 from envpool.server.settings import ServeSettings

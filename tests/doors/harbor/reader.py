@@ -2,7 +2,7 @@
 
     python tests/doors/harbor/reader.py TRAJECTORIES.jsonl EPISODES.jsonl
 
-Runs in the environment of the door, with the files of Harbor's wheel on the path.
+Runs in the environment of the door, which has Harbor without its dependencies.
 """
 
 import json

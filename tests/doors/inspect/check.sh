@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
-# Inspect AI reads our .eval logs (check.sh PYTHON; RUNS names a folder that logged_runs made).
+# Inspect AI reads our .eval logs (check.sh PYTHON; RUNS names a folder for
+# logged_runs, made where it is missing).
 set -euo pipefail
-runs=${RUNS:-}
-if [ -z "$runs" ]; then
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-    runs=$work/runs
-    .venv/bin/python -m tests.doors.logged_runs "$runs"
-fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+runs=${RUNS:-$work/runs}
+[ -d "$runs" ] || { .venv/bin/python -m tests.doors.logged_runs "$work/made" && mv "$work/made" "$runs"; }
 for run in "$runs"/*/log.eval; do
     "$1" tests/doors/inspect/reader.py "$run" "$(dirname "$run")/episodes.jsonl"
 done

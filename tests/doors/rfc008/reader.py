@@ -2,19 +2,20 @@
 
     python tests/doors/rfc008/reader.py REPORT.json...
 
-Runs in the environment of the door, which has pydantic and the unpacked wheel of OpenEnv.
+Runs in the environment of the door, which has pydantic, and OpenEnv without its other dependencies.
 """
 
 import json
 import sys
+import sysconfig
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-WHEEL = Path(sys.executable).parent.parent / "openenv"  # check.sh unpacks it
+PACKAGES = Path(sysconfig.get_path("purelib"))
 for _name in ("openenv", "openenv.validation"):  # without what their `__init__` needs
     sys.modules[_name] = ModuleType(_name)
-    sys.modules[_name].__path__ = [str(WHEEL.joinpath(*_name.split(".")))]
+    sys.modules[_name].__path__ = [str(PACKAGES.joinpath(*_name.split(".")))]
 policies = import_module("openenv.validation.policy")
 reports = import_module("openenv.validation.report")
 words = import_module("openenv.validation.types")
@@ -22,7 +23,7 @@ words = import_module("openenv.validation.types")
 
 def main(paths: list[Path]) -> None:
     """Validate, and compare ids, levels and verdict with the policy's."""
-    file = WHEEL / "openenv" / "validation" / "policies" / "severity-v2.json"
+    file = PACKAGES / "openenv" / "validation" / "policies" / "severity-v2.json"
     policy = policies.SeverityPolicy.model_validate(json.loads(file.read_text()))
     levels = {entry.check_id: entry.level for entry in policy.entries}
     for path in paths:

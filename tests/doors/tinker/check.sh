@@ -4,5 +4,5 @@
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$1" -m pip install --quiet --disable-pip-version-check --no-deps tinker-cookbook==0.6.1
+export HF_HUB_OFFLINE=1 WANDB_MODE=disabled RAY_USAGE_STATS_ENABLED=0
 "$1" -W ignore -m tests.doors.trainers.check "$work" tinker

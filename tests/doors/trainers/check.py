@@ -1,14 +1,22 @@
-"""Episodes through the types and loops of verl, SkyRL and tinker-cookbook themselves. Only their
-engines are stand-ins: a sampler that solves a task of the mini world."""
+"""Episodes through the types and loops of AReaL, SkyRL, tinker-cookbook and verl themselves. Only
+their engines are stand-ins: a sampler that solves a task of the mini world.
+
+    PYTHON -m tests.doors.trainers.check FOLDER NAME...
+
+Each of them has a door of its own, whose Python runs this module.
+"""
 
 import asyncio
 import inspect
 import sys
+import typing
 from collections.abc import Callable, Coroutine
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from learner.bridges.areal import RehearsalWorkflow
 from learner.bridges.player import Member, SamplerPlayer
 from tests.learner.bridges import stubs
 from tests.learner.bridges.stubs import TASK, Solver
@@ -69,7 +77,10 @@ async def verl(work: Path, model: Path) -> str:
 
 async def skyrl(work: Path, model: Path) -> str:
     """SkyRL's own validation of a GeneratorOutput, with windows."""
+    # SkyRL 0.3.0 allows Python 3.11, where pydantic refuses its TypedDicts from `typing`.
+    vars(typing)["TypedDict"] = import_module("typing_extensions").TypedDict
     from skyrl.train.generators.base import GeneratorInterface, GeneratorOutput, TrajectoryID
+    from skyrl.train.utils.trainer_utils import validate_generator_output
 
     from learner.bridges.skyrl import RehearsalGenerator
 
@@ -87,17 +98,38 @@ async def skyrl(work: Path, model: Path) -> str:
     asked = set(inspect.signature(GeneratorInterface.generate).parameters)
     assert asked <= set(inspect.signature(RehearsalGenerator.generate).parameters)
     run.close()
-    return f"{len(output['response_ids'])} rows of two episodes; {validated(output)}"
-
-
-def validated(output: Any) -> str:
-    """What SkyRL's own check says, where it can be imported without a GPU stack."""
-    try:
-        from skyrl.train.utils.trainer_utils import validate_generator_output
-    except ImportError as exc:
-        return f"its validation was not run ({exc})"
     validate_generator_output(2, output, step_wise=True)
-    return "valid"
+    return f"{len(output['response_ids'])} rows of two episodes are valid"
+
+
+async def areal(work: Path, model: Path) -> str:
+    """AReaL's requests, responses and settings, with and without windows."""
+    from areal.api import GenerationHyperparameters, ModelRequest, ModelResponse, RolloutWorkflow
+
+    asked = inspect.signature(RolloutWorkflow.arun_episode)
+    assert list(asked.parameters) == list(
+        inspect.signature(RehearsalWorkflow.arun_episode).parameters
+    )
+    rows = []
+    for history in ("full", "last:1"):
+        run = stubs.run_in(work / f"areal-{history}", history)
+        solver = Solver(run, model)
+
+        async def agenerate(request: Any, solver: Solver = solver) -> Any:
+            assert isinstance(request, ModelRequest) and request.gconfig.n_samples == 1
+            assert request.gconfig.stop_token_ids
+            ids, logprobs = solver.sample(request.input_ids)
+            return ModelResponse(request.input_ids, ids, logprobs, [7] * len(ids))
+
+        config = GenerationHyperparameters(max_new_tokens=256, max_tokens=20_000)
+        workflow = RehearsalWorkflow(run, model, config)
+        batch = await workflow.arun_episode(SimpleNamespace(agenerate=agenerate), {"task": TASK})
+        assert batch is not None and set(batch["rewards"].tolist()) == {1.0}
+        assert int(batch["loss_mask"].sum()) == sum(map(len, solver.sampled))
+        rows.append(len(batch["rewards"]))
+        run.close()
+    assert rows[0] == 1 < rows[1], rows
+    return f"rows of an episode: full {rows[0]}, last:1 {rows[1]}"
 
 
 async def main(work: Path, *names: str) -> int:
@@ -105,7 +137,7 @@ async def main(work: Path, *names: str) -> int:
     model = work / "model"
     write_tokenizer(model)
     failed = 0
-    checks: dict[str, Check] = {"tinker": tinker, "verl": verl, "skyrl": skyrl}
+    checks: dict[str, Check] = {"areal": areal, "skyrl": skyrl, "tinker": tinker, "verl": verl}
     for check in map(checks.__getitem__, names):
         try:
             text = await check(work, model)

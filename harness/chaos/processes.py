@@ -23,6 +23,7 @@ class Handle(Protocol):
     """What the coordinator has of a rollout process (see harness.fleet.process_worker)."""
 
     number: int
+    ahead: int
 
     @property
     def name(self) -> str: ...
@@ -105,6 +106,7 @@ class WatchedProcess:
         self._inner = inner
         self._on_end = on_end
         self.number = inner.number
+        self.ahead = inner.ahead
         self.pid: int = getattr(inner, "pid", 0)  # 0: it is not a process of this machine
         self.num_episodes = 0  # leased, and not ended
         self.ended = anyio.Event()

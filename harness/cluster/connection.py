@@ -18,6 +18,23 @@ from harness.core.errors import SettingsError
 from harness.settings.cluster import ClusterSettings
 
 _STORE_BYTES = 80 * 2**20  # of a local cluster's object store: only records pass through it
+# Of a local cluster, which ends with the run and which nobody watches: without metrics, events of
+# tasks and reports of resources that do not change. An actor's batch of records travels as one
+# message, not through the object store.
+_SYSTEM_CONFIG = {
+    "enable_metrics_collection": False,
+    "enable_timeline": False,
+    "event_stats": False,
+    "event_stats_print_interval_ms": 0,
+    "task_events_report_interval_ms": 0,
+    "debug_dump_period_milliseconds": 0,
+    "memory_monitor_refresh_ms": 0,  # it would kill actors; chaos and the user's limits may
+    "raylet_report_resources_period_milliseconds": 1000,
+    "gcs_pull_resource_loads_period_milliseconds": 5000,
+    "report_worker_backlog_interval_ms": 5000,
+    "kill_idle_workers_interval_ms": 5000,
+    "max_direct_call_object_size": 2**20,
+}
 _TOKEN = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")  # variables that Ray reads and sets
 
 
@@ -75,6 +92,7 @@ def _started(num_cpus: int) -> Iterator[None]:
                 include_dashboard=False,
                 logging_level="error",
                 _temp_dir=folder,
+                _system_config=_SYSTEM_CONFIG,
             )
         except (RayError, OSError, RuntimeError, ValueError) as exc:
             raise SettingsError(

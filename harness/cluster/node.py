@@ -30,6 +30,7 @@ from scenarios.format import Scenario, Task
 
 _EXPECTED = (HarnessError, PoolError, ScenarioError, OSError)
 _CARRIED = ("OPENAI_", "REHEARSE_")  # first words of environment variables that nodes get
+_GATHER_S = 0.25  # seconds that messages may wait; Ray takes 2 to 4 ms of CPU for a batch
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 _NOT_CARRIED = ("REHEARSE_MQTT_USER", "REHEARSE_MQTT_PASSWORD")  # the driver alone uses the broker
 
@@ -110,7 +111,7 @@ class Playing:
     def __init__(self, payload: bytes, address: str) -> None:
         self._payload = payload
         self._address = address
-        self._transport = CarriedTransport()
+        self._transport = CarriedTransport(_GATHER_S)
 
     def deliver(self, contents: Iterable[bytes]) -> None:
         """Take messages from the coordinator."""

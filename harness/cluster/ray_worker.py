@@ -20,16 +20,19 @@ from harness.cluster.capacity import resources_of
 from harness.core.errors import ProcessError
 from harness.fleet.carried import with_logged
 from harness.fleet.faults import failed_of
-from harness.fleet.messages import FromWorker, Leases, ToWorker, content_of, from_worker
+from harness.fleet.messages import FromWorker, Leases, Stored, ToWorker, content_of, from_worker
 from harness.rollout.plan import EpisodePlan
 from harness.settings.cluster import ClusterSettings
 
 _IN_FLIGHT = 8  # batches that the actor may have sent and that were not read
+_GATHER_S = 0.05  # seconds that a report of what is stored waits for others
 _CALLS = 8  # of an actor at a time: its stream, and messages to it
 
 
 class RayWorker:
     """A WorkerHandle of an actor."""
+
+    ahead = 4  # what it reports is a quarter of a second old, and so are the leases
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class RayWorker:
         self._outgoing: list[ToWorker] = []
         self._received: list[bytes] = []  # the newest first
         self._work = anyio.Event()
+        self._urgent = anyio.Event()  # something else than reports of what is stored
         self._next: asyncio.Task[Any] | None = None  # reads the next item of the stream
         self._why = ""  # it ended; empty: it may live
         self._has_ended = False
@@ -82,12 +86,17 @@ class RayWorker:
         """See WorkerHandle."""
         self._outgoing.append(message)
         self._work.set()
+        if not isinstance(message, Stored):
+            self._urgent.set()
 
     async def send_all(self) -> None:
         """See WorkerHandle. One call is under way at a time, which keeps the order."""
         while not self._why:
             await self._work.wait()
-            self._work = anyio.Event()
+            if all(isinstance(message, Stored) for message in self._outgoing):
+                with anyio.move_on_after(_GATHER_S):
+                    await self._urgent.wait()
+            self._work, self._urgent = anyio.Event(), anyio.Event()
             messages, self._outgoing = self._outgoing, []
             contents = [content_of(await self._with_logged(message)) for message in messages]
             try:

@@ -13,6 +13,8 @@ _READ_BYTES = 2**18  # at a time
 class Connection:
     """Sends frames in the order of `put`, and receives frames. `send_all` is its task."""
 
+    max_queued = 4
+
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._socket = sock
@@ -26,6 +28,9 @@ class Connection:
         """Queue a message; never waits."""
         self._outgoing.append(frame_of(message))
         self._work.set()
+
+    def hurry(self, on: bool) -> None:
+        """See Transport: everything goes at once."""
 
     async def send_all(self) -> None:
         """Send what is queued, until cancelled or the other end is closed."""

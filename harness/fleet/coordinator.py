@@ -248,11 +248,16 @@ class Coordinator:
 
     def _fill(self, live: "_Live") -> None:
         """Lease what the worker has room for: as many again as it plays at once, so that it need
-        not wait for the next. One that still hosts its worlds gets none: others may be sooner."""
+        not wait for the next, or several times as many (`ahead`), but then at most half of its part
+        of what is left: all shall end together. One that still hosts its worlds gets none: others
+        may be sooner."""
         if self._stopping is not None or not live.is_ready:
             return
         number = live.handle.number
-        room = 2 * self._shares[number] - self._book.count_leased(number)
+        share = self._shares[number]
+        part = self._book.num_waiting // (2 * len(self._shares))
+        ahead = min(live.handle.ahead * share, max(share, part))
+        room = share + ahead - self._book.count_leased(number)
         leases = self._book.take(number, room) if room > 0 else []
         if leases:
             live.handle.put(Leases(leases))

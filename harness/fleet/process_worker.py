@@ -16,6 +16,7 @@ class WorkerHandle(Protocol):
     dead worker sent late is taken for the new one's."""
 
     number: int  # of its share of the run
+    ahead: int  # how many episodes wait with it for each that it plays, while many are left
 
     @property
     def name(self) -> str:
@@ -38,6 +39,8 @@ class WorkerHandle(Protocol):
 
 class ProcessWorker:
     """A WorkerHandle of a process of this machine."""
+
+    ahead = 1
 
     def __init__(self, server: ForkServer, number: int) -> None:
         """Start it. Raises OSError when there can be no further process."""

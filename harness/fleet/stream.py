@@ -18,7 +18,6 @@ from harness.log.schema import encoded
 
 CAPACITY = 16_384  # records that are not stored, from which on `wait_for_room` waits
 _MAX_BATCH = 1_024  # records
-_MAX_QUEUED = 4  # messages
 _GATHER_S = 0.005  # seconds from the first record of a batch until it is sent
 
 Publish = Callable[[Record], Awaitable[None]]
@@ -82,7 +81,7 @@ class StreamSink:
             await anyio.sleep(_GATHER_S)
             while self._buffer:
                 # Behind a full socket, encoded batches would be a second buffer without a bound.
-                await self._connection.wait_until_sent(_MAX_QUEUED)
+                await self._connection.wait_until_sent(self._connection.max_queued)
                 batch = self._buffer[:_MAX_BATCH]
                 del self._buffer[:_MAX_BATCH]
                 self._num_batches += 1

@@ -9,7 +9,7 @@ import anyio
 
 from harness.fleet.messages import FromWorker, ToWorker, content_of
 
-_GATHER_S = 0.02  # seconds from the first message of a batch until the batch is given
+_GATHER_S = 0.02  # seconds from the first message of a batch until the batch is given, at least
 _MAX_BATCH = 2**20  # bytes, one message more at most
 
 
@@ -17,8 +17,13 @@ class Transport(Protocol):
     """One end. Messages arrive in the order in which they were put, each once, until the other end
     is gone."""
 
+    max_queued: int  # messages, behind which a sender of many shall wait
+
     def put(self, message: ToWorker | FromWorker) -> None:
         """Queue a message; never waits."""
+
+    def hurry(self, on: bool) -> None:
+        """Whether messages shall go at once, or may wait for others to share the way with."""
 
     async def send_all(self) -> None:
         """Send what is queued, until cancelled or the other end is gone."""
@@ -34,13 +39,18 @@ class CarriedTransport:
     """A Transport whose owner carries the messages: it takes them from `batches`, and gives what
     came from the other end to `deliver`. Everything is called in one event loop."""
 
-    def __init__(self) -> None:
+    max_queued = 64
+
+    def __init__(self, gather_s: float = _GATHER_S) -> None:
+        """`gather_s`: how many seconds messages wait for others when there is no hurry."""
+        self._gather_s = gather_s
         self._received: deque[bytes] = deque()
         self._outgoing: deque[bytes] = deque()
         self._num_given = 0  # in the batch that is on its way
         self._is_closed = False
         self._arrived = anyio.Event()
         self._work = anyio.Event()
+        self._hurry = anyio.Event()
         self._sent = anyio.Event()
         self._closed = anyio.Event()
 
@@ -48,6 +58,13 @@ class CarriedTransport:
         """See Transport."""
         self._outgoing.append(content_of(message))
         self._work.set()
+
+    def hurry(self, on: bool) -> None:
+        """See Transport."""
+        if on:
+            self._hurry.set()
+        elif self._hurry.is_set() and not self._is_closed:
+            self._hurry = anyio.Event()
 
     async def send_all(self) -> None:
         """See Transport: the task that runs `batches` sends."""
@@ -75,7 +92,7 @@ class CarriedTransport:
     def close(self) -> None:
         """End `receive` and, when everything is sent, `batches`."""
         self._is_closed = True
-        for event in (self._arrived, self._work, self._closed):
+        for event in (self._arrived, self._work, self._hurry, self._closed):
             event.set()
 
     async def batches(self) -> AsyncGenerator[list[bytes]]:
@@ -83,10 +100,12 @@ class CarriedTransport:
         while True:
             await self._work.wait()
             if not self._is_closed:
-                await anyio.sleep(_GATHER_S)
+                await self._gather()
                 self._work = anyio.Event()
-            while self._outgoing:
+            is_full = True  # what is left may wait for others, too
+            while self._outgoing and (is_full or self._is_closed):
                 batch = self._take()
+                is_full = sum(map(len, self._outgoing)) >= _MAX_BATCH
                 self._num_given = len(batch)
                 yield batch
                 self._num_given = 0
@@ -94,6 +113,14 @@ class CarriedTransport:
                 sent.set()
             if self._is_closed:
                 return
+            if self._outgoing:
+                self._work.set()
+
+    async def _gather(self) -> None:
+        await anyio.sleep(_GATHER_S)
+        if self._gather_s > _GATHER_S and not self._hurry.is_set():
+            with anyio.move_on_after(self._gather_s - _GATHER_S):
+                await self._hurry.wait()
 
     def _take(self) -> list[bytes]:
         batch, size = [], 0

@@ -117,6 +117,7 @@ class Worker:
         self._slots: Slots | None = None  # None: nothing is played yet
         self._requests: RequestLog | None = None  # None: the number of episodes is given
         self._share = spec.settings.number_at_once  # episodes at once
+        connection.hurry(True)  # until there are leases
         if spec.settings.is_adaptive and isinstance(spec.policy, Observable):
             self._requests, self._share = RequestLog(), 0
 
@@ -145,6 +146,7 @@ class Worker:
             match to_worker(data):
                 case Leases(leases):
                     self._waiting += leases
+                    self._hurry_for_leases()
                     self._leased.set()
                 case Stored(batch):
                     self._sink.on_stored(batch)
@@ -230,6 +232,7 @@ class Worker:
 
     def _take_share(self, limit: int) -> None:
         change, self._share = limit - self._share, limit
+        self._hurry_for_leases()
         if self._slots is not None:
             self._slots.resize(change)
 
@@ -244,7 +247,14 @@ class Worker:
         if self._stopped.is_set() or not self._waiting:
             return False
         tasks.start_soon(episode, self._waiting.popleft())
+        self._hurry_for_leases()
         return True
+
+    def _hurry_for_leases(self) -> None:
+        """The coordinator leases further episodes when it gets to know that some have ended, so
+        this must not wait where few are left to begin. Nor may what admission has to know."""
+        is_short = len(self._waiting) < self._share
+        self._connection.hurry(is_short or self._requests is not None)
 
     async def _episode(
         self, context: RunContext, parts: RunParts, stack: ExitStack, lease: Lease

@@ -62,6 +62,8 @@ class WorkerLife:
 class SimulatedWorker:
     """A worker in this event loop. It implements harness.fleet.process_worker.WorkerHandle."""
 
+    ahead = 1
+
     def __init__(
         self,
         spec: Callable[[int, WorkerLife], WorkerSpec],

@@ -103,3 +103,27 @@ async def test_a_carried_transport_gives_no_more_than_is_taken() -> None:
     with anyio.fail_after(5):
         await transport.wait_until_sent(at_most=2)
     await batches.aclose()
+
+
+async def test_a_carried_transport_gathers_until_there_is_a_hurry() -> None:
+    """Messages wait for others; in a hurry they go, and with them what has waited."""
+    transport = CarriedTransport(gather_s=60.0)
+    batches = transport.batches()
+    transport.put(Heartbeat(1.0))
+    async with anyio.create_task_group() as tasks:
+
+        async def hurry() -> None:
+            await anyio.sleep(0.05)
+            transport.put(Heartbeat(2.0))
+            transport.hurry(True)
+
+        tasks.start_soon(hurry)
+        with anyio.fail_after(5):
+            assert len(await anext(batches)) == 2
+            transport.put(Heartbeat(3.0))
+            assert len(await anext(batches)) == 1
+    transport.hurry(False)
+    transport.put(Heartbeat(4.0))
+    with anyio.move_on_after(0.1) as scope:
+        await anext(batches)
+    assert scope.cancelled_caught

@@ -27,6 +27,8 @@ Dies = Callable[[Batch], bool]  # whether the worker dies after this batch
 class CarriedWorker:
     """A WorkerHandle of a Worker that knows its leases only."""
 
+    ahead = 1
+
     def __init__(self, spec: WorkerSpec, folder: Path, number: int, dies: Dies) -> None:
         self.number = number
         self.carried: list[Leases] = []  # what it was leased

@@ -237,14 +237,14 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
             email="“{title}” is yours, and everybody who still has an open [task] in that "
             "[project] should be able to read it. Could you give them access? One of them may "
             "have it already.",
-            colleague="Please let everyone who still has an open [task] in “{project}” read the "
-            "{kind}, it's one of your [documents]. Leave it as it is for anyone who already has "
-            "it.",
+            colleague="Please share the {kind}, one of your [documents], with everyone who still "
+            "has an open [task] in “{project}”, to read. Leave it as it is for anyone who already "
+            "has it.",
             chat="can everyone with an open [task] in “{project}” get the {kind}? its your "
             "[document]. just to read, one or two have it already",
             note="The people still working on “{project}” keep asking me for the {kind}, which is "
-            "in a [document] of yours. Please let everyone with an open [task] there read it. "
-            "Somebody may be able to edit it already; don't take that away.",
+            "one of your [documents]. Please share it with everyone who has an open [task] there; "
+            "reading is enough. If one of them can edit it already, that stays.",
         ),
         calls=(
             call("search_projects", query=project["title"]),

@@ -51,9 +51,9 @@ def quick_enough_and_cheap(maker: Maker) -> Draft | None:
             "[supplier] that delivers within {days} days, and send it.",
             chat="can you buy {count} × {product}? they have to be here in {days} days, cheapest "
             "[supplier] that can do that. send it straight away",
-            note="A customer of ours has a big event coming up and we'll be short. Please buy "
-            "{count} × {product} from the cheapest [supplier] that can deliver within {days} "
-            "days, and send the [purchase] before you go.",
+            note="A [customer] has asked for {count} × {product}, and I've promised them in time. "
+            "Please buy them from the cheapest [supplier] that can deliver within {days} days, "
+            "and send the [purchase] today.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -461,13 +461,13 @@ def what_is_late_from_them(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="I'm ringing {supplier} about late deliveries. What do the [purchases] come to "
-            "that we've sent them and that should have been here by now?",
+            email="I'm ringing {supplier} about late deliveries. Which [purchases] should have "
+            "been here by now, and how much are they worth in all?",
             colleague="What's the total of the [purchases] from {supplier} that are overdue?",
             chat="how much are we still waiting for from {supplier}? total of everything sent "
             "thats past its due date",
             note="I'm meeting {supplier} tomorrow. What's the total of the [purchases] we've sent "
-            "them that are past their due date and still haven't come? I'd like to bring it up.",
+            "them that are overdue? I'd like to bring it up.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

@@ -170,34 +170,34 @@ def paid_for_it_two_times(maker: Maker) -> Draft | None:
             email=(
                 (
                     "{name} paid for the {product} by card, and then the same amount was taken "
-                    "again by debit. {name.He} only bought it once and would like the second "
-                    "amount back. Could you check, and if {name.he}'s right, open a [refund] for "
-                    "all of it?"
+                    "again by direct debit. {name.He} only bought it once and would like the "
+                    "second amount back. Could you check, and if {name.he}'s right, open a "
+                    "[refund] for all of it?"
                 ),
                 (
                     "We've taken the money for the {product} twice from {name}, first by card and "
-                    "then by debit. Could you open a [refund] for the whole of the second "
+                    "then by direct debit. Could you open a [refund] for the whole of the second "
                     "[payment]?"
                 ),
             ),
             colleague=(
                 (
-                    "{name} seems to have paid twice for the {product}, by card and by debit. "
-                    "Please check and open a full [refund] on the later [payment]."
+                    "{name} seems to have paid twice for the {product}, by card and by direct "
+                    "debit. Please check and open a full [refund] on the later [payment]."
                 ),
                 (
                     "Please check {name}'s [payments] for the {product}: I think {name.he} paid "
-                    "by card and by debit. If so, open a full [refund] on the later one."
+                    "by card and by direct debit. If so, open a full [refund] on the later one."
                 ),
             ),
             chat=(
                 (
                     "{name} got charged twice for the {product}, once on the card and once by "
-                    "debit. can you open a full [refund] for the later one"
+                    "direct debit. can you open a full [refund] for the later one"
                 ),
                 (
-                    "did {name} pay twice for the {product}? once by card and once by debit i "
-                    "think. if so open a full [refund] for the later one"
+                    "did {name} pay twice for the {product}? once by card and once by direct "
+                    "debit i think. if so open a full [refund] for the later one"
                 ),
             ),
             note="We've charged {name} twice for the {product}, by card and a little later by "

@@ -385,8 +385,8 @@ def two_boxes_same_day(maker: Maker) -> Draft | None:
             "add the {two} to the one with the {one}, same [parcel] as it is now, and "
             "cancel the other",
             note="I just saw that we're paying for two [shipments] to {name} on the same day. "
-            "Please add the {two} to the one with the {one}, as another [parcel] of the same "
-            "quantity and weight, and cancel the other.",
+            "Please put the [parcel] with the {two} into the one with the {one}, just as it is, "
+            "and cancel the other.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -173,8 +173,8 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
             email="{leaver} is leaving on Friday and still has open [threads] with {name}. From "
             "then on {name} should hear from the colleague who looks after {name.him} anyway. "
             "Could you see on {name.his} record who that is, and hand them over?",
-            colleague="{leaver} is leaving on Friday. Please hand over {name}'s open [threads] to "
-            "whoever looks after {name.him}; it's on the record.",
+            colleague="{leaver} is leaving on Friday. Please hand the open [threads] with {name} "
+            "over to the owner of {name}'s record.",
             chat="{leaver} leaves on friday, can you hand {name}'s open [threads] over to whoever "
             "looks after {name.him}? the record says who",
             note="Friday is {leaver}'s last day. Before then, please hand over whatever is still "

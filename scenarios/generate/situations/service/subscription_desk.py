@@ -288,10 +288,10 @@ def one_of_two_is_too_old(maker: Maker) -> Draft | None:
             "our error both times: please credit the repeats, and tell me if one is too old.",
             chat="{name} paid double for the {product} on two occasions (next-day repeats, our "
             "bug). can you credit the repeats? tell me if one is too old",
-            note="We've charged {name} for {product} on two days in a row, once recently and "
-            "once a while back. The repeats should go back to {name.him} if {name.he}'s still "
-            "within the time limit. I'm writing to {name} afterwards, so I need to know if one "
-            "can't be credited.",
+            note="We've charged {name} for {product} twice by mistake, once last week and once a "
+            "while back, each time again on the next day. The repeats should go back to "
+            "{name.him} if it isn't too late. I'm writing to {name} afterwards, so I need to know "
+            "if one can't be credited.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -103,7 +103,7 @@ class Leases(AsyncContextManagerMixin):
         scenario = self._scenario(new.scenario)
         task = None if new.task is None else scenario.task(new.task)
         if task is not None and not is_served(task):
-            why = "its user is no automaton, and a server plays no other; `rehearse run` does"
+            why = "its user is not an automaton, and a server plays no other; `rehearse run` does"
             raise LeaseRefused(422, f"task {task.id!r} is a dialogue that is not served: {why}")
         self._admit(client)
         try:

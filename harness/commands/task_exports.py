@@ -36,7 +36,7 @@ def export_tasks(names: Sequence[str], to: str, output: Path | None) -> None:
     click.echo(f"{count} tasks in {path}")
     for left_out, why in (
         (chosen.num_unnamed, "a dialogue is written where it is named, as in WORLD:TASK"),
-        (chosen.num_unserved, "their users are no automata, and no server plays them"),
+        (chosen.num_unserved, "their users are not automata, and no server plays them"),
     ):
         if line := left_out_line(left_out, why):
             click.echo(line)

@@ -263,7 +263,7 @@ async def _serve(
     find = finder(settings)
     scenarios = [find(name) for name in names]
     unserved = sum(not is_served(one) for scenario in scenarios for one in scenario.tasks)
-    report_left_out(unserved, "their users are no automata, and a server plays no others")
+    report_left_out(unserved, "their users are not automata, and a server plays no others")
     async with pool_of(settings) as pool:
         pool.announce(scenarios)
         if any(map(pool.isolates, scenarios)):

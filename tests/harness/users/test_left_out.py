@@ -97,11 +97,11 @@ def _world(folder: Path, user: str) -> Path:
         (_harbor, "1 dialogue left out: a dialogue is written where it is named"),
         (_trl, "1 dialogue left out: TRL has nobody who talks to their users"),
         (_inspect, "1 dialogue left out: Inspect has nobody who talks to their users"),
-        (_serve, "1 dialogue left out: their users are no automata, and a server plays no others"),
+        (_serve, "1 dialogue left out: their users are not automata, and a server plays no others"),
     ],
     ids=["run", "bench", "processes", "gym", "harbor", "trl", "inspect", "serve"],
 )
-def test_a_surface_says_how_many(
+def test_a_surface_counts_them(
     surface: Surface,
     line: str,
     rehearse: Rehearse,
@@ -113,7 +113,7 @@ def test_a_surface_says_how_many(
 
 
 @pytest.mark.parametrize("words", [("shop_support", "--dialogue"), (NAMED,)])
-def test_nothing_is_said_where_none_is_left_out(
+def test_no_line_is_written_where_none_is_left_out(
     words: tuple[str, ...], rehearse: Rehearse, tmp_path: Path
 ) -> None:
     assert "left out" not in _command("run", *words)(rehearse, tmp_path)
@@ -151,7 +151,7 @@ async def test_a_server_has_no_dialogue_that_it_cannot_play() -> None:
     assert name not in listed + [task.id for task in default_tasks(world)]
     async with served_wires(world) as client:
         status, why = await client.ask("POST", "/gym/shop_support/seed_session", {"task": name})
-        assert (status, "no automaton" in str(why)) == (422, True)
+        assert (status, "not an automaton" in str(why)) == (422, True)
         made = {"scenario": "shop_support", "task": name}
         status, why = await client.ask("POST", "/worlds", made)
-        assert (status, "no automaton" in str(why)) == (422, True)
+        assert (status, "not an automaton" in str(why)) == (422, True)

@@ -163,9 +163,13 @@ def test_a_dialogue_is_played_in_the_browser(open_page: OpenPage, tmp_path: Path
     calls until the user ends it, and the verdict is there."""
     with serving(cwd=tmp_path) as served:
         tasks = served.get("/api/worlds/shop_support")["tasks"]
-        task = next(one["id"] for one in tasks if one["is_dialogue"])
+        number = next(i for i, one in enumerate(tasks) if one["is_dialogue"])
+        task = tasks[number]["id"]
         solution = served.get(f"/api/worlds/shop_support/tasks/{task}/oracle")
         page = open_page(served.at("#/play?world=shop_support"))
+        rows = page.locator(".grid-scroll")
+        expect(rows.locator(".grid-row").first).to_be_visible()
+        rows.evaluate(f"one => (one.scrollTop = {60 * number})")
         row = page.get_by_role("row", name=re.compile(task))
         row.get_by_role("button", name="Play").click()
         expect(page.get_by_role("heading", name="Talk to the user")).to_be_visible()

@@ -27,6 +27,7 @@ _CACHE_PAGES = -65_536  # KiB of SQLite's page cache while folding
 # Of FTS5: all words of a page are sorted in memory, and segments are merged 64 at a time. Its own
 # settings merge with each page: half of the time that full text took.
 _TEXT_OPTIONS = {"hashsize": 33_554_432, "automerge": 0, "crisismerge": 64}
+_MAX_COUNTS = 1_000
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
@@ -40,6 +41,8 @@ class RunIndex:
         self._writer = _open_writer(path, reader)
         self._folding = Folding(self._writer, reader.path)
         self.position = _position(self._writer)
+        self._counts: dict[tuple[str, tuple[Any, ...]], int] = {}
+        self._counted_version = 0
         self._views = _connect(path)
         self._views.execute("PRAGMA query_only = ON")
 
@@ -83,6 +86,20 @@ class RunIndex:
                 return self._views.execute(sql, params).fetchall()
             except READ_ERRORS as exc:
                 raise log_error(self.path, "the index cannot be read", exc) from exc
+
+    def num_episodes(self, where: str, bound: tuple[Any, ...]) -> int:
+        """How many episodes fulfil a condition; pages of one table ask for it again and again.
+        Raises LogError."""
+        ((version,),) = self.rows("PRAGMA data_version")  # another one after each fold
+        if version != self._counted_version:
+            self._counts, self._counted_version = {}, version
+        key = where, bound
+        found = self._counts.get(key)
+        if found is None:
+            ((found,),) = self.rows(f"SELECT count(*) FROM episodes WHERE {where}", *bound)
+            if len(self._counts) < _MAX_COUNTS:
+                self._counts[key] = int(found)
+        return int(found)
 
     def num_faults(self) -> int:
         """How many faults on purpose the log has so far."""

@@ -52,7 +52,7 @@ def episode_table(index: RunIndex, query: Query) -> EpisodeTable:
     where, bound = where_of(query)
     order = order_of(_last(query, "sort", "episode"))
     offset, limit = _whole(query, "offset", 0), min(MAX_ROWS, _whole(query, "limit", 100))
-    ((total,),) = index.rows(f"SELECT count(*) FROM episodes WHERE {where}", *bound)
+    total = index.num_episodes(where, bound)
     chosen = f"SELECT number FROM episodes WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?"
     numbers = [number for (number,) in index.rows(chosen, *bound, limit, offset)]
     return EpisodeTable(total, lines_of(index, numbers))

@@ -217,3 +217,14 @@ def test_searches_are_words_and_phrases() -> None:
         '"a*b"',
         '"(NEAR"',
     ]
+
+
+async def test_a_count_is_that_of_the_index_as_it_is(tmp_path: Path) -> None:
+    """What was counted before more of the log was folded is counted again."""
+    await _write(tmp_path, whole("a"), whole("b"))
+    with open_reader(tmp_path) as reader, open_index(reader) as index:
+        counts = [episode_table(index, {"label": ["completed"]}).total]
+        while index.fold(5):
+            counts.append(episode_table(index, {"label": ["completed"]}).total)
+
+    assert counts == [0, 1, 2]

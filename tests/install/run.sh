@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 root=$PWD
 
 light=(awm mcp openai otlp parquet report serve tokens)
-heavy=(bridges inspect ray skyrl tinker train trackio trl verl wandb)
+heavy=(bridges inspect ray skyrl tinker train trackio trl verifiers verl wandb)
 case "${1:-}" in
     --all) parts=(core sdist docker "${light[@]}" "${heavy[@]}") ;;
     --install | "") parts=(core sdist "${light[@]}") ;;
@@ -51,10 +51,13 @@ sdist=$(echo "$work"/dist/*.tar.gz)
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' pyproject.toml)
 "$interpreter" tests/install/check_files.py "$wheel" "$sdist"
 
-environment() { # an environment, and what is installed into it
+environment() { # an environment, what is installed into it, and (by default all) pinned versions
     "$uv" venv --quiet --no-project --python "$interpreter" "$work/$1"
-    "$uv" pip install --quiet --python "$work/$1/bin/python" -c "$root/constraints.txt" "$2"
+    "$uv" pip install --quiet --python "$work/$1/bin/python" -c "${3:-$root/constraints.txt}" "$2"
 }
+
+# Some packages ask for older versions than ours of what we share: only torch is pinned for them.
+grep '^torch==' constraints.txt >"$work/torch.txt"
 
 install() { # an environment that is used from now on, and what is installed into it
     environment "$@"
@@ -247,18 +250,22 @@ part_bridges() {
 }
 
 part_inspect() {
-    install inspect "${wheel}[inspect]"
+    install inspect "${wheel}[inspect]" "$work/torch.txt"
     python -c "import harness.bridges.inspect, harness.bridges.inspect_agents"
 }
 
 part_skyrl() {
-    install skyrl "${wheel}[skyrl]"
+    install skyrl "${wheel}[skyrl]" "$work/torch.txt"
     python -c "import learner.bridges.skyrl"
 }
 
-part_tinker() {
-    install tinker "${wheel}[tinker]"
-    python -c "import learner.bridges.tinker"
+part_tinker() { # the cookbook asks for a version of tml-renderers that is not in every registry
+    if ! (install tinker "${wheel}[tinker]" "$work/torch.txt") 2>tinker.txt; then
+        grep -q 'only tml-renderers' tinker.txt || { cat tinker.txt; exit 1; }
+        echo "  SKIPPED: $(grep -o 'only tml-renderers.*' tinker.txt)"
+        return
+    fi
+    "$work/tinker/bin/python" -c "import learner.bridges.tinker"
 }
 
 part_trl() {
@@ -266,13 +273,29 @@ part_trl() {
     python -c "import learner.bridges.trl, trl"
 }
 
+part_verifiers() { # a distribution of its own: wheel and sdist, beside the wheel of Rehearsal
+    local made=$work/verifiers-dist file
+    "$uv" build --quiet --python "$interpreter" --out-dir "$made" "$work/source/packages/rehearsal-verifiers"
+    for file in "$made"/*.tar.gz "$made"/*.whl; do
+        rm -rf "$work/verifiers"
+        install verifiers "$wheel" "$work/torch.txt"
+        "$uv" pip install --quiet --python "$work/verifiers/bin/python" -c "$work/torch.txt" "$file"
+    done
+    python -W ignore -c "import sys; from verifiers.v1.cli.validate import main; sys.exit(main())" \
+        rehearsal-verifiers -n 5 -o validated --runtime.type subprocess >output.txt 2>&1 ||
+        { cat output.txt; exit 1; }
+    grep -h '"reason"' validated/results.jsonl validated/*/results.jsonl 2>/dev/null >reasons.txt
+    [ "$(grep -c '"reason": *"valid"' reasons.txt)" = 5 ] || { cat reasons.txt; exit 1; }
+    echo "  vf-validate: 5 tasks are valid"
+}
+
 part_verl() {
-    install verl "${wheel}[verl]"
+    install verl "${wheel}[verl]" "$work/torch.txt"
     python -c "import learner.bridges.verl"
 }
 
 part_trackio() {
-    install trackio "${wheel}[trackio]"
+    install trackio "${wheel}[trackio]" "$work/torch.txt"
     python -c "import trackio"
 }
 

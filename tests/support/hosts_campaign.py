@@ -108,7 +108,7 @@ def play(folder: Path, number: int, seconds: float) -> tuple[object, ...]:
                 training = there.start(stack, folder, *train, "--resume")
             for process in (playing, judging, watching, training):
                 status = process.wait(300)
-                assert status == 0, f"{process.args} ended with status {status}"
+                assert status == 0, f"{process.args!r} ended with status {status}"
     assert num_ended > 0, "the run stood still while the hosts were apart"
     assert num_judged == 0, "verdicts arrived while the hosts were apart"
     check_copied(run, copy)

@@ -1,8 +1,8 @@
 """A way to the broker that can be cut, held up, and made to repeat and swap messages.
 
-A TCP proxy on loopback between this process and its broker. It reads the packets that go to the
-broker as MQTT frames them (MQTT 5, 2.1: type, remaining length, content), and passes everything
-else as it is. On asyncio only, as the MQTT client.
+A TCP proxy on loopback between this process and its broker. It reads the packets in both directions
+as MQTT frames them (MQTT 5, 2.1: type, remaining length, content); faults hit those that publish a
+message. On asyncio only, as the MQTT client.
 """
 
 import asyncio
@@ -114,13 +114,13 @@ class BrokerProxy(AsyncContextManagerMixin):
         return self._injector.hits(fault, number)
 
     def next_message(self) -> int:
-        """The number of the next message that is published, from 1."""
+        """The number of the next message that is published in either direction, from 1."""
         self._num_published += 1
         return self._num_published
 
-    def report(self, fault: str, *, landed: bool = True) -> None:
+    def report(self, fault: str, target: str, *, landed: bool = True) -> None:
         """Record a fault that hit a message."""
-        self._injector.report(FaultInjected(fault, landed, target="message to the broker"))
+        self._injector.report(FaultInjected(fault, landed, target=target))
 
     async def _require_broker(self) -> None:
         try:
@@ -159,43 +159,56 @@ class _Way:
     """One connection through the proxy."""
 
     def __init__(self, proxy: BrokerProxy, near: _Stream, far: _Stream) -> None:
-        self._proxy = proxy
-        self._near = near
-        self._far = far
-        self._held: bytes | None = None  # a message that the next one overtakes; None: none
+        self._writers = (near[1], far[1])
+        self._to_near = _Direction(proxy, far[0], near[1], "message from the broker")
+        self._to_far = _Direction(proxy, near[0], far[1], "message to the broker")
 
     def abort(self) -> None:
         """End both connections at once."""
-        for _, writer in (self._near, self._far):
+        for writer in self._writers:
             writer.transport.abort()
 
     async def serve(self) -> None:
         """Pass data in both directions until one side ends."""
-        with suppress(OSError, asyncio.IncompleteReadError):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._to_near, tasks.cancel_scope)
-                await self._to_far()
+        async with anyio.create_task_group() as tasks:
+
+            async def run(direction: _Direction) -> None:
+                await direction.run()
                 tasks.cancel_scope.cancel()
 
-    async def _to_near(self, scope: anyio.CancelScope) -> None:
-        with suppress(OSError):
-            while data := await self._far[0].read(_READ_BYTES):
-                await self._proxy.wait_open()
-                self._near[1].write(data)
-                await self._near[1].drain()
-        scope.cancel()
+            tasks.start_soon(run, self._to_near)
+            tasks.start_soon(run, self._to_far)
 
-    async def _to_far(self) -> None:
+
+class _Direction:
+    """One direction of a connection."""
+
+    def __init__(
+        self,
+        proxy: BrokerProxy,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        target: str,
+    ) -> None:
+        """`target` is what faults hit, as it is recorded."""
+        self._proxy = proxy
+        self._reader = reader
+        self._writer = writer
+        self._target = target
+        self._held: bytes | None = None  # a message that the next one overtakes; None: none
+
+    async def run(self) -> None:
+        """Pass packets until one side ends."""
         with suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 packet = await self._read_packet()
                 await self._proxy.wait_open()
                 self._pass(packet)
-                await self._far[1].drain()
+                await self._writer.drain()
 
     async def _read_packet(self) -> bytes:
         """The next packet, or a held message for which none came in time."""
-        reading = asyncio.ensure_future(_packet(self._near[0]))
+        reading = asyncio.ensure_future(_packet(self._reader))
         try:
             if self._held is not None:
                 await asyncio.wait([reading], timeout=_HOLD_S)
@@ -206,7 +219,7 @@ class _Way:
             reading.cancel()
 
     def _pass(self, packet: bytes) -> None:
-        write, proxy = self._far[1].write, self._proxy
+        write, proxy = self._writer.write, self._proxy
         if packet[0] >> 4 != _PUBLISH:
             write(packet)
             return
@@ -219,13 +232,13 @@ class _Way:
             self._release_held(landed=True)
         if packet[0] & 0x06 and proxy.hits_message("bus.duplicate", number):
             write(bytes((packet[0] | _DUPLICATE_FLAG,)) + packet[1:])
-            proxy.report("bus.duplicate")
+            proxy.report("bus.duplicate", self._target)
 
     def _release_held(self, *, landed: bool) -> None:
         assert self._held is not None
-        self._far[1].write(self._held)
+        self._writer.write(self._held)
         self._held = None
-        self._proxy.report("bus.reorder", landed=landed)
+        self._proxy.report("bus.reorder", self._target, landed=landed)
 
 
 async def _packet(reader: asyncio.StreamReader) -> bytes:

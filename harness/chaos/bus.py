@@ -6,7 +6,7 @@ records once and in order all the same.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from subprocess import DEVNULL
 from typing import Protocol
 
@@ -40,7 +40,8 @@ class FaultyBus:
 
     def __init__(self, injector: Injector) -> None:
         self._injector = injector
-        self._proxy: BrokerProxy | None = None  # None: there is no link
+        self._proxy: BrokerProxy | None = None  # the last one; None: there was none yet
+        self._num_inside = 0  # blocks of `near` that are open: they share the proxy
         injector.on_time("bus.restart", self._restart)
         injector.on_time("bus.partition", self._partition)
 
@@ -49,28 +50,35 @@ class FaultyBus:
         a broker. Opening it raises BusError."""
 
         @asynccontextmanager
-        async def slow(position: int) -> AsyncIterator[Publisher]:
-            async with link_to(settings)(position) as publisher:
+        async def opened(position: int) -> AsyncIterator[Publisher]:
+            async with self.near(settings) as near, link_to(near)(position) as publisher:
                 yield _SlowPublisher(publisher, self._injector)
 
-        @asynccontextmanager
-        async def behind_proxy(position: int) -> AsyncIterator[Publisher]:
-            broker = broker_of(settings)
-            async with BrokerProxy(broker, self._injector) as proxy:
-                self._proxy = proxy
-                password = "" if broker.password is None else broker.password.reveal()
-                near = msgspec.structs.replace(
-                    settings,
-                    url=f"mqtt://127.0.0.1:{proxy.port}",
-                    user=broker.user or "",
-                    password=password,
-                )
-                async with link_to(near)(position) as publisher:
-                    yield _SlowPublisher(publisher, self._injector)
+        return opened
 
+    @asynccontextmanager
+    async def near(self, settings: MqttSettings) -> AsyncIterator[MqttSettings]:
+        """The settings with which a client goes through the faults: those of a proxy, or the same
+        where no fault needs one. Blocks inside of each other have one proxy. Raises BusError."""
         names = ("restart", "partition", "duplicate", "reorder")
-        needs_proxy = any(self._injector.fault(f"bus.{name}") is not None for name in names)
-        return behind_proxy if needs_proxy else slow
+        if all(self._injector.fault(f"bus.{name}") is None for name in names):
+            yield settings
+            return
+        broker = broker_of(settings)
+        async with AsyncExitStack() as stack:
+            if self._proxy is None or not self._num_inside:
+                opened = BrokerProxy(broker, self._injector)
+                self._proxy = await stack.enter_async_context(opened)
+            self._num_inside += 1
+            try:
+                yield msgspec.structs.replace(
+                    settings,
+                    url=f"mqtt://127.0.0.1:{self._proxy.port}",
+                    user=broker.user or "",
+                    password="" if broker.password is None else broker.password.reveal(),
+                )
+            finally:
+                self._num_inside -= 1
 
     async def _restart(self, number: int) -> None:
         restart, proxy = self._injector.fault("bus.restart"), self._proxy

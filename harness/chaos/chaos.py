@@ -6,7 +6,8 @@ pool, policy = chaos.pool(pool), chaos.policy(policy)
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from envpool.store.pool_protocol import Pool
 from envpool.workers.pool import OpenSpawner, open_fork_server
@@ -24,12 +25,21 @@ from harness.log.writer import OpenDatabase
 from harness.policies.base import Policy
 from harness.settings.run import Settings
 
+Opener = TypeVar("Opener")
 Part = Literal["run", "coordinator", "process"]
 _TABLES: dict[Part, tuple[str, ...]] = {
     "run": ("policy", "tools", "workers", "bus", "disk"),
     "coordinator": ("processes.kill", "processes.hang", "bus", "disk"),
     "process": ("policy", "tools", "workers", "processes.memory"),
 }
+
+
+@runtime_checkable
+class OverBroker(Protocol):
+    """What opens a judge whose verdicts come from a broker."""
+
+    def through(self, near: Callable[[MqttSettings], AbstractAsyncContextManager[Any]]) -> Self:
+        """The same, on the way to the broker that `near` opens."""
 
 
 class Chaos:
@@ -92,6 +102,12 @@ class Chaos:
             link: Link = link_to(settings)
             return link
         return self._bus.link(settings, link_to)
+
+    def judge(self, open_judge: Opener) -> Opener:
+        """What opens the judge; verdicts from the broker come through the faults, too."""
+        if isinstance(open_judge, OverBroker) and self._injector.has("bus"):
+            return open_judge.through(self._bus.near)
+        return open_judge
 
     def start_process(
         self, start: Callable[[int], Handle]

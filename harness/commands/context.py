@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from envpool.router import RoutingPool
-from harness.following.judge_elsewhere import open_judge_elsewhere
+from harness.following.judge_elsewhere import OpenJudgeElsewhere
 from harness.policies.base import OpenPolicy
 from harness.reports.summary import StatisticsOf
 from harness.rollout.launch import OpenJudge
@@ -53,5 +53,5 @@ class CommandContext(msgspec.Struct, frozen=True):
         if settings.judge.mode == "none":
             return None
         if settings.judge.mode == "elsewhere":
-            return partial(open_judge_elsewhere, settings.bus)
+            return OpenJudgeElsewhere(settings.bus)
         return partial(self.open_judge, judge_settings(settings))

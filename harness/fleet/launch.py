@@ -104,6 +104,8 @@ def launch_workers(
     parse_history(settings.history)
     file = read_chaos(settings)
     chaos = None if file is None else Chaos(file, settings, "coordinator")
+    if chaos is not None:
+        open_judge = chaos.judge(open_judge)
     raise_file_limit(settings.max_concurrency + 256)
     tune_garbage_collector()
     judges_here = open_judge is not None and not judges_in_workers(settings.judge.mode)

@@ -11,13 +11,14 @@ over: a judge offers all of its verdicts whenever run or judge start again.
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 import structlog
 
 from envpool.offloaded.owned_tasks import OwnedTasks
@@ -126,12 +127,31 @@ class JudgeElsewhere:
         return is_due
 
 
+Near = Callable[[MqttSettings], AbstractAsyncContextManager[MqttSettings]]
+
+
+class OpenJudgeElsewhere(msgspec.Struct, frozen=True):
+    """Opens the judge of a run, see `open_judge_elsewhere`."""
+
+    bus: MqttSettings
+    near: Near = nullcontext  # the way to the broker
+
+    def __call__(self, *, folder: Path, **_: Any) -> AbstractAsyncContextManager[JudgeElsewhere]:
+        """The judge of the run in `folder`."""
+        return open_judge_elsewhere(self.bus, folder=folder, near=self.near)
+
+    def through(self, near: Near) -> "OpenJudgeElsewhere":
+        """The same on another way to the broker."""
+        return msgspec.structs.replace(self, near=near)
+
+
 @asynccontextmanager
 async def open_judge_elsewhere(
-    bus: MqttSettings, *, folder: Path, **_: Any
+    bus: MqttSettings, *, folder: Path, near: Near = nullcontext
 ) -> AsyncIterator[JudgeElsewhere]:
     """The judge of the run in `folder`, which takes verdicts until the block is left; with a `bus`
-    (its URL is not empty) from there, too. Raises LogError and BusError."""
+    (its URL is not empty) from there, too, on the way that `near` opens. Raises LogError and
+    BusError."""
     known = {(record.episode, record.attempt) for record in verdicts_in(folder)}
     judge = JudgeElsewhere(folder, known)
     async with OwnedTasks() as tasks:
@@ -141,7 +161,11 @@ async def open_judge_elsewhere(
             return
         mqtt = import_module("harness.bus.mqtt_bus")  # its library takes long to import
         name = verdicts_topic(folder.name, log_id_of(folder / "run.toml"))
-        async with mqtt.MqttBus(bus, name) as client, client.subscribe(kinds=("judged",)) as offers:
+        async with (
+            near(bus) as way,
+            mqtt.MqttBus(way, name) as client,
+            client.subscribe(kinds=("judged",)) as offers,
+        ):
             tasks.start_soon(_take_from_broker, judge, offers)
             yield judge
 

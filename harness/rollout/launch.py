@@ -125,6 +125,8 @@ def launch(
         broker_of(settings.bus)  # before any file is written
     file = read_chaos(settings)
     chaos = None if file is None else Chaos(file, settings)
+    if chaos is not None:
+        open_judge = chaos.judge(open_judge)
     raise_file_limit(settings.max_concurrency + 256)
     tune_garbage_collector()
     launching = _Launching(

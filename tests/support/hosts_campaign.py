@@ -3,18 +3,21 @@
     python -m tests.support.hosts_campaign SECONDS ROUNDS      (`just hosts`; Linux, as root)
 
 The hosts are network namespaces with a cable (veth) between them, and share no folder. On one are
-the broker and the run (`--judge elsewhere`), on the other a judge, which follows the run, and a
-watcher. In the middle of the run the cable is pulled for so many seconds: in odd rounds at the
-run's end of it, in even rounds at the judge's, who also is killed meanwhile and started again. The
-run plays on. At the end
+the broker and the run (`--judge elsewhere`), on the other a judge and a training, which follow the
+run, and a watcher. In the middle of the run the cable is pulled for so many seconds: in odd rounds
+at the run's end of it, in even rounds at the others', where judge and training are also killed
+meanwhile and started again. The run plays on. At the end
 
 - the run's log has one ending and one verdict for each episode, which are those that the judge has
   given, and the judge has judged no attempt twice;
-- the judge's copy of the run has the same records;
+- the judge's copy of the run has the same records, and so has the training's;
+- the training has made the batches and the losses of a training on the finished log, which follows
+  nothing and is started when the hosts are gone;
 - the watcher has shown each event once.
 """
 
 import getpass
+import math
 import os
 import shutil
 import subprocess
@@ -30,11 +33,16 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.following.verdict_log import FOLDER
+from learner.core.training_folder import COPY
+from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import mosquitto
-from tests.support.followed_runs import check_copied, check_judged_once, num_of, until_num
+from tests.support.followed_runs import check_copied, check_judged_once, num_of, until, until_num
+from tests.support.followed_training import FLAGS, SIZE, metrics_of, training_file
 from tests.support.judged_runs import records_of
+from tests.support.tiny_model import write_model_for
 
-_EPISODES = 900
+_BATCHES, _GROUPS = 12, 20
+_EPISODES = _BATCHES * _GROUPS * SIZE
 _ADDRESSES = ("10.213.77.1", "10.213.77.2")
 _PORT = 1883
 
@@ -61,24 +69,31 @@ def play(folder: Path, number: int, seconds: float) -> tuple[object, ...]:
     """One round; raises AssertionError where anything is lost or doubled."""
     folder.mkdir()
     run, copy = folder / "here" / "night", folder / "there" / "copy"
+    trained = folder / "there" / "trained"
+    [world] = write_microworlds(folder / "worlds", seed=3, count=1, split="train")
+    model = write_model_for(world, folder / "model", hidden=16, layers=1)
+    config = training_file(folder / "t.toml", model, "night", steps=_BATCHES, groups=_GROUPS)
     bus = f"mqtt://{_ADDRESSES[0]}:{_PORT}"
     follow = ("judge", "night", "--follow", "--bus", bus, "-o", copy)
+    train = ("train", config, "--follow", "--bus", bus, "-o", trained)
     is_here = number % 2 == 1
     with two_hosts(number) as hosts:
         here, there = hosts
         with here.broker(folder), ExitStack() as stack:
-            flags = ("-n", _EPISODES, "-c", 16, "--think", "0.08:0.12", "--seed", number)
-            playing = here.start(stack, folder, "run", *_run(flags, bus, run))
+            flags = ("-n", _EPISODES, "-c", 16, "--think", "0.8:1.2", "--seed", number)
+            playing = here.start(stack, folder, "run", *_run(world, model, flags, bus, run))
             until_num(run, "ended", 5)
             judging = there.start(stack, folder, *follow)
             watching = there.start(stack, folder, "watch", "night", "--bus", bus, "--events")
-            until_num(run, "judged", 20)
+            training = there.start(stack, folder, *train)
+            until(lambda: len(metrics_of(trained)) >= 1, "the first batch")
             num_ended = num_of(run, "ended")
             (here if is_here else there).pull()
             began = time.monotonic()
             if not is_here:
-                judging.kill()
-                judging.wait()
+                for process in (judging, training):
+                    process.kill()
+                    process.wait()
             time.sleep(min(2.0, seconds / 2))  # until what had arrived is written
             num_judged = num_of(run, "judged")
             time.sleep(max(0.0, began + seconds - time.monotonic()))
@@ -90,21 +105,40 @@ def play(folder: Path, number: int, seconds: float) -> tuple[object, ...]:
             cut = time.monotonic() - began
             if not is_here:
                 judging = there.start(stack, folder, *follow)
-            for process in (playing, judging, watching):
-                status = process.wait(180)
-                assert status == 0, f"{process.args} ended with status {status}"
+                training = there.start(stack, folder, *train, "--resume")
+            for process in (playing, judging, watching, training):
+                status = process.wait(300)
+                assert status == 0, f"{process.args!r} ended with status {status}"
     assert num_ended > 0, "the run stood still while the hosts were apart"
     assert num_judged == 0, "verdicts arrived while the hosts were apart"
     check_copied(run, copy)
     check_judged_once(run, copy / FOLDER)
+    check_copied(run, trained / COPY)
     check_shown_once(folder, run)
+    check_batches(folder, model, run, trained)
     end = "the run's end" if is_here else "the judge's end"
     return end, f"{cut:.1f}", num_ended, len(records_of(run))
 
 
-def _run(flags: tuple[object, ...], bus: str, folder: Path) -> tuple[object, ...]:
-    worlds = ("shop_support", "claims_desk")
-    return (*worlds, "-p", "oracle", *flags, "--judge", "elsewhere", "--bus", bus, "-o", folder)
+def _run(
+    world: Path, model: Path, flags: tuple[object, ...], bus: str, folder: Path
+) -> tuple[object, ...]:
+    policy = ("-p", "local", "-m", model, *FLAGS, "--no-format-stop", "-g", SIZE)
+    return (world, *policy, *flags, "--judge", "elsewhere", "--bus", bus, "-o", folder)
+
+
+def check_batches(folder: Path, model: Path, run: Path, trained: Path) -> None:
+    """The training has made the batches and the losses of one on the finished log."""
+    config = training_file(folder / "l.toml", model, str(run), steps=_BATCHES, groups=_GROUPS)
+    later = folder / "later"
+    words = [sys.executable, "-m", "harness", "train", str(config), "-o", str(later)]
+    subprocess.run(words, check=True, capture_output=True)
+    found, expected = metrics_of(trained), metrics_of(later)
+    assert len(found) == _BATCHES == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            assert math.isclose(value, other[name], rel_tol=1e-4, abs_tol=1e-6), (one, other)
 
 
 def check_shown_once(folder: Path, run: Path) -> None:

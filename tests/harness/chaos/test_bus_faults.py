@@ -11,16 +11,23 @@ import aiomqtt
 import anyio
 import pytest
 
+from harness.bus.local import LocalBus
+from harness.bus.mqtt_bus import MqttBus
 from harness.bus.mqtt_client import mark_on
 from harness.bus.mqtt_link import MqttLink
 from harness.bus.mqtt_settings import MqttSettings, broker_of
 from harness.chaos.broker_proxy import BrokerProxy
 from harness.chaos.bus import FaultyBus
+from harness.chaos.chaos import Chaos
 from harness.chaos.injector import Injector
 from harness.core.errors import BusError
-from harness.core.events import FaultInjected, Record
+from harness.core.events import FaultInjected, Judged, Record
+from harness.following.judge_elsewhere import OpenJudgeElsewhere
+from harness.following.verdict_log import verdicts_topic
+from harness.settings.run import Settings, log_id_of
 from tests.support.broker import Mosquitto, free_port, mosquitto, running_broker
 from tests.support.chaos import chaos_of, injecting
+from tests.support.events import episode
 from tests.support.mqtt_runs import Log, by_episode, following, mixed, settings_for, take
 
 _RECORDS = mixed(12, 12)
@@ -170,3 +177,68 @@ async def test_a_wrong_broker_is_named_as_without_faults() -> None:
     with pytest.raises(BusError, match=f"the broker at {settings.url} cannot be reached"):
         async with link(0):
             pass
+
+
+async def test_verdicts_of_a_judge_elsewhere(tmp_path: Path) -> None:
+    """They come through the faults, too: twice, in another order and after a partition; the run
+    takes each once, and each fault that hit one is recorded."""
+    run = tmp_path / "night"
+    run.mkdir()
+    (run / "run.toml").write_text('[environment]\nlog_id = "a"\n')
+    records = [one for number in range(20) for one in episode(f"e{number}", 1)]
+    verdicts = [one for one in records if isinstance(one.event, Judged)]
+    tables: dict[str, dict[str, Any]] = {
+        "duplicate": {"share": 0.5},
+        "reorder": {"share": 0.4},
+        "partition": {"at": [0.1], "seconds": 0.2},
+    }
+    got: list[tuple[str, Judged]] = []
+
+    async def record(name: str, _attempt: int, judged: Judged) -> None:
+        got.append((name, judged))
+
+    with running_broker(tmp_path) as broker:
+        settings = settings_for(broker, batch=1, gather_s=0)
+        injector, bus = Injector(chaos_of({"bus": tables})), LocalBus()
+        opening = OpenJudgeElsewhere(settings).through(FaultyBus(injector).near)
+        topic = verdicts_topic(run.name, log_id_of(run / "run.toml"))
+        async with (
+            opening(folder=run) as judge,
+            MqttBus(settings, topic) as there,
+            bus.subscribe() as subscription,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(judge.serve, subscription, record)
+            for one in records:
+                if one not in verdicts:
+                    await bus.publish(one)
+            async with injecting(injector) as faults:
+                for one in verdicts:
+                    await there.publish(one)
+                    await anyio.sleep(0.03)
+                with anyio.fail_after(10):
+                    while len(got) < len(verdicts) or not _partitions(faults):  # noqa: ASYNC110
+                        await anyio.sleep(0.01)
+            bus.close()
+    assert sorted(got, key=str) == sorted(((one.episode, one.event) for one in verdicts), key=str)
+    landed = {(one.fault, one.target) for one in faults if one.landed}
+    assert landed >= {
+        ("bus.partition", "the broker"),
+        ("bus.duplicate", "message from the broker"),
+        ("bus.reorder", "message from the broker"),
+    }
+
+
+def _partitions(faults: list[FaultInjected]) -> list[FaultInjected]:
+    return [one for one in faults if one.fault == "bus.partition"]
+
+
+def test_a_run_takes_its_verdicts_through_the_faults(tmp_path: Path) -> None:
+    """With faults of the bus the opener of a judge elsewhere gets their way to the broker; without
+    them, or with another judge, it stays as it is."""
+    settings = Settings(bus=MqttSettings(url="mqtt://127.0.0.1:1"))
+    opening = OpenJudgeElsewhere(settings.bus)
+    faulty = Chaos(chaos_of({"bus": {"partition": {"at": [9.0]}}}), settings)
+    assert faulty.judge(opening).near != opening.near
+    assert faulty.judge(None) is None
+    assert Chaos(chaos_of({"tools": {"error": {"share": 0.5}}}), settings).judge(opening) is opening

@@ -3,25 +3,21 @@
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import tomli_w
 
 from learner.core.training_folder import COPY
-from learner.loop.metrics import read_metrics
 from scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import Mosquitto, running_broker
 from tests.support.cli import Rehearse
 from tests.support.commands import Commands, end_of
 from tests.support.followed_runs import check_copied, check_judged_once, until, until_num
+from tests.support.followed_training import FLAGS, SIZE, metrics_of, training_file
 from tests.support.tiny_model import write_model_for
 from tests.support.warm_process import WarmProcess
 
-STEPS, GROUPS, SIZE = 4, 2, 2
+STEPS, GROUPS = 4, 2
 NUM = STEPS * GROUPS * SIZE
-FLAGS = ("--history", "last:1", "--dialect", "hermes", "--max-steps", 2, "--max-tokens", 4)
-COMPARED = ("step", "reward", "groups", "episodes", "loss", "entropy", "grad_norm", "num_trained")
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -50,18 +46,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, world: Path) -> Path:
 
 def config(path: Path, model: Path, logs: str) -> Path:
     """A training file for the groups of a run that is played elsewhere."""
-    table = {
-        "model": str(model),
-        "steps": STEPS,
-        "rollouts": {"history": "last:1", "dialect": "hermes", "group_size": SIZE},
-        "data": {"groups": GROUPS, "keep_equal": True, "logs": [logs]},
-        "loss": {"entropy": 0.1},  # rewards are all 0 here: this moves the weights
-        "optimizer": {"lr": 0.01},
-        "save": {"every": 1},
-        "metrics": {"tensorboard": False},
-    }
-    path.write_text(tomli_w.dumps(table))
-    return path
+    return training_file(path, model, logs, steps=STEPS, groups=GROUPS)
 
 
 def played(world: Path, model: Path, folder: Path) -> tuple[object, ...]:
@@ -69,12 +54,6 @@ def played(world: Path, model: Path, folder: Path) -> tuple[object, ...]:
         *("run", world, "-p", "local", "-m", model, *FLAGS, "--no-format-stop", "-c", 2),
         *("-g", SIZE, "-n", NUM, "--judge", "elsewhere", "--think", "0.1", "-o", folder),
     )
-
-
-def metrics_of(out: Path) -> list[dict[str, Any]]:
-    if not (out / "metrics.jsonl").exists():
-        return []
-    return [{name: one[name] for name in COMPARED} for one in read_metrics(out) if one["step"]]
 
 
 def test_training_comes_and_goes(

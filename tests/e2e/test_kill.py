@@ -16,7 +16,7 @@ from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.budgets import repeats
 from tests.support.warm_process import WarmProcess
 
-EPISODES = repeats(short=400, long=2_000)
+EPISODES = repeats(short=600, long=2_000)
 KILLS = repeats(short=4, long=20)
 _FINISHED = re.compile(r"episode_finished.*?episode=(e\d+)")
 

@@ -277,6 +277,7 @@ part_verifiers() { # a distribution of its own: wheel and sdist, beside the whee
     local made=$work/verifiers-dist file
     "$uv" build --quiet --python "$interpreter" --out-dir "$made" "$work/source/packages/rehearsal-verifiers"
     for file in "$made"/*.tar.gz "$made"/*.whl; do
+        cd "$work/empty"
         rm -rf "$work/verifiers"
         install verifiers "$wheel" "$work/torch.txt"
         "$uv" pip install --quiet --python "$work/verifiers/bin/python" -c "$work/torch.txt" "$file"

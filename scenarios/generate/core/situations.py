@@ -33,6 +33,7 @@ class Situation(msgspec.Struct, frozen=True):
     without: tuple[str, ...]  # trades in which it makes no sense
     rare: bool  # whether people seldom ask for this
     common: bool = False  # whether people ask for this all the time
+    weight: float = 1.0  # below 1: few others have its kind and length, so it would be everywhere
     dialogue: bool = False  # its drafts have a talk; drawn by the knob `dialogue` only
 
 
@@ -46,6 +47,7 @@ def situation(
     without: tuple[str, ...] = (),
     rare: bool = False,
     common: bool = False,
+    weight: float = 1.0,
     dialogue: bool = False,
 ) -> Callable[[Write], Write]:
     """Register a function as a situation. Raises ModuleError when its id exists.
@@ -60,7 +62,7 @@ def situation(
             raise ModuleError(f"two situations have the id {name!r}")
         _registered[name] = Situation(
             *(name, modules, write, kind, because, memory, steps, trades, without, rare),
-            *(common, dialogue),
+            *(common, weight, dialogue),
         )
         return write
 

@@ -19,8 +19,8 @@ _SHORTER, _LONGER = 16.0, 0.3  # how strongly a situation that is shorter, or lo
 _CHOICE = 6  # with fewer situations of a kind, those of the next kind are drawn now and then
 _RARE = 1.25  # how strongly a situation that suits few worlds is preferred there
 _EVERYWHERE = 0.05  # the weight of a situation that every world suits
-_OFTEN = 2.0  # the weight of a situation that people ask for all the time
-_SELDOM = 0.02  # of one that they seldom ask for
+_OFTEN = 3.0  # the weight of a situation that people ask for all the time
+_SELDOM = 0.001  # of one that they seldom ask for
 _DRAWN = 0.22  # about the share of a trade's worlds that have one of its modules
 
 Fits = Callable[[Situation], bool]
@@ -103,7 +103,7 @@ def _rarity(one: Situation) -> float:
     ]
     share = max(1, len(suits)) / len(trade_names()) * _DRAWN ** len(one.modules)
     frequency = _SELDOM if one.rare else _OFTEN if one.common else 1.0
-    return float(share**-_RARE) * (1.0 if one.modules else _EVERYWHERE) * frequency
+    return float(share**-_RARE) * (1.0 if one.modules else _EVERYWHERE) * frequency * one.weight
 
 
 def _declines(one: Situation) -> bool:

@@ -245,7 +245,7 @@ def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", steps=7, common=True)
+@situation("bookings", steps=7)
 def two_friends_one_slot(maker: Maker) -> Draft:
     """Somebody would like to be there with a friend: their booking moves to the friend's slot."""
     customer, friend = new_customer(maker), new_customer(maker)
@@ -346,7 +346,7 @@ def the_group_has_grown(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", kind="decline", steps=5, common=True)
+@situation("bookings", kind="decline", steps=5)
 def the_spouse_calls_it_off(maker: Maker) -> Draft | None:
     """Somebody wants to cancel the booking of the person they live with."""
     _, (caller, owner) = new_family(maker, 2)

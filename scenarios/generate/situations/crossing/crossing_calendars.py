@@ -14,7 +14,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("calendars", steps=9, common=True)
+@situation("calendars", steps=9, weight=0.3)
 def somebody_else_from_the_team(maker: Maker) -> Draft:
     """A participant falls out; whoever of their team is free at that hour takes part instead."""
     team, people = plant_team(maker, "clerk", "clerk", "supervisor")
@@ -46,31 +46,29 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
                 (
                     "{out} has been called as a witness on {on} and can't make “{subject}” with "
                     "{name}. Could you find somebody else from {out.his} team who's free at that "
-                    "time? Put them in as a required attendee and take {out} out."
+                    "time, and put them in instead?"
                 ),
                 (
                     "{out} can't be at “{subject}” with {name} on {on}, because {out.he} has to "
                     "go to court. Please see who else from {out.his} team is free at that hour, "
-                    "make that colleague a required attendee, and take {out} out."
+                    "and replace {out.him} with that colleague."
                 ),
             ),
             colleague=(
                 (
-                    "{out} can't come to “{subject}” with {name} on {on}. Please send somebody "
-                    "else from {out.his} team who's free then, as a required attendee."
+                    "{out} can't come to “{subject}” with {name} on {on}. Please put in somebody "
+                    "else from {out.his} team who's free then, and take {out.him} out."
                 ),
                 (
                     "{out} is in court on {on} and can't do “{subject}” with {name}. Please "
-                    "replace {out.him} with somebody from the same team who's free then, as a "
-                    "required attendee."
+                    "replace {out.him} with somebody from the same team who's free then."
                 ),
             ),
             chat="{out} cant make “{subject}” with {name} on {on}. can you swap in someone else "
-            "from {out.his} team whos free at that time, required attendee",
+            "from {out.his} team whos free at that time",
             note="{out} has to be in court on {on}, so {out.he} can't be at “{subject}” with "
             "{name}. Please take {out.him} out and put in a colleague from {out.his} team who has "
-            "nothing else at that hour, as a required attendee. {name} knows that somebody else "
-            "is coming.",
+            "nothing else at that hour. {name} knows that somebody else is coming.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -102,7 +100,7 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", "tickets", steps=9)
+@situation("calendars", "tickets", steps=9, rare=True)
 def a_day_later_if_all_can(maker: Maker) -> Draft | None:
     """A ticket asks to move an appointment by a day or two: the first day on which all are free."""
     mate = some_employee(maker)
@@ -302,18 +300,16 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{away} would like leave from {first} to {last}, and I've approved it. Please "
-            "record it. {away.He} has an [appointment] in those days; {heir} has offered to go "
-            "instead, so if {heir.he}'s free, put {heir.him} in as required and take {away} out.",
+            "record it. {away.He} has an [appointment] at that time; {heir} has offered to go "
+            "instead, so if {heir.he}'s free, put {heir.him} in and take {away} out.",
             colleague="{away} is on leave from {first} to {last}; please record it. {heir} can "
             "take over the [appointment] {away.he} has then. If {heir.he}'s free at that time, put "
-            "{heir.him} in (required) instead of {away}.",
+            "{heir.him} in instead of {away}.",
             chat="{away} is off {first} to {last}, can you put the leave in? {heir} takes "
-            "{away.his} [appointment] in those days if {heir.he}'s free, so swap the two there "
-            "(required)",
+            "{away.his} [appointment] in that time if {heir.he}'s free, so swap the two there",
             note="I've approved {away}'s leave from {first} to {last}; please record it. {away.He} "
             "can't go to the [appointment] {away.he} has then, and {heir} has offered to step in. "
-            "If {heir.he} really is free, add {heir.him} as a required attendee and take {away} "
-            "out.",
+            "If {heir.he} really is free, put {heir.him} in and take {away} out.",
         ),
         calls=(
             call("list_teams"),

@@ -194,7 +194,7 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "training", steps=8, rare=True)
+@situation("messaging", "training", steps=8)
 def who_will_be_teaching(maker: Maker) -> Draft:
     """All who have a seat in a session are told in their threads who teaches it."""
     teacher = new_employee(maker)
@@ -481,7 +481,7 @@ def a_seat_for_who_has_paid(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", "training", steps=9, rare=True)
+@situation("shifts", "training", steps=9)
 def teaching_and_on_duty(maker: Maker) -> Draft:
     """The teacher of a session is on duty that day: a swap is asked with a free team mate."""
     team, (teacher, away, free) = plant_team(maker, "clerk", "clerk", "clerk")

@@ -600,10 +600,11 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s card has expired, so a [payment] failed and we've sent {name.him} two "
-            "letters; {name.his} [ticket] “{subject}” is yours. We have another [method] on file "
-            "that's still good. Please switch the [payment] to it, try again, tell {name.him} in a "
-            "public comment which [payment] it was (reference) and close the [ticket].",
+            email="{name} has complained about our second letter (“{subject}”, you have the "
+            "[ticket]). {name.His} card had expired, so a [payment] failed, but we have another "
+            "[method] on file that's still good. Please switch the [payment] to that and try "
+            "again. Then tell {name.him} in a public comment that it's done, with the reference of "
+            "the [payment], and close the [ticket].",
             colleague="“{subject}” from {name} is yours: {name.his} card has expired and a "
             "[payment] failed. Please put it on the [method] that's still good, try again, give "
             "{name.him} the reference of the [payment] in a public comment and close the [ticket].",
@@ -611,9 +612,9 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
             "[payment] on the other [method] thats still good and retry it. public comment with "
             "the reference of the [payment], then close",
             note="{name} is annoyed about our payment letters, see “{subject}”, which you have. "
-            "{name.His} card ran out, but we have another [method] that's still good, so please "
-            "switch the [payment] that failed and try again. Tell {name.him} in a public comment "
-            "that it's done, with the reference of the [payment], and close the [ticket].",
+            "{name.His} card has expired, but we have another [method] that's still good, so "
+            "please switch the [payment] that failed and try again. Tell {name.him} in a public "
+            "comment that it's done, with the reference of the [payment], and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),

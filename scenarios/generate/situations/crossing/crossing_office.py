@@ -216,7 +216,7 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
     )
 
 
-@situation("documents", "projects", steps=8)
+@situation("documents", "projects", steps=8, rare=True)
 def all_who_still_work_on_it(maker: Maker) -> Draft:
     """Everybody with an open task in a project may read a paper; one of them may do so already."""
     lead, first, second, gone = (new_employee(maker) for _ in range(4))

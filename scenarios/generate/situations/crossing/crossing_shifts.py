@@ -35,7 +35,7 @@ def _new_desk(maker: Maker, **columns: str) -> Row:
     return new_post(maker, name=title, **columns)
 
 
-@situation("shifts", steps=7)
+@situation("shifts", steps=7, weight=0.5)
 def cover_from_the_same_team(maker: Maker) -> Draft:
     """Somebody cannot work; the one of the team who is neither away nor at work takes over."""
     team, (ill, away, busy, free) = plant_team(maker, "clerk", "clerk", "clerk", "clerk")
@@ -255,7 +255,7 @@ def my_own_swap(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="decline", steps=6)
+@situation("shifts", kind="decline", steps=6, common=True, weight=0.7)
 def a_swap_for_tomorrow(maker: Maker) -> Draft:
     """A swap is asked for when the shift is already too near."""
     team, (giver, taker) = plant_team(maker, "clerk", "clerk")
@@ -507,7 +507,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7)
+@situation("shifts", steps=7, weight=0.3)
 def somebody_senior_for_the_post(maker: Maker) -> Draft:
     """A senior post is staffed with the one of a team who may stand there and is not away."""
     team, (junior, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")

@@ -146,7 +146,6 @@ def ten_or_else_three(maker: Maker) -> Draft:
 @situation(
     "calendars",
     steps=7,
-    rare=True,
     without=("veterinary_practice", "dental_clinic", "bike_workshop", "gym"),
 )
 def whichever_of_them_is_free(maker: Maker) -> Draft:
@@ -293,7 +292,7 @@ def first_hour_for_both(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", memory=True, steps=7)
+@situation("calendars", memory=True, steps=7, rare=True)
 def like_the_last_talk(maker: Maker) -> Draft:
     """A new appointment as long as the last one that was held, at the same place, with the same
     colleague."""

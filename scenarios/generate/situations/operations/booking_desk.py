@@ -60,7 +60,7 @@ def moved_at_the_last_moment(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=4, without=("airline_lounge",))
+@situation("bookings", steps=4, without=("airline_lounge",), rare=True)
 def cheapest_with_room_for_all(maker: Maker) -> Draft:
     """Of three slots in a span the cheapest has no room for everybody."""
     people = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"] - 1
@@ -159,7 +159,7 @@ def two_more_than_the_room_has(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", kind="decline", because="permission", steps=4)
+@situation("bookings", kind="decline", because="permission", steps=4, rare=True)
 def one_group_as_two(maker: Maker) -> Draft | None:
     """A clerk shall book for a large group, split into two if need be."""
     if is_ranked(maker, "supervisor"):
@@ -203,7 +203,7 @@ def one_group_as_two(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", steps=4, common=True)
+@situation("bookings", steps=4)
 def all_off_that_can_be(maker: Maker) -> Draft:
     """Cancel everything ahead of a customer; one booking begins too soon, one is over."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -364,7 +364,7 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", kind="decline", steps=4)
+@situation("bookings", kind="decline", steps=4, common=True)
 def one_booking_too_many(maker: Maker) -> Draft:
     """A customer has as many bookings ahead as allowed; an old one is not counted."""
     most = maker.parameters["MOST_BOOKINGS_AHEAD"]

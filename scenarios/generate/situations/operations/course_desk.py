@@ -28,7 +28,7 @@ def _fill(maker: Maker, session: Row, count: int) -> None:
         new_enrolment(maker, session, new_customer(maker), days=30 - index)
 
 
-@situation("training", steps=4)
+@situation("training", steps=4, common=True)
 def first_date_with_a_seat(maker: Maker) -> Draft:
     """The first session that is not full and not before a day is chosen."""
     customer, course = new_customer(maker), new_course(maker)
@@ -188,7 +188,7 @@ def past_the_queue(maker: Maker) -> Draft:
     )
 
 
-@situation("training", kind="question", steps=3, common=True)
+@situation("training", kind="question", steps=3, rare=True)
 def what_the_courses_come_to(maker: Maker) -> Draft:
     """The fees of what somebody is enrolled for; waiting and cancelled ones do not count."""
     customer = new_customer(maker)

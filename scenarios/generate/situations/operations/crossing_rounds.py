@@ -34,7 +34,7 @@ def _on(maker: Maker, day: int, **who: int) -> Call:
     return call("search_shifts", first_day=maker.day(day), last_day=maker.day(day), **who)
 
 
-@situation("shifts", "training", steps=6, common=True)
+@situation("shifts", "training", steps=6)
 def in_two_places_at_once(maker: Maker) -> Draft:
     """Whoever teaches a course has a shift on the same day; it is asked to be taken over."""
     teacher, mate = new_employee(maker), new_employee(maker)

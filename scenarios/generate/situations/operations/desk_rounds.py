@@ -37,7 +37,7 @@ def _staff(employee: Row) -> Call:
     return call("search_employees", query=employee["name"])
 
 
-@situation("calendars", because="permission", steps=6, common=True)
+@situation("calendars", because="permission", steps=6)
 def gone_to_the_coast(maker: Maker) -> Draft | None:
     """A customer gives up all meetings; a clerk may cancel their own only."""
     if is_ranked(maker, "supervisor"):
@@ -132,7 +132,7 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", kind="question", steps=4, common=True, without=("moving_company",))
+@situation("fleet", kind="question", steps=4, without=("moving_company",))
 def which_one_seats_them_all(maker: Maker) -> Draft:
     """Of two vehicles one is elsewhere on that day; which is it, and of what kind."""
     day = maker.rng.randrange(5, 25)
@@ -258,7 +258,7 @@ def as_many_as_they_may_have(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", kind="decline", steps=3)
+@situation("loans", kind="decline", steps=3, common=True)
 def it_stands_there_unused(maker: Maker) -> Draft:
     """An item is in, but kept for somebody; another customer wants it today."""
     customer, waiting = new_customer(maker), new_customer(maker)
@@ -389,7 +389,13 @@ def look_at_it_again(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, without=("accounting_office", "insurance_broker", "law_office"))
+@situation(
+    "shifts",
+    steps=7,
+    without=("accounting_office", "insurance_broker", "law_office"),
+    common=True,
+    weight=0.4,
+)
 def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     """The shifts of some days go to two colleagues, by the part of the day."""
     giver, lark, owl = (new_employee(maker) for _ in range(3))

@@ -105,7 +105,7 @@ def from_one_reading_to_the_other(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=8, common=True)
+@situation("fleet", steps=8)
 def somebody_else_must_drive(maker: Maker) -> Draft:
     """A driver falls ill: the trips go to another one, except where the vehicle is blocked."""
     ill, heir = new_employee(maker), new_employee(maker)
@@ -389,7 +389,7 @@ def a_buyer_has_been_found(maker: Maker) -> Draft | None:
     )
 
 
-@situation("fleet", steps=7, rare=True)
+@situation("fleet", steps=7)
 def the_one_with_fewer_trips(maker: Maker) -> Draft:
     """One driver has as many trips ahead as allowed, so the second choice drives."""
     most = maker.parameters["MOST_TRIPS_AHEAD"]

@@ -161,7 +161,7 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "loans", steps=7)
+@situation("messaging", "loans", steps=7, common=True)
 def keep_it_a_little_longer(maker: Maker) -> Draft:
     """A message asks to keep one of two items; the reply names the new day."""
     customer = new_customer(maker)

@@ -194,7 +194,7 @@ def a_change_of_scenery(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=5, without=WALK_IN_TRADES, common=True)
+@situation(steps=5, without=WALK_IN_TRADES, common=True, weight=0.7)
 def whom_somebody_leaves_behind(maker: Maker) -> Draft:
     """A colleague goes abroad: their customers go to another one, except the blocked one."""
     leaver, heir = new_employee(maker), new_employee(maker)

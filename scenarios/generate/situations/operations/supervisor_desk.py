@@ -186,7 +186,7 @@ def clear_the_shelf(maker: Maker) -> Draft | None:
     )
 
 
-@situation("devices", steps=3, without=NO_DEVICES, common=True)
+@situation("devices", steps=3, without=NO_DEVICES, rare=True)
 def what_stands_still_goes(maker: Maker) -> Draft | None:
     """A customer's stopped device is retired; the running one has a visit to come."""
     if not _leads(maker):
@@ -224,7 +224,7 @@ def what_stands_still_goes(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shifts", steps=5, common=True)
+@situation("shifts", steps=5, rare=True)
 def closed_on_that_day(maker: Maker) -> Draft | None:
     """The shifts of a post on a day are deleted, except one about which a swap was asked."""
     if not _leads(maker):
@@ -369,7 +369,7 @@ def in_somebody_elses_place(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", kind="decline", steps=4)
+@situation("bookings", kind="decline", steps=4, common=True)
 def closed_over_their_heads(maker: Maker) -> Draft | None:
     """Not even a supervisor may cancel a booking just to close a room."""
     if not _leads(maker):

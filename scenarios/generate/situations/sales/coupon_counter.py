@@ -16,7 +16,7 @@ from scenarios.generate.modules.draft_helpers import long_day
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation("coupons", steps=4, without=("car_rental", "museum"))
+@situation("coupons", steps=4, without=("car_rental", "museum"), rare=True)
 def the_one_that_still_counts(maker: Maker) -> Draft | None:
     """Of three coupons the best has expired; the next best is redeemed."""
     campaigns = [new_campaign(maker, percent) for percent in (30, 20, 10)]
@@ -209,7 +209,7 @@ def again_from_the_same_campaign(maker: Maker) -> Draft | None:
     )
 
 
-@situation("coupons", steps=5, memory=True, rare=True)
+@situation("coupons", steps=5, memory=True)
 def room_for_a_new_one(maker: Maker) -> Draft | None:
     """Expired coupons take up the places; they are made void before a new one is issued."""
     most = maker.parameters["MOST_OPEN_COUPONS"]

@@ -267,7 +267,7 @@ def as_many_as_we_have(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "stock", kind="question", steps=5, without=_NOT_FROM_STOCK, common=True)
+@situation("orders", "stock", kind="question", steps=5, without=_NOT_FROM_STOCK)
 def from_one_place(maker: Maker) -> Draft | None:
     """Which warehouse can fill an order all by itself?"""
     goods = some_products(maker, 2, without="stock_levels")

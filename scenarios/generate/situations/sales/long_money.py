@@ -11,7 +11,7 @@ from scenarios.generate.modules.payments.make import new_method, new_payment
 from scenarios.generate.modules.refunds.make import refund_reason, share_of
 
 
-@situation("payments", steps=7, memory=True)
+@situation("payments", steps=7, memory=True, weight=0.4)
 def everything_that_bounced(maker: Maker) -> Draft | None:
     """All failed payments: switched where the method is dead, tried again where still in time."""
     goods = some_products(maker, 3)

@@ -73,7 +73,7 @@ def confirm_what_we_can_fill(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "shipments", steps=10, common=True)
+@situation("orders", "shipments", steps=10, rare=True)
 def still_planned_for_nothing(maker: Maker) -> Draft | None:
     """Shipments were planned for orders that have been cancelled since; they are cancelled, too."""
     goods = some_products(maker, 3)

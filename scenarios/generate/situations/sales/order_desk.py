@@ -53,7 +53,7 @@ def wants_out_in_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", kind="decline", steps=3, common=True)
+@situation("orders", kind="decline", steps=3)
 def wants_out_too_late(maker: Maker) -> Draft | None:
     """The customer says that it was only last week; the record says otherwise."""
     goods = some_products(maker, 2)
@@ -197,7 +197,7 @@ def sent_off_twice(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=7, without=_BY_THE_DAY, common=True)
+@situation("orders", steps=7, without=_BY_THE_DAY, common=True, weight=0.7)
 def two_into_one(maker: Maker) -> Draft | None:
     """What the later open order has goes into the earlier one, which has one of the products."""
     goods = some_products(maker, 2)
@@ -397,7 +397,7 @@ def who_cancelled_it(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", kind="decline", steps=3, common=True)
+@situation("orders", kind="decline", steps=3, rare=True)
 def a_friend_cancels_for_them(maker: Maker) -> Draft | None:
     """Somebody else than the customer wants the order gone."""
     goods = some_products(maker, 1)

@@ -17,7 +17,7 @@ def _end_of_month(day: str) -> str:
     return ((first + timedelta(days=31)).replace(day=1) - timedelta(days=1)).isoformat()
 
 
-@situation("payments", steps=5, common=True)
+@situation("payments", steps=5, weight=0.3)
 def card_had_run_out(maker: Maker) -> Draft | None:
     """A payment failed because its card had expired; it goes by the only usable method."""
     goods = some_products(maker, 2)
@@ -83,7 +83,7 @@ def card_had_run_out(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="decline", steps=3, common=True)
+@situation("payments", kind="decline", steps=3, rare=True)
 def failed_long_ago(maker: Maker) -> Draft | None:
     """The customer wants a failed payment tried again; the days for that are over."""
     goods = some_products(maker, 2)
@@ -179,7 +179,7 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5, common=True)
+@situation("payments", steps=5, weight=0.3)
 def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     """Two pending payments for one thing; the later is made void, a third is a real one."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"])
@@ -401,7 +401,7 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5)
+@situation("payments", steps=5, weight=0.15)
 def card_lost_on_the_train(maker: Maker) -> Draft | None:
     """A lost card cannot be disabled before its pending payment goes another way."""
     goods = some_products(maker, 3)

@@ -18,7 +18,7 @@ _BY_THE_DAY = (*OTHER_PURCHASES, "film_rental")  # where quantities are days
 _WITHOUT = tuple(dict.fromkeys((*SERVICE_TRADES, *OTHER_PURCHASES)))
 
 
-@situation("suppliers", steps=4, without=_BY_THE_DAY, common=True)
+@situation("suppliers", steps=4, without=_BY_THE_DAY, rare=True)
 def quick_enough_and_cheap(maker: Maker) -> Draft | None:
     """The cheapest supplier is too slow, the quickest too dear, one is suspended."""
     goods = some_products(maker, 1, without="supplier_prices")
@@ -74,7 +74,7 @@ def quick_enough_and_cheap(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", steps=5, without=(*_BY_THE_DAY, "public_library"), rare=True)
+@situation("suppliers", steps=5, without=(*_BY_THE_DAY, "public_library"), common=True)
 def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
     """A draft does not reach the supplier's least worth; its quantity is raised as needed."""
     goods = some_products(maker, 1, without="supplier_prices")
@@ -342,7 +342,7 @@ def two_arrived_only_one_complete(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", steps=8, memory=True, without=OTHER_PURCHASES, common=True)
+@situation("suppliers", steps=8, memory=True, without=OTHER_PURCHASES, rare=True)
 def they_cannot_deliver_it(maker: Maker) -> Draft | None:
     """A draft is dropped; all of it goes to another supplier who has it."""
     goods = some_products(maker, 2, without="supplier_prices")

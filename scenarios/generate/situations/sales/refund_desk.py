@@ -152,7 +152,7 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6, common=True)
+@situation("refunds", "payments", steps=6, rare=True)
 def paid_for_it_two_times(maker: Maker) -> Draft | None:
     """Two settled payments for one thing: all of the later one goes back."""
     goods = some_products(maker, 2)
@@ -414,13 +414,13 @@ def had_their_money_already(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} says {name.he} paid twice for the {product}, and there's an open "
             "[refund] for that. I think only one of the two [payments] went through. If "
-            "the other one is void, please reject the [refund] and put its reference in "
-            "a note, so that {name.he} can see it.",
+            "the other one is void, please reject the [refund] and note there which "
+            "[payment] it was, with its reference.",
             colleague="{name} wants money back for paying twice for the {product}, but I think one "
-            "of the [payments] is void. Please check. If so, reject the open [refund], "
-            "with the reference of the void one in a note.",
+            "of the [payments] is void. If that's so, please reject the open [refund] and leave "
+            "a note why, with the reference of the void [payment].",
             chat="{name} says {name.he} paid 2x for the {product} but i think one was void. if so "
-            "reject the [refund] and put the reference of the void [payment] in a note",
+            "can you reject the [refund] and note why (with the reference of the void one)",
             note="Accounts asked about {name}'s open [refund]. It was opened because the "
             "{product} had supposedly been paid twice, but they can only see one. If the other "
             "[payment] is void, reject the [refund] and write its reference in a note there.",
@@ -466,6 +466,7 @@ def had_their_money_already(maker: Maker) -> Draft | None:
         "moving_company",
         "museum",
     ),
+    rare=True,
 )
 def meant_the_other_purchase(maker: Maker) -> Draft | None:
     """A refund was opened for the wrong payment; it is cancelled and opened for the right one."""

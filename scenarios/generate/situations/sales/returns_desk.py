@@ -255,7 +255,7 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=5, common=True)
+@situation("returns", "orders", steps=5)
 def box_without_a_number(maker: Maker) -> Draft | None:
     """Something has arrived without a reference: which announced return is it?"""
     goods = some_products(maker, 2)

@@ -243,7 +243,7 @@ def cheapest_with_insurance(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="decline", steps=3, common=True)
+@situation("shipments", kind="decline", steps=3)
 def keep_it_till_we_are_back(maker: Maker) -> Draft | None:
     """Everything is to wait longer than the rules allow."""
     most = maker.parameters["MOST_POSTPONED_DAYS"]
@@ -323,7 +323,7 @@ def nobody_home_until_then(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="decline", because="permission", steps=4, common=True)
+@situation("shipments", kind="decline", because="permission", steps=4)
 def vanished_on_the_road(maker: Maker) -> Draft | None:
     """A shipment has vanished; only somebody of a higher role reports that."""
     goods = some_products(maker, 2)

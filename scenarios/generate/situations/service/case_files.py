@@ -290,7 +290,7 @@ def a_report_above_my_limit(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=5)
+@situation("cases", steps=5, rare=True)
 def put_off_a_step(maker: Maker) -> Draft | None:
     """A planned step cannot take place; it is dropped and planned anew at the same cost."""
     customer = new_customer(maker)
@@ -385,7 +385,7 @@ def what_it_has_cost(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=4)
+@situation("cases", steps=4, rare=True)
 def no_second_case_for_it(maker: Maker) -> Draft:
     """Somebody brings up a matter for which a case is open: it gets a note, not a second case."""
     customer = new_customer(maker)

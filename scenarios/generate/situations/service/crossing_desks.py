@@ -82,7 +82,7 @@ def money_to_the_project_lead(maker: Maker) -> Draft | None:
     )
 
 
-@situation("cases", "documents", steps=5, common=True)
+@situation("cases", "documents", steps=5, rare=True)
 def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
     """The handler of a case gets a share to read a paper, unless it is confidential for them."""
     handler = some_employee(maker)
@@ -126,7 +126,11 @@ def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
 
 
 @situation(
-    "projects", "messaging", steps=5, without=("theatre", "museum", "charity", "permits_office")
+    "projects",
+    "messaging",
+    steps=5,
+    without=("theatre", "museum", "charity", "permits_office"),
+    rare=True,
 )
 def when_will_it_be_ready(maker: Maker) -> Draft:
     """A customer asks in a thread when the project is due; the answer comes from the record."""
@@ -270,7 +274,7 @@ def lead_and_owner(maker: Maker) -> Draft | None:
     )
 
 
-@situation("tickets", "documents", steps=5)
+@situation("tickets", "documents", steps=5, rare=True)
 def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
     """The assignee of a ticket needs a paper; it is shared to read, and they have no share."""
     assignee = some_employee(maker)

@@ -250,7 +250,7 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", steps=8, rare=True)
+@situation("documents", steps=8, common=True, weight=0.7)
 def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
     """A colleague leaves and loses every share of the papers that a owner has."""
     owner = some_employee(maker)
@@ -443,7 +443,7 @@ def high_ones_to_the_supervisor(maker: Maker) -> Callable[[], Draft | None] | No
     return draft
 
 
-@situation("orders", "tickets", steps=8, memory=True, without=("moving_company",))
+@situation("orders", "tickets", steps=8, memory=True, without=("moving_company",), rare=True)
 def the_order_in_the_complaint(maker: Maker) -> Draft | None:
     """A complaint is about an order that was placed by mistake: if it is still open it is
     cancelled, and the ticket is answered with its reference and solved."""

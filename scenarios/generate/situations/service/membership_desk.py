@@ -297,6 +297,7 @@ def the_trip_was_put_off(maker: Maker) -> Draft:
     "memberships",
     steps=4,
     without=("car_rental", "outdoor_shop", "wine_merchant", "public_library"),
+    common=True,
 )
 def room_for_two_guests(maker: Maker) -> Draft | None:
     """The cheapest tier with enough free guests."""
@@ -342,7 +343,6 @@ def room_for_two_guests(maker: Maker) -> Draft | None:
 @situation(
     "memberships",
     steps=7,
-    common=True,
     without=(
         "car_rental",
         "airline_lounge",

@@ -20,7 +20,7 @@ from scenarios.generate.modules.parties.make import (
 )
 
 
-@situation("messaging", steps=7, rare=True)
+@situation("messaging", steps=7, weight=0.1)
 def close_what_is_answered(maker: Maker) -> Draft:
     """Of somebody's threads only those are closed in which the last word was ours."""
     customer = new_customer(maker)
@@ -70,7 +70,7 @@ def close_what_is_answered(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=5, common=True)
+@situation("messaging", steps=5, common=True, weight=0.5)
 def apology_by_the_right_template(maker: Maker) -> Draft:
     """The current template of the thread's own channel goes out, not its outdated twin."""
     customer = new_customer(maker)
@@ -148,7 +148,7 @@ def number_of_another_customer(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=5, without=WALK_IN_TRADES, common=True)
+@situation("messaging", steps=5, without=WALK_IN_TRADES)
 def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
     """The open threads of one customer go from a colleague who leaves to the record's owner."""
     leaver = some_employee(maker)
@@ -202,7 +202,7 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
     )
 
 
-@situation("messaging", kind="decline", steps=3)
+@situation("messaging", kind="decline", steps=3, common=True)
 def written_enough(maker: Maker) -> Draft:
     """A third reminder is wanted in a thread in which our last messages had no answer."""
     most = maker.parameters["MOST_UNANSWERED_MESSAGES"]
@@ -331,7 +331,7 @@ def new_thread_for_a_caller(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=6, common=True)
+@situation("messaging", steps=6)
 def moved_and_said_so(maker: Maker) -> Draft:
     """A customer has written that one of two addresses on record is the main one now."""
     customer = new_customer(maker)

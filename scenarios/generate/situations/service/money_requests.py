@@ -127,7 +127,7 @@ def approved_too_late(maker: Maker) -> Draft | None:
     )
 
 
-@situation("approvals", kind="decline", because="permission", steps=3)
+@situation("approvals", kind="decline", because="permission", steps=3, rare=True)
 def deciding_for_oneself(maker: Maker) -> Draft | None:
     """One's own request shall be approved by oneself while the decider is away."""
     decider = some_employee(maker)
@@ -205,7 +205,7 @@ def split_to_fit_the_kind(maker: Maker) -> Draft | None:
     )
 
 
-@situation("approvals", steps=5, common=True)
+@situation("approvals", steps=5)
 def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
     """Of three requests for the same thing the cheapest is approved, the others are rejected."""
     author = _author(maker)

@@ -207,7 +207,7 @@ def whole_team_may_read(maker: Maker) -> Callable[[], Draft | None] | None:
     )
 
 
-@situation("documents", steps=4, common=True)
+@situation("documents", steps=4, rare=True)
 def the_owner_has_left(maker: Maker) -> Draft | None:
     """A supervisor gives the papers of somebody to the colleague who wrote their last version."""
     if not is_ranked(maker, "supervisor"):
@@ -246,7 +246,7 @@ def the_owner_has_left(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", kind="decline", because="permission", steps=3)
+@situation("documents", kind="decline", because="permission", steps=3, rare=True)
 def a_clerk_moves_the_owner(maker: Maker) -> Draft | None:
     """A clerk is asked to make somebody else the owner of a document."""
     heir = some_employee(maker)

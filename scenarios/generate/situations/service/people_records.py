@@ -34,6 +34,7 @@ from scenarios.generate.modules.parties.make import (
         "solar_installer",
         "property_management",
     ),
+    rare=True,
 )
 def for_the_grown_up_child(maker: Maker) -> Draft:
     """A parent wants their own number on the record of a grown-up child."""
@@ -228,7 +229,6 @@ def block_them_for_me(maker: Maker) -> Draft | None:
         "solar_installer",
     ),
     without=WALK_IN_TRADES,
-    common=True,
 )
 def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] | None:
     """Of the customers of a colleague who leaves, the oldest ones go to the manager."""

@@ -163,6 +163,7 @@ def hours_of_a_colleague(maker: Maker) -> Draft | None:
     kind="question",
     steps=2,
     without=("theatre", "museum", "charity", "permits_office", "property_management"),
+    rare=True,
 )
 def hours_so_far(maker: Maker) -> Draft:
     """How many minutes were worked on a customer's running project, without the finished one."""

@@ -32,7 +32,7 @@ def _members(maker: Maker, team: Row) -> list[Row]:
     return sorted(members, key=lambda row: (row["name"], row["id"]))
 
 
-@situation("tickets", kind="question", steps=6, rare=True)
+@situation("tickets", kind="question", steps=6, common=True, weight=0.6)
 def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
     """Who in a team has the most unsolved tickets, and how many."""
     team = team_of(maker, 3, 5)
@@ -200,7 +200,7 @@ def what_comes_first(maker: Maker) -> Draft:
     )
 
 
-@situation("memberships", kind="question", steps=4)
+@situation("memberships", kind="question", steps=4, common=True)
 def earliest_day_for_less(maker: Maker) -> Draft:
     """From which day somebody may go to a cheaper tier, and what that would save a month."""
     offered = tiers(maker)
@@ -324,7 +324,7 @@ def approved_for_one_author(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("subscriptions", kind="question", steps=3, common=True)
+@situation("subscriptions", kind="question", steps=3, rare=True)
 def next_payment_with_discount(maker: Maker) -> Draft | None:
     """What one payment of a discounted subscription comes to."""
     plans = plans_of(maker, 1)

@@ -149,7 +149,7 @@ def phone_number_in_public(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", kind="decline", steps=3, rare=True)
+@situation("feedback", kind="decline", steps=3, common=True)
 def too_old_to_answer(maker: Maker) -> Draft | None:
     """An old review shall get a reply after all."""
     products = _products(maker, 1)

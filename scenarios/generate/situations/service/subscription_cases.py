@@ -195,7 +195,7 @@ def started_for_the_namesake(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", "memberships", steps=5, common=True)
+@situation("subscriptions", "memberships", steps=5)
 def break_for_both(maker: Maker) -> Draft | None:
     """A subscription and a membership rest for the same time; the freeze needs its own days."""
     plans = plans_of(maker, 1)

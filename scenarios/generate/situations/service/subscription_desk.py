@@ -20,6 +20,7 @@ from scenarios.generate.modules.subscriptions.make import (
     kind="question",
     steps=4,
     without=("charity", "bakery_supply", "pharmacy_wholesale", "courier_service"),
+    common=True,
 )
 def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
     """What somebody who pays monthly would save in a year with the yearly plan."""

@@ -178,7 +178,7 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=6)
+@situation("tickets", steps=6, weight=0.45)
 def reported_twice(maker: Maker) -> Draft:
     """A customer has reported one problem twice; the later ticket refers to the first and ends."""
     customer = new_customer(maker)
@@ -269,7 +269,7 @@ def reported_twice(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", kind="decline", steps=3)
+@situation("tickets", kind="decline", steps=3, common=True)
 def impatient_with_normal_priority(maker: Maker) -> Draft:
     """Somebody wants a higher priority because they know the manager; nothing has got worse."""
     customer = new_customer(maker)
@@ -429,12 +429,12 @@ def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
                 "yet. {team} can take a few more this week. Please give it to the one there who "
                 "has the fewest unsolved [tickets].",
                 colleague="Nobody has “{subject}” from {name} yet, and {team} can help out. Please "
-                "give it to the colleague there with the fewest unsolved [tickets].",
+                "give it to whoever there has the fewest [tickets] to solve at the moment.",
                 chat="“{subject}” from {name} is still with nobody. can you give it to someone in "
                 "{team}? the one with the fewest unsolved [tickets]",
-                note="I've promised {team} to share out the work fairly when they help us. Nobody "
-                "has “{subject}” from {name} yet, so please give it to the colleague there who has "
-                "the fewest unsolved [tickets].",
+                note="We can't get to “{subject}” from {name} today, and nobody has it yet. {team} "
+                "will help us out. Please give it to the colleague there who has the fewest "
+                "unsolved [tickets], so that it's done soon.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

@@ -41,12 +41,13 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
             "{name} who complained. Please open it for {name}, with the same priority and "
             "[product]. On the wrong one, say in a public comment that it was our mistake, "
             "without naming anybody, and close it.",
-            colleague="“{subject}” is down as {wrong}'s, but it was {name} who complained. Please "
-            "open it for {name} with the same priority and [product], and close the wrong one with "
-            "a public comment that it was our mistake, without any names.",
-            chat="“{subject}” is under {wrong} but it should be {name}. can you open a new one "
-            "for {name} (same prio and [product]), and close the wrong one with a public comment "
-            "that it was our mistake",
+            colleague="“{subject}” is down as {wrong}'s, but it was {name} who complained, and [a "
+            "ticket] can't be moved. Please open it again for {name}, with the same priority and "
+            "[product], and close the wrong one with a public comment that it was our mistake, "
+            "without any names.",
+            chat="“{subject}” is under {wrong} but it should be {name}, and it cant be moved. "
+            "can you open it again for {name} (same prio and [product]), and close the wrong one "
+            "with a public comment that it was our mistake",
             note="It was {name} who rang about “{subject}”, but we opened it for {wrong}. Please "
             "open it for {name} with the same priority and [product]. On the wrong one, say in a "
             "public comment that it was our mistake, without names, and close it.",
@@ -84,7 +85,7 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
     )
 
 
-@situation("tickets", steps=5, without=WALK_IN_TRADES, common=True)
+@situation("tickets", steps=5, without=WALK_IN_TRADES)
 def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | None:
     """All unsolved tickets of a customer without an assignee go to the owner of the record."""
     owner = some_employee(maker)
@@ -212,7 +213,7 @@ def if_the_assignee_is_away(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("tickets", "messaging", steps=6, common=True)
+@situation("tickets", "messaging", steps=6)
 def complaint_in_a_thread(maker: Maker) -> Draft:
     """A complaint came in as a message: it becomes a ticket, and the thread is answered and
     closed."""

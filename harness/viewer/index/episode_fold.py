@@ -6,7 +6,17 @@ import msgspec
 
 from harness.core.events import Ending, Label
 from harness.outcomes.failure_kinds import kinds_of_verdict
-from harness.viewer.index.facts import NO_USAGE, Call, Ended, Judged, Result, Started, Step, Summary
+from harness.viewer.index.facts import (
+    NO_USAGE,
+    Call,
+    Ended,
+    Judged,
+    Result,
+    Started,
+    Step,
+    Summary,
+    findings_of,
+)
 from harness.viewer.index.tables import COLUMNS, NAME_SETS
 
 _encode = msgspec.json.encode
@@ -188,14 +198,15 @@ class EpisodeFold:
         """Add a verdict, which replaces the one before."""
         self.judge, self.label, self.reward = judged.judge, judged.label, judged.reward
         self.unjudged = judged.unjudged
+        findings = () if judged.label == Label.COMPLETED else findings_of(judged.findings)
         if self.label != Label.COMPLETED and self.ending is not None:
             label = None if self.label is None else Label(self.label)
-            self.kinds = kinds_of_verdict(Ending(self.ending), label, judged.findings)
+            self.kinds = kinds_of_verdict(Ending(self.ending), label, findings)
         else:
             self.kinds = ()
         words = self.words
         words += (judged.unjudged or "", judged.reasoning)
-        for finding in judged.findings:
+        for finding in findings:
             if not finding.passed:
                 words += (finding.name, finding.expected, finding.found)
         for one in judged.judgements:

@@ -132,7 +132,7 @@ class Judged(msgspec.Struct, gc=False):
     judge: str
     label: str | None
     reward: float | None
-    findings: tuple[Finding, ...] = ()
+    findings: msgspec.Raw = msgspec.Raw(b"\x90")  # see findings_of; of most verdicts not needed
     unjudged: str | None = None
     reasoning: str = ""
     judgements: tuple[Judgement, ...] = ()
@@ -143,3 +143,4 @@ summary_of = msgspec.msgpack.Decoder(Summary).decode
 started_of = msgspec.msgpack.Decoder(Started).decode
 ended_of = msgspec.msgpack.Decoder(Ended).decode
 judged_of = msgspec.msgpack.Decoder(Judged).decode
+findings_of = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode

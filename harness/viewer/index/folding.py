@@ -54,17 +54,16 @@ class Folding:
         page = _Page()
         position = 0
         self._read({record[1] for record in records} - self._known.keys())
-        for record in records:
-            position = record[0]
-            add = _ADD.get(record[4])
-            if add is None:
-                continue
-            try:
-                add(self, page, record)
-            except _DAMAGE as exc:
-                raise LogError(
-                    f"{self._path}: the log is damaged: record {position} cannot be read: {exc}"
-                ) from exc
+        try:
+            for record in records:
+                position = record[0]
+                add = _ADD.get(record[4])
+                if add is not None:
+                    add(self, page, record)
+        except _DAMAGE as exc:
+            raise LogError(
+                f"{self._path}: the log is damaged: record {position} cannot be read: {exc}"
+            ) from exc
         self._store(page)
         return position
 
@@ -87,18 +86,22 @@ class Folding:
         page.moment(at)[_AT_STARTED] += 1
 
     def _step(self, page: "_Page", record: StoredRecord) -> None:
-        known = self._known.get(record[1])
-        before = record[5] if known is None else known.last_at
-        if (fold := self._of(page, record)) is None:
+        position, episode, attempt, _, _, at, data, _ = record
+        fold = self._known.get(episode)  # most records are steps, so `_of` is written out here
+        if fold is None or fold.attempt != attempt:
             return
-        step = facts.step_of(record[6])
-        moment = page.moment(record[5])
+        step = facts.step_of(data)
+        moment = page.moments.get(int(at * MOMENTS_PER_SECOND)) or page.moment(at)
         moment[_AT_STEPS] += 1
         if fold.turns >= fold.kept:  # the seconds of a kept turn passed in another episode
-            spent = step.policy_s + step.calls_s + step.user_s
-            moment[_AT_POLICY_S] += step.policy_s
-            moment[_AT_CALLS_S] += step.calls_s
-            moment[_AT_WAITED_S] += max(0.0, record[5] - before - spent)
+            policy_s, calls_s = step.policy_s, step.calls_s
+            moment[_AT_POLICY_S] += policy_s
+            moment[_AT_CALLS_S] += calls_s
+            waited = at - fold.last_at - policy_s - calls_s - step.user_s
+            if waited > 0:
+                moment[_AT_WAITED_S] += waited
+        fold.position, fold.last_at = position, at
+        page.touched[fold.number] = fold
         fold.add_step(step)
 
     def _summary(self, page: "_Page", record: StoredRecord) -> None:
@@ -152,7 +155,9 @@ class Folding:
             if fold.words and fold.num_texts < TEXTS_PER_EPISODE:
                 rowid = fold.number * TEXTS_PER_EPISODE + fold.num_texts
                 text = "\n".join(dict.fromkeys(fold.words))  # tools' names and results come again
-                texts.append((rowid, text.encode("utf-8", "replace").decode()))
+                if not text.isascii():
+                    text = text.encode("utf-8", "replace").decode()  # without lone surrogates
+                texts.append((rowid, text))
                 fold.num_texts += 1
             fold.words = []
         run(INSERT_EPISODE, [fold.row(self._id_of) for fold in page.touched.values()])

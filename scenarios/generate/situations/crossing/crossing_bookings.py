@@ -208,16 +208,14 @@ def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s whole family has the flu, and {name.he} wants to cancel everything "
-            "they've booked with us up to {until}. Could you cancel whatever is still in time? "
-            "They live at one address, so you'll find them all.",
+            email="{name}'s whole family has the flu. Could you cancel everything that they've "
+            "booked up to {until}, where it isn't too late? They all live at one address.",
             colleague="{name}'s whole household has the flu. Please cancel all their [bookings] "
             "up to {until} that can still be cancelled.",
             chat="{name}s family all have the flu, can you cancel what theyve booked up to "
             "{until}? only where its not too late",
-            note="{name} rang, and you could hear it: everyone in the household is ill, and they "
-            "can't come to anything up to {until}. Please cancel the [bookings] where we still "
-            "can.",
+            note="{name} rang, everybody at home is ill. Please cancel the [bookings] of the "
+            "whole household up to {until}, as far as that's still possible.",
         ),
         calls=(
             call("search_customers", query=parent["name"]),
@@ -261,12 +259,12 @@ def two_friends_one_slot(maker: Maker) -> Draft:
             email="{name} has found out that {name.his} friend {friend} has booked with us as "
             "well, but for another day, and would like to come with {friend.him}. If there's "
             "enough room, could you move {name.his} [booking] to {friend}'s [slot]?",
-            colleague="{name} would like to come on the same day as {name.his} friend {friend}. "
-            "If there's room, please move {name.his} [booking] to that [slot].",
-            chat="{name} and {friend} want to come on the same day. can you move {name} to "
-            "{friend}s [slot] if theres room",
-            note="{name} and {friend} are friends and have booked for different days without "
-            "knowing. Please move {name} to {friend}'s [slot], if everybody fits in.",
+            colleague="{name} would like to come with {friend}, who's booked for another day. If "
+            "there's room, please move {name}'s [booking] to {friend}'s [slot].",
+            chat="{name} wants to come together with {friend}. can you move {name.his} [booking] "
+            "to {friend}s [slot] if theres room",
+            note="{name} and {friend} would like to come together, but they've booked for "
+            "different days. Please move {name} to {friend}'s [slot] if there's still room.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -100,15 +100,16 @@ def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} hasn't had an e-mail from us since {name.he} gave {author} {name.his} "
-            "new address on the phone. {author} left a note about that call. Could you compare it "
-            "with the record and correct the e-mail?",
+            email="{name} hasn't had any e-mails from us since {name.he} gave {author} a new "
+            "address on the phone. {author} mistyped it; the right one is in the note about that "
+            "call. Could you correct the record?",
             colleague="{author} mistyped the new e-mail address that {name} gave us on the phone. "
             "The right one is in {author.his} note about the call. Please correct the record.",
             chat="mails to {name} bounce. {author} wrote the new address in a note but mistyped "
             "it on the record, can you correct it",
-            note="All our e-mails to {name} come back. {author} wrote down the new address in a "
-            "note during the call but made a mistake on the record. Please correct it.",
+            note="All our e-mails to {name} come back, because {author} made a mistake in the new "
+            "address. The right one is in {author.his} note about the call. Please correct the "
+            "record.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -251,16 +252,15 @@ def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] |
         return Draft(
             kind="change",
             ask=Voices(
-                email="{leaver} is leaving, and {boss} would like to look after {leaver.his} "
-                "oldest [customers] personally: everybody who's been with us since before {year}. "
-                "Could you assign those to {boss}? The others can wait for now.",
-                colleague="{leaver} is leaving. Please give {boss} all of {leaver.his} "
-                "[customers] who've been with us since before {year}; the newer ones stay for now.",
-                chat="{leaver} is leaving, can you make {boss} the owner of all of {leaver.his} "
-                "[customers] who've been with us since before {year}",
-                note="{leaver} is leaving us. {boss} will look after those of {leaver.his} "
-                "[customers] who've been with us since before {year}, so please assign those. I'll "
-                "decide about the others when we know who replaces {leaver}.",
+                email="{leaver} is going part-time, and {boss} is taking over {leaver.his} older "
+                "[customers]: everybody who's been with us since before {year}. Could you assign "
+                "those to {boss}?",
+                colleague="{boss} is taking over {leaver}'s oldest [customers], the ones who've "
+                "been with us since before {year}. Please assign them to {boss.him}.",
+                chat="{boss} is taking over some of {leaver}'s [customers], everyone whos been "
+                "with us since before {year}. can you assign those to {boss.him}",
+                note="I'd like {leaver} to have more time for new [customers]. Please give {boss} "
+                "the ones of {leaver.hers} who've been with us since before {year}.",
             ),
             calls=(
                 call("search_employees", query=boss["name"]),

@@ -334,16 +334,15 @@ def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} keeps asking when somebody's going to start on “{title}”. It's down "
-                "for you, but {team} is taking it. Please give it to the one there with the fewest "
-                "open [tasks].",
-                colleague="“{title}” for {name} is moving from you to {team}. Please give it to "
-                "the colleague there who has the fewest open [tasks].",
+                email="{name} keeps asking when somebody's going to start on “{title}”, which is "
+                "with you. {team} has time for it, so please give it to whoever has the fewest "
+                "open [tasks] there.",
+                colleague="You have enough to do, so {team} is taking “{title}” for {name}. "
+                "Please give it to whoever there has the fewest open [tasks].",
                 chat="can you give “{title}” ({name}) to someone in {team}? the one with the "
-                "least on, going by open [tasks]",
-                note="{team} has offered to take over “{title}” for {name}, which is down for you "
-                "at the moment. They don't mind who does it, so please give it to the one with the "
-                "fewest open [tasks].",
+                "fewest open [tasks]",
+                note="I've agreed that {team} takes “{title}” for {name} off your hands. Please "
+                "assign it to the colleague there with the fewest open [tasks].",
             ),
             calls=(
                 call("search_projects", query=customer["name"]),

@@ -73,15 +73,15 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} needs to save money but would like to keep the {product}. Could you "
-            "switch {name.him} to the [plan] that costs the least a month, of those we still "
-            "offer? {name.He} doesn't mind how often {name.he} pays.",
+            "switch {name.him} to the [plan] with the lowest price per month, of those we still "
+            "offer?",
             colleague="{name} wants to pay less for the {product}. Please switch {name.him} to "
             "the [plan] that's cheapest per month, out of the ones still offered.",
             chat="{name} is keeping the {product} but wants to pay as little as possible. can you "
             "switch {name.him} to the [plan] with the lowest price per month that we still offer",
-            note="{name} was going to cancel the {product} because of the price, and I'd like to "
-            "keep {name.him}. Please work out which of the [plans] we offer today costs the least "
-            "per month and move {name.him} to that one.",
+            note="{name} wants to keep the {product} but pay less, and doesn't mind how often "
+            "{name.he} pays. Please move {name.him} to the [plan] that costs the least per month, "
+            "of those we offer today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -256,9 +256,9 @@ def two_friends_one_slot(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has found out that {name.his} friend {friend} has booked with us as "
-            "well, but for another day, and would like to come with {friend.him}. If there's "
-            "enough room, could you move {name.his} [booking] to {friend}'s [slot]?",
+            email="{name} would like to come on the same day as {name.his} friend {friend}, who's "
+            "booked with us as well. If there's enough room, could you move {name.his} [booking] "
+            "to {friend}'s [slot]?",
             colleague="{name} would like to come with {friend}, who's booked for another day. If "
             "there's room, please move {name}'s [booking] to {friend}'s [slot].",
             chat="{name} wants to come together with {friend}. can you move {name.his} [booking] "
@@ -306,16 +306,15 @@ def the_group_has_grown(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="A few more people want to come along with {name}, so they're {count} now. "
-            "There's enough room, I checked. Could you change the [booking]? If that doesn't "
-            "work, make a second one for the extra people.",
+            email="{name}'s group is {count} people now, and there's enough room. Could you "
+            "change the [booking]? If that doesn't work, make a second one for the extra people.",
             colleague="{name} is coming with {count} people instead of {old}. Please change the "
-            "[booking], or put the extra people in a second one.",
+            "[booking], or make a second one for the others if it won't let you.",
             chat="{name}s group is {count} now, not {old}. can you change the [booking]? do a "
             "second one for the rest if it wont let you",
-            note="{name}'s group has grown to {count} people. I've already told {name.him} "
-            "there's space. Please change the [booking]; if the system won't take it as one, make "
-            "it two for the same [slot].",
+            note="{name}'s group has grown to {count} people, and I've told {name.him} that's "
+            "fine. Please change the [booking]. If it won't go up that far, book the rest "
+            "separately for the same [slot].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

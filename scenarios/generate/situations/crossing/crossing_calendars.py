@@ -284,13 +284,13 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
         ask=Voices(
             email="I've approved {away}'s leave from {first} to {last}. Could you record it and "
             "send {heir} to “{subject}” on {on} instead, if {heir.he}'s free then?",
-            colleague="{away} is on leave from {first} to {last}, please record it. If {heir} is "
-            "free for “{subject}” on {on}, put {heir.him} in instead of {away}.",
+            colleague="Please record leave for {away} from {first} to {last}. If {heir} is free "
+            "for “{subject}” on {on}, put {heir.him} in instead of {away}.",
             chat="{away} is off {first} to {last}, can you put the leave in? and swap {heir} in "
             "for “{subject}” on {on} if {heir.he}'s free",
-            note="{away} is on leave from {first} to {last}, please record that. {heir} has "
-            "offered to take over “{subject}” on {on}. If {heir.he} has nothing else then, put "
-            "{heir.him} in and take {away} out.",
+            note="{heir} has offered to take over “{subject}” on {on}, because {away} is on leave "
+            "from {first} to {last}. Please record the leave. If {heir} has nothing else then, "
+            "put {heir.him} in and take {away} out.",
         ),
         calls=(
             call("list_teams"),
@@ -351,9 +351,8 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
             "day. {organiser} set it up and can't be reached, but you're going too.",
             chat="can you move “{subject}” with {name} to 11 the same day? its {organiser}s but "
             "{organiser.he}'s on a plane and youre going anyway",
-            note="{name} has asked to have “{subject}” at eleven instead of nine on the same day. "
-            "{organiser} organised it and is travelling today. You're attending too, so please "
-            "move it, and I'll tell {organiser.him}.",
+            note="{name} can't be at “{subject}” before eleven. {organiser} set it up, but you're "
+            "going too, so please move it from nine to eleven on the same day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

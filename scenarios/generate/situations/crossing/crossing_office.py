@@ -45,14 +45,13 @@ def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
             email="{away} is travelling until Friday and can't approve anything. Could you pass "
             "{away.his} open [requests] on to somebody in {away.his} team who's allowed to "
             "approve that much?",
-            colleague="{away} is travelling, and people are waiting for {away.him} to approve "
-            "things. Please hand {away.his} open [requests] on to somebody in the same team who "
-            "can approve that much.",
+            colleague="{away} is travelling and can't approve anything. Please pass {away.his} "
+            "open [requests] on to the colleague in {away.his} team who's allowed to approve them.",
             chat="{away} is travelling all week. can you hand {away.his} open [requests] on to "
             "someone in the team with a high enough limit",
-            note="{away} is on the road this week, and people keep asking me when their "
-            "[requests] will be approved. Somebody else in that team must have a high enough "
-            "limit. Please hand on the ones open with {away.him}.",
+            note="{away} is on the road this week, so {away.his} open [requests] have to go to "
+            "somebody else in {away.his} team. Please hand them on to the one who may approve "
+            "that much.",
         ),
         calls=(
             call("search_employees", query=away["name"]),

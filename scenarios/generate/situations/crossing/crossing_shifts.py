@@ -100,18 +100,17 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{torn} is down for the early [shift] on {on} and has “{topic}” that day as "
-            "well. {torn.He} can't miss the [appointment]. Could you ask for a [swap] with "
-            "somebody from {torn.his} team who has nothing on then? I'll decide on it later.",
+            email="{torn} is down for the early [shift] on {on} but has “{topic}” that day. Could "
+            "you ask for a [swap] with somebody from {torn.his} team who has nothing on then? "
+            "I'll decide on it later.",
             colleague="{torn} is double-booked on {on}: the early [shift] and “{topic}”. Please "
             "request a [swap] with somebody from {torn.his} team who has no [appointment] and no "
             "[shift] that day.",
             chat="{torn} is double booked on {on}, early [shift] and “{topic}”. can you ask for a "
-            "[swap] with someone from {torn.his} team who has nothing on that day? ill decide "
-            "tonight",
-            note="{torn} has the early [shift] and “{topic}” on {on}, and the [appointment] is "
-            "more important. Please look for somebody in {torn.his} team who isn't working then "
-            "and has no [appointment], and request the [swap]. I'll look at it in the morning.",
+            "[swap] with someone from {torn.his} team whos free that day? ill decide tonight",
+            note="{torn} can't do the early [shift] on {on}, because {torn.he} has “{topic}”. "
+            "Please request a [swap] with a colleague from {torn.his} team who has no [shift] or "
+            "[appointment] that day. I'll decide on it tomorrow.",
         ),
         calls=(
             call("search_employees", query=torn["name"]),

@@ -206,8 +206,8 @@ def cases_of_a_sick_handler(maker: Maker) -> Callable[[], Draft | None] | None:
                 "open?",
                 colleague="{away} is off sick. Please hand over {away.his} open [cases]: high "
                 "priority to {boss}, everything else to {heir}.",
-                chat="{away} is off all month. can you hand {away.his} open [cases] on? the high "
-                "priority ones to {boss}, the rest to {heir}",
+                chat="{away} is off sick all month. can you hand {away.his} open [cases] over? "
+                "the high priority ones to {boss}, the rest to {heir}",
                 note="{away} won't be back before next month. {boss} has agreed to take "
                 "{away.his} high-priority [cases] and {heir} the rest. Please hand over "
                 "everything that's open.",

@@ -219,14 +219,14 @@ def written_enough(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} hasn't replied to anything we wrote in “{subject}”, and {author}, who "
-            "wrote it, is on leave. Could you send {name.him} another short reminder there?",
+            email="{author} has written to {name} several times in “{subject}” and got no answer. "
+            "{author} is on leave now, so could you send {name} another short reminder there?",
             colleague="{name} still owes us an answer in “{subject}”. Please write to {name.him} "
             "again.",
             chat="{name} still hasnt replied in “{subject}”, can you send {name.him} another "
             "reminder",
-            note="Nothing has moved in “{subject}” for weeks, because {name} doesn't reply. "
-            "Please send another friendly reminder in that [thread]; one or two sentences will do.",
+            note="{name} still hasn't replied in “{subject}”. Please send {name.him} another "
+            "friendly reminder in that [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -233,10 +233,10 @@ def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} has sent us three [requests] for {what}, because there are three "
-            "quotes. Could you approve the cheapest and reject the other two?",
-            colleague="{author} has three [requests] in for {what}, with three different quotes. "
-            "Please approve the cheapest and reject the others.",
+            email="{author} has made three [requests] for {what}, one for each quote. Could you "
+            "approve the cheapest and reject the other two?",
+            colleague="{author} has three [requests] in for {what}. Please approve the cheapest "
+            "and reject the others.",
             chat="{author} has 3 [requests] open for {what} (3 quotes). can you approve the "
             "cheapest and reject the other two",
             note="I asked {author} for three quotes for {what}, and {author.he} has made [a "

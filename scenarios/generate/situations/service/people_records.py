@@ -100,16 +100,15 @@ def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} hasn't had any e-mails from us since {name.he} gave {author} a new "
-            "address on the phone. {author} mistyped it; the right one is in the note about that "
-            "call. Could you correct the record?",
+            email="{name} gave {author} a new e-mail address on the phone, but {author} mistyped "
+            "it on the record. The right one is in the note about that call. Could you correct "
+            "the record?",
             colleague="{author} mistyped the new e-mail address that {name} gave us on the phone. "
             "The right one is in {author.his} note about the call. Please correct the record.",
-            chat="mails to {name} bounce. {author} wrote the new address in a note but mistyped "
-            "it on the record, can you correct it",
-            note="All our e-mails to {name} come back, because {author} made a mistake in the new "
-            "address. The right one is in {author.his} note about the call. Please correct the "
-            "record.",
+            chat="mails to {name} bounce. {author} mistyped the new address on the record, the "
+            "right one is in the note about the call. can you correct it",
+            note="All our e-mails to {name} come back, because {author} mistyped the new address "
+            "on the record. It's right in {author}'s note about the call, so please correct it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -232,7 +231,7 @@ def block_them_for_me(maker: Maker) -> Draft | None:
     without=WALK_IN_TRADES,
 )
 def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] | None:
-    """Of the customers of a colleague who leaves, the oldest ones go to the manager."""
+    """Of a colleague's customers, the oldest ones go to the manager."""
     leaver = some_employee(maker, role="clerk")
     boss = some_employee(maker, role="manager")
     if leaver is None or boss is None:

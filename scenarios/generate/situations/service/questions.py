@@ -182,8 +182,8 @@ def what_comes_first(maker: Maker) -> Draft:
             "planned in {name.his} open [cases], and for which day?",
             colleague="What's planned next in {name}'s open [cases], and when?",
             chat="{name} wants to know whats next in {name.his} [cases] and when",
-            note="I'm seeing {name} tomorrow and would like to start with whatever comes next in "
-            "{name.his} open [cases]. What is planned, and for when?",
+            note="I'm seeing {name} tomorrow. What's the next thing planned in {name.his} open "
+            "[cases], and when is it due?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -116,15 +116,14 @@ def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} is back earlier than planned and would like the {product} to start "
-            "again today. From now on {name.he} wants to pay by the year. Could you end the pause "
-            "and change the [plan]?",
+            "again today. {name.He} also wants to pay by the year from now on. Could you end the "
+            "pause and change the [plan]?",
             colleague="{name} is back. Please restart {name.his} [subscription] for the {product} "
             "today and put it on the twelve-month [plan].",
             chat="{name} is back early, can you start the {product} up again today? {name.he} "
             "wants to pay yearly from now on",
-            note="{name} rang to say {name.he} doesn't need the pause on the {product} any "
-            "longer. Please take it off today, and move {name.him} from the monthly [plan] to the "
-            "yearly one, which is how {name.he}'d like to pay.",
+            note="{name} is back and wants the {product} again from today. Please end the pause, "
+            "and move {name.him} from the monthly [plan] to the yearly one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

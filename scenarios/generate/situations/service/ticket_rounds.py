@@ -295,12 +295,13 @@ def next_due_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="I'd like to help {team} out a bit. Which of their unsolved [tickets] is "
                 "due first? I need the reference, who has it, and the [customer].",
-                colleague="Which of {team}'s unsolved [tickets] is due first? Please tell me who "
-                "has it and which [customer] it's for.",
-                chat="which open [ticket] in {team} is due first? who has it and which [customer]",
-                note="I'm meeting {team} this morning. Which of their [tickets] that aren't "
-                "solved is due first? I need its reference, the colleague who has it and the "
-                "[customer].",
+                colleague="Which unsolved [ticket] of {team} is due first? Please tell me who has "
+                "it and which [customer] it's for.",
+                chat="which unsolved [ticket] in {team} is due first? who has it and which "
+                "[customer]",
+                note="I'm meeting {team} this morning. Which of the [tickets] that they still "
+                "have to solve is due first? I need its reference, the colleague who has it and "
+                "the [customer].",
             ),
             calls=(
                 call("list_teams"),

@@ -104,7 +104,7 @@ def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
             "it on the record. The right one is in the note about that call. Could you correct "
             "the record?",
             colleague="{author} mistyped the new e-mail address that {name} gave us on the phone. "
-            "The right one is in {author.his} note about the call. Please correct the record.",
+            "The right one is in {author}'s note about the call. Please correct the record.",
             chat="mails to {name} bounce. {author} mistyped the new address on the record, the "
             "right one is in the note about the call. can you correct it",
             note="All our e-mails to {name} come back, because {author} mistyped the new address "

@@ -208,16 +208,14 @@ def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s whole family has the flu, and {name.he} wants to cancel everything "
-            "they've booked with us up to {until}. Could you cancel whatever is still in time? "
-            "They live at one address, so you'll find them all.",
+            email="{name}'s whole family has the flu. Could you cancel everything that they've "
+            "booked up to {until}, where it isn't too late? They all live at one address.",
             colleague="{name}'s whole household has the flu. Please cancel all their [bookings] "
             "up to {until} that can still be cancelled.",
             chat="{name}s family all have the flu, can you cancel what theyve booked up to "
             "{until}? only where its not too late",
-            note="{name} rang, and you could hear it: everyone in the household is ill, and they "
-            "can't come to anything up to {until}. Please cancel the [bookings] where we still "
-            "can.",
+            note="{name} rang, everybody at home is ill. Please cancel the [bookings] of the "
+            "whole household up to {until}, as far as that's still possible.",
         ),
         calls=(
             call("search_customers", query=parent["name"]),
@@ -258,15 +256,15 @@ def two_friends_one_slot(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has found out that {name.his} friend {friend} has booked with us as "
-            "well, but for another day, and would like to come with {friend.him}. If there's "
-            "enough room, could you move {name.his} [booking] to {friend}'s [slot]?",
-            colleague="{name} would like to come on the same day as {name.his} friend {friend}. "
-            "If there's room, please move {name.his} [booking] to that [slot].",
-            chat="{name} and {friend} want to come on the same day. can you move {name} to "
-            "{friend}s [slot] if theres room",
-            note="{name} and {friend} are friends and have booked for different days without "
-            "knowing. Please move {name} to {friend}'s [slot], if everybody fits in.",
+            email="{name} would like to come on the same day as {name.his} friend {friend}, who's "
+            "booked with us as well. If there's enough room, could you move {name.his} [booking] "
+            "to {friend}'s [slot]?",
+            colleague="{name} would like to come with {friend}, who's booked for another day. If "
+            "there's room, please move {name}'s [booking] to {friend}'s [slot].",
+            chat="{name} wants to come together with {friend}. can you move {name.his} [booking] "
+            "to {friend}s [slot] if theres room",
+            note="{name} and {friend} would like to come together, but they've booked for "
+            "different days. Please move {name} to {friend}'s [slot] if there's still room.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -308,16 +306,15 @@ def the_group_has_grown(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="A few more people want to come along with {name}, so they're {count} now. "
-            "There's enough room, I checked. Could you change the [booking]? If that doesn't "
-            "work, make a second one for the extra people.",
+            email="{name}'s group is {count} people now, and there's enough room. Could you "
+            "change the [booking]? If that doesn't work, make a second one for the extra people.",
             colleague="{name} is coming with {count} people instead of {old}. Please change the "
-            "[booking], or put the extra people in a second one.",
+            "[booking], or make a second one for the others if it won't let you.",
             chat="{name}s group is {count} now, not {old}. can you change the [booking]? do a "
             "second one for the rest if it wont let you",
-            note="{name}'s group has grown to {count} people. I've already told {name.him} "
-            "there's space. Please change the [booking]; if the system won't take it as one, make "
-            "it two for the same [slot].",
+            note="{name}'s group has grown to {count} people, and I've told {name.him} that's "
+            "fine. Please change the [booking]. If it won't go up that far, book the rest "
+            "separately for the same [slot].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -42,33 +42,16 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email=(
-                (
-                    "{out} has been called as a witness on {on} and can't make “{subject}” with "
-                    "{name}. Could you find somebody else from {out.his} team who's free at that "
-                    "time, and put them in instead?"
-                ),
-                (
-                    "{out} can't be at “{subject}” with {name} on {on}, because {out.he} has to "
-                    "go to court. Please see who else from {out.his} team is free at that hour, "
-                    "and replace {out.him} with that colleague."
-                ),
-            ),
-            colleague=(
-                (
-                    "{out} can't come to “{subject}” with {name} on {on}. Please put in somebody "
-                    "else from {out.his} team who's free then, and take {out.him} out."
-                ),
-                (
-                    "{out} is in court on {on} and can't do “{subject}” with {name}. Please "
-                    "replace {out.him} with somebody from the same team who's free then."
-                ),
-            ),
+            email="{out} can't come to “{subject}” with {name} on {on} after all. Could you find "
+            "somebody else from {out.his} team who's free at that time, and put that colleague in "
+            "instead?",
+            colleague="{out} can't come to “{subject}” with {name} on {on}. Please put in "
+            "somebody else from {out.his} team who's free then, and take {out.him} out.",
             chat="{out} cant make “{subject}” with {name} on {on}. can you swap in someone else "
             "from {out.his} team whos free at that time",
-            note="{out} has to be in court on {on}, so {out.he} can't be at “{subject}” with "
-            "{name}. Please take {out.him} out and put in a colleague from {out.his} team who has "
-            "nothing else at that hour. {name} knows that somebody else is coming.",
+            note="I need {out} elsewhere on {on}, so {out.he} can't be at “{subject}” with "
+            "{name}. Please replace {out.him} with a colleague from {out.his} team who's free at "
+            "that time.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -299,17 +282,15 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} would like leave from {first} to {last}, and I've approved it. Please "
-            "record it. {away.He} has an [appointment] at that time; {heir} has offered to go "
-            "instead, so if {heir.he}'s free, put {heir.him} in and take {away} out.",
-            colleague="{away} is on leave from {first} to {last}; please record it. {heir} can "
-            "take over the [appointment] {away.he} has then. If {heir.he}'s free at that time, put "
-            "{heir.him} in instead of {away}.",
-            chat="{away} is off {first} to {last}, can you put the leave in? {heir} takes "
-            "{away.his} [appointment] in that time if {heir.he}'s free, so swap the two there",
-            note="I've approved {away}'s leave from {first} to {last}; please record it. {away.He} "
-            "can't go to the [appointment] {away.he} has then, and {heir} has offered to step in. "
-            "If {heir.he} really is free, put {heir.him} in and take {away} out.",
+            email="I've approved {away}'s leave from {first} to {last}. Could you record it and "
+            "send {heir} to “{subject}” on {on} instead, if {heir.he}'s free then?",
+            colleague="Please record leave for {away} from {first} to {last}. If {heir} is free "
+            "for “{subject}” on {on}, put {heir.him} in instead of {away}.",
+            chat="{away} is off {first} to {last}, can you put the leave in? and swap {heir} in "
+            "for “{subject}” on {on} if {heir.he}'s free",
+            note="{heir} has offered to take over “{subject}” on {on}, because {away} is on leave "
+            "from {first} to {last}. Please record the leave. If {heir} has nothing else then, "
+            "put {heir.him} in and take {away} out.",
         ),
         calls=(
             call("list_teams"),
@@ -370,9 +351,8 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
             "day. {organiser} set it up and can't be reached, but you're going too.",
             chat="can you move “{subject}” with {name} to 11 the same day? its {organiser}s but "
             "{organiser.he}'s on a plane and youre going anyway",
-            note="{name} has asked to have “{subject}” at eleven instead of nine on the same day. "
-            "{organiser} organised it and is travelling today. You're attending too, so please "
-            "move it, and I'll tell {organiser.him}.",
+            note="{name} can't be at “{subject}” before eleven. {organiser} set it up, but you're "
+            "going too, so please move it from nine to eleven on the same day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -419,14 +399,14 @@ def nobody_left_to_come(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{lone} doesn't think {lone.he}'s needed in “{subject}” with {name} on {on}. "
-            "That's fine by me. Could you take {lone.him} out? We don't need a replacement.",
+            email="{lone} doesn't think {lone.he}'s needed at “{subject}” with {name} on {on}. "
+            "That's fine by me, so could you take {lone.him} out?",
             colleague="{lone} doesn't need to be at “{subject}” with {name} on {on}. Please take "
             "{lone.him} out.",
             chat="can you take {lone} out of “{subject}” with {name} on {on}? {lone.he} doesnt "
             "need to be there",
-            note="{lone} would like the afternoon of {on} off, so please take {lone.him} out of "
-            "“{subject}” with {name}. I don't think we have to send anyone else.",
+            note="{lone} would like the afternoon of {on} off. Please take {lone.him} out of the "
+            "[appointment] with {name} that day, “{subject}”.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -317,16 +317,14 @@ def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} is on the waiting list for “{course}” and has heard that the room is "
-            "much bigger than the group. {name.He}'s right about the room. Could you add one seat "
-            "so that {name.he} gets in?",
+            email="{name} is on the waiting list for “{course}”, and we still have chairs in that "
+            "room. Could you add one seat so that {name.he} gets in?",
             colleague="{name} is on the waiting list for “{course}”, and the room is big enough. "
             "Please add one seat so that {name.he} gets in.",
             chat="can you add a seat to “{course}”, the date {name} is waiting for? the room is "
             "big enough",
-            note="{name} is waiting for a place on “{course}”, and the room we've booked holds "
-            "twice as many. Please add one seat so that {name.he} gets in. I'd do it myself but "
-            "I'm in meetings all afternoon.",
+            note="{name} is waiting for a place on “{course}”, and the room holds more people "
+            "than that. Please add one seat so that {name.he} gets in.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -357,16 +355,14 @@ def before_all_the_others(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} rang: {name.he}'d been promised the next seat on “{course}”, {name.he} "
-            "says, and it should be in {name.his} file. I don't want a complaint, so please get "
-            "{name.him} in if you can.",
+            email="{name} rang about “{course}”: {name.he}'s been promised the next seat, and it "
+            "should be in {name.his} file. Could you get {name.him} in?",
             colleague="{name} was promised the next seat on “{course}”, there should be a note "
             "about it. Please see if you can get {name.him} in.",
             chat="{name} says theres a note promising {name.him} the next seat on “{course}”. can "
             "you get {name.him} in",
-            note="We've known {name} for years, and {name.he} says that one of us promised "
-            "{name.him} the next seat on “{course}” on the phone. It should be in the notes. "
-            "Please find {name.him} a place.",
+            note="{name} says that we promised {name.him} the next seat on “{course}”. There "
+            "should be a note about it, so please get {name.him} in.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -496,18 +492,17 @@ def teaching_and_on_duty(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{teacher} has noticed that {teacher.he}'s on the rota on {on}, when "
-            "{teacher.he} teaches “{course}”. Please ask for [a swap]: somebody from {teacher.his} "
-            "team who isn't away should take that [shift]. I'll approve it myself.",
+            email="{teacher} is on the rota on {on}, but that's when {teacher.he} teaches "
+            "“{course}”. Could you request [a swap] with somebody from {teacher.his} team who "
+            "isn't away? I'll approve it myself.",
             colleague="{teacher} teaches “{course}” on {on} and has [a shift] that day as well. "
             "Please request [a swap] with somebody from {teacher.his} team who isn't away. I'll "
             "approve it.",
             chat="{teacher} teaches “{course}” on {on} but is on the rota too. can you ask for [a "
             "swap] with someone from {teacher.his} team whos not away, ill approve it",
-            note="My mistake: I put {teacher} on the rota for {on}, although {teacher.he}'s "
-            "teaching “{course}” then. Please request [a swap] with a colleague from {teacher.his} "
-            "team who isn't away. Leave it as a request, I'd like to talk to both before I approve "
-            "it.",
+            note="I've put {teacher} on the rota for {on}, although {teacher.he}'s teaching "
+            "“{course}” then. Please request [a swap] with a colleague from {teacher.his} team "
+            "who isn't away. I'll approve it when I've spoken to both.",
         ),
         calls=(
             call("list_courses"),

@@ -600,21 +600,20 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has complained about our second letter (“{subject}”, you have the "
-            "[ticket]). {name.His} card had expired, so a [payment] failed, but we have another "
-            "[method] on file that's still good. Please switch the [payment] to that and try "
-            "again. Then tell {name.him} in a public comment that it's done, with the reference of "
-            "the [payment], and close the [ticket].",
-            colleague="“{subject}” from {name} is yours: {name.his} card has expired and a "
-            "[payment] failed. Please put it on the [method] that's still good, try again, give "
-            "{name.him} the reference of the [payment] in a public comment and close the [ticket].",
+            email="“{subject}” from {name} is with you. {name.His} card has expired, so [a "
+            "payment] failed. Could you switch it to the [method] that still works and try again? "
+            "Then reply to {name.him} on the [ticket] with the reference of the [payment], and "
+            "close it.",
+            colleague="You have “{subject}” from {name}: the card has expired and [a payment] "
+            "failed. Please put it on the [method] that's still good, try again, send {name.him} "
+            "the reference of the [payment] as a reply on the [ticket] and close it.",
             chat="can you do “{subject}” ({name}, its yours)? the card expired, so put the failed "
-            "[payment] on the other [method] thats still good and retry it. public comment with "
-            "the reference of the [payment], then close",
-            note="{name} is annoyed about our payment letters, see “{subject}”, which you have. "
-            "{name.His} card has expired, but we have another [method] that's still good, so "
-            "please switch the [payment] that failed and try again. Tell {name.him} in a public "
-            "comment that it's done, with the reference of the [payment], and close the [ticket].",
+            "[payment] on the other [method] thats still good and retry it. then reply to "
+            "{name.him} on the [ticket] with the reference of the [payment] and close it",
+            note="{name}'s card has expired, and [a payment] failed; you have the [ticket], "
+            "“{subject}”. Please switch the [payment] to the [method] on file that's still good "
+            "and try again. Then tell {name.him} the reference of the [payment] in a reply on the "
+            "[ticket], and close it.",
         ),
         calls=(
             call("get_my_profile"),

@@ -271,14 +271,13 @@ def a_family_goes_away(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} and {name.his} family are flying out tomorrow for two weeks. Could you "
             "renew everything the household has to bring back by {until}? If something can't be "
-            "renewed, tell me and I'll ring {name.him} tonight.",
+            "renewed, tell me.",
             colleague="{name}'s family is away for two weeks. Please renew whatever any of them "
             "has due by {until}; if something can't be renewed, tell me what.",
-            chat="{name} and family are off on holiday, can you renew everything any of them has "
-            "due up to {until}? tell me if something cant be renewed",
-            note="{name} and family are away for two weeks from tomorrow. Please renew whatever "
-            "anyone in the household has due up to {until}, if it can be renewed. By then they'll "
-            "be back.",
+            chat="{name} and family are off on holiday, can you renew everything they have due up "
+            "to {until}? tell me if something cant be renewed",
+            note="{name}'s family is going on holiday tomorrow. Please renew whatever anyone in "
+            "the household has due up to {until}, and tell me if something can't be renewed.",
         ),
         calls=(
             call("search_customers", query=parent["name"]),

@@ -45,14 +45,13 @@ def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
             email="{away} is travelling until Friday and can't approve anything. Could you pass "
             "{away.his} open [requests] on to somebody in {away.his} team who's allowed to "
             "approve that much?",
-            colleague="{away} is travelling, and people are waiting for {away.him} to approve "
-            "things. Please hand {away.his} open [requests] on to somebody in the same team who "
-            "can approve that much.",
+            colleague="{away} is travelling and can't approve anything. Please pass {away.his} "
+            "open [requests] on to the colleague in {away.his} team who's allowed to approve them.",
             chat="{away} is travelling all week. can you hand {away.his} open [requests] on to "
             "someone in the team with a high enough limit",
-            note="{away} is on the road this week, and people keep asking me when their "
-            "[requests] will be approved. Somebody else in that team must have a high enough "
-            "limit. Please hand on the ones open with {away.him}.",
+            note="{away} is on the road this week, so {away.his} open [requests] have to go to "
+            "somebody else in {away.his} team. Please hand them on to the one who may approve "
+            "that much.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -86,16 +85,14 @@ def one_fresh_and_one_stale(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} is still waiting for an answer about {one} and {two}. I'm happy with "
-            "both. If one of them was asked for so long ago that you can't approve it any more, "
-            "reject it, and {author.he}'ll ask again. Please approve the other.",
-            colleague="{author} has asked for {one} and {two}, and I'm fine with both. Please "
-            "approve them. If one is too old by now, reject that one; {author.he} can ask again.",
-            chat="{author} is waiting for {one} and {two}, im fine with both. can you approve "
-            "them? if ones too old by now reject it, {author.he}'ll put it in again",
-            note="{author} needs {one} and {two} and hasn't heard from us. I'd like both to go "
-            "through. One of the [requests] may be too old for that; if so, reject it, and "
-            "{author.he} can make a new one. The other you can approve.",
+            email="{author} is still waiting for an answer about {one} and {two}. Could you "
+            "approve both [requests]? If one is too old for that by now, reject it.",
+            colleague="Please approve {author}'s [requests] for {one} and {two}. If one is too "
+            "old to approve, reject it and {author.he}'ll make a new one.",
+            chat="can you approve {author}'s [requests] for {one} and {two}? if ones too old by "
+            "now reject it, {author.he} can put it in again",
+            note="I'm fine with {author}'s [requests] for {one} and {two}, so please approve "
+            "them. If one of them is too old by now, reject that one.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -180,16 +177,14 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{subject}” from {name} is too serious for us now, and {clerk} can't take it "
-            "on. I've agreed with {team} that they take it over. Could you hand it to somebody "
-            "there who's in today and senior enough for it?",
-            colleague="{team} should take over “{subject}” from {name}. Please give it to "
-            "somebody there who's in and senior enough.",
-            chat="can you hand “{subject}” ({name}) over to someone in {team}? someone senior "
-            "enough whos in today",
-            note="I'd like {team} to take over “{subject}” from {name}, it's become too serious "
-            "for us. Please give it to somebody there who's in today and senior enough; {clerk} "
-            "isn't.",
+            email="{clerk} can't take on “{subject}” from {name}, it needs [a supervisor]. Could "
+            "you hand it over to one in {team} who's in today?",
+            colleague="Please hand “{subject}” from {name} over to [a supervisor] in {team}, to "
+            "somebody who's in today.",
+            chat="can you hand “{subject}” ({name}) over to [a supervisor] in {team}? someone "
+            "whos in today",
+            note="“{subject}” from {name} has become too serious for {clerk}. Please give it to "
+            "[a supervisor] in {team} who's in today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -234,17 +229,17 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{title}” is yours, and everybody who still has an open [task] in that "
-            "[project] should be able to read it. Could you give them access? One of them may "
-            "have it already.",
-            colleague="Please share the {kind}, one of your [documents], with everyone who still "
-            "has an open [task] in “{project}”, to read. Leave it as it is for anyone who already "
-            "has it.",
-            chat="can everyone with an open [task] in “{project}” get the {kind}? its your "
-            "[document]. just to read, one or two have it already",
-            note="The people still working on “{project}” keep asking me for the {kind}, which is "
-            "one of your [documents]. Please share it with everyone who has an open [task] there; "
-            "reading is enough. If one of them can edit it already, that stays.",
+            email="Could you share the {kind} for “{project}”, which is your [document], with "
+            "everyone who still has an open [task] there? They only need to read it. If somebody "
+            "has access already, leave that as it is.",
+            colleague="Please give everyone with an open [task] in “{project}” read access to the "
+            "{kind}, which is your [document]. Don't change it for anyone who has access already.",
+            chat="can you share the {kind} for “{project}” (its your [document]) with everyone "
+            "who has an open [task] there? just to read, and leave it for anyone who already has "
+            "it",
+            note="The people who are still working on “{project}” can't open the {kind}, which is "
+            "your [document]. Please give everyone with an open [task] there read access. If one "
+            "of them can edit it already, that stays.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -284,16 +279,16 @@ def whose_refund_is_this(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has heard that we're giving {name.him} some money back, and I know "
-            "nothing about it. What's the open [refund] for, and which colleague opened it? I'd "
-            "like to write to that colleague, so please add the e-mail.",
-            colleague="There's an open [refund] for {name}. What did {name.he} buy, and who "
-            "opened it? I need their e-mail.",
-            chat="theres an open [refund] for {name}. whats it for and who opened it? and their "
-            "e-mail pls, i want to ask",
-            note="There's an open [refund] for {name}, and I can't see why. What was the "
-            "[payment] for, and who opened the [refund]? Give me the e-mail as well, so that I "
-            "can ask.",
+            email="{name} has asked about [a refund] that I know nothing about. What's the open "
+            "[refund] for, and which colleague opened it? Please add the colleague's e-mail "
+            "address.",
+            colleague="There's an open [refund] for {name}. What did {name.he} buy, and which "
+            "colleague opened the [refund]? Please give me the colleague's e-mail, too.",
+            chat="theres an open [refund] for {name}. what did {name.he} buy and who opened the "
+            "[refund]? need the colleagues e-mail too",
+            note="I can't see why there's an open [refund] for {name}. What was the [payment] "
+            "for, and which colleague opened the [refund]? I'd like to ask, so I need the e-mail "
+            "address as well.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

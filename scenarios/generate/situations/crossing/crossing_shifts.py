@@ -49,44 +49,17 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email=(
-                (
-                    "{ill} has a hospital appointment for {ill.his} knee on {on} and is down to "
-                    "work that day. Please find somebody in {ill.his} team who isn't away or "
-                    "working already, put in the [swap] and approve it straight away."
-                ),
-                (
-                    "Could you find somebody to work for {ill} on {on}? {ill.He}'s having "
-                    "{ill.his} knee operated on. It should be a colleague from the same team who's "
-                    "in that day and not on the rota yet. Please request the [swap] and approve "
-                    "it, too."
-                ),
-            ),
-            colleague=(
-                (
-                    "{ill} can't work on {on}, {ill.he}'s having a knee operation. Please put in "
-                    "a [swap] with somebody from {ill.his} team who's free that day and approve "
-                    "it."
-                ),
-                (
-                    "{ill} has a knee operation on {on}. Please give {ill.his} [shift] to a "
-                    "colleague from {ill.his} team who isn't away or working that day: request "
-                    "the [swap] and approve it."
-                ),
-            ),
-            chat=(
-                (
-                    "{ill} has {ill.his} knee op on {on} and cant work. can you find someone from "
-                    "{ill.his} team whos in and not working yet, put the [swap] in and approve it"
-                ),
-                (
-                    "need cover for {ill} on {on} (knee op). someone from {ill.his} team who isnt "
-                    "away or on the rota, can you request the [swap] and approve it"
-                ),
-            ),
-            note="{ill} is having a knee operation on {on}, so somebody else from {ill.his} team "
-            "has to take the [shift]. Please see who's neither away nor working then, request "
-            "the [swap] and approve it as well. I'm travelling until Thursday.",
+            email="{ill} has a hospital appointment on {on} and can't work. Could you find "
+            "somebody from {ill.his} team who's in that day and not on the rota yet? Please "
+            "request the [swap] and approve it.",
+            colleague="{ill} can't work on {on}, {ill.he} has to go to hospital. Please find "
+            "somebody from {ill.his} team who isn't away or on the rota, request the [swap] and "
+            "approve it.",
+            chat="need cover for {ill} on {on} (hospital appointment). someone from {ill.his} "
+            "team who isnt away or on the rota, can you request the [swap] and approve it",
+            note="{ill} has to go to hospital on {on}, so a colleague from {ill.his} team has to "
+            "take over that day. Please see who's neither away nor working then, request the "
+            "[swap] and approve it as well.",
         ),
         calls=(
             call("search_employees", query=ill["name"]),
@@ -127,18 +100,17 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{torn} is down for the early [shift] on {on} and has “{topic}” that day as "
-            "well. {torn.He} can't miss the [appointment]. Could you ask for a [swap] with "
-            "somebody from {torn.his} team who has nothing on then? I'll decide on it later.",
+            email="{torn} is down for the early [shift] on {on} but has “{topic}” that day. Could "
+            "you ask for a [swap] with somebody from {torn.his} team who has nothing on then? "
+            "I'll decide on it later.",
             colleague="{torn} is double-booked on {on}: the early [shift] and “{topic}”. Please "
             "request a [swap] with somebody from {torn.his} team who has no [appointment] and no "
             "[shift] that day.",
             chat="{torn} is double booked on {on}, early [shift] and “{topic}”. can you ask for a "
-            "[swap] with someone from {torn.his} team who has nothing on that day? ill decide "
-            "tonight",
-            note="{torn} has the early [shift] and “{topic}” on {on}, and the [appointment] is "
-            "more important. Please look for somebody in {torn.his} team who isn't working then "
-            "and has no [appointment], and request the [swap]. I'll look at it in the morning.",
+            "[swap] with someone from {torn.his} team whos free that day? ill decide tonight",
+            note="{torn} can't do the early [shift] on {on}, because {torn.he} has “{topic}”. "
+            "Please request a [swap] with a colleague from {torn.his} team who has no [shift] or "
+            "[appointment] that day. I'll decide on it tomorrow.",
         ),
         calls=(
             call("search_employees", query=torn["name"]),
@@ -314,16 +286,14 @@ def leave_over_a_shift(maker: Maker) -> Draft | None:
         kind="change",
         because="permission",
         ask=Voices(
-            email="It's {away}'s grandfather's ninetieth birthday, and I've approved leave for "
-            "{away} from {first} to {last}. Please record it and delete the [shift] {away.he} has "
-            "in that time.",
+            email="I've approved {away}'s leave from {first} to {last}. Could you record it and "
+            "delete the [shift] {away.he} has in that time?",
             colleague="{away} is on leave from {first} to {last}. Please record it and delete "
             "{away.his} [shift] in that time.",
             chat="{away} is on leave {first} to {last}. can you put it in and delete the [shift] "
             "{away.he} has then",
-            note="I've approved {away}'s leave from {first} to {last}, {away.his} grandfather is "
-            "turning ninety. Please record it. {away.He}'s still on the rota for one of those "
-            "days, so please delete that [shift] as well.",
+            note="{away} is on leave from {first} to {last}, please record that. {away.He}'s "
+            "still on the rota for one of those days, so please delete that [shift] as well.",
         ),
         calls=(
             call("list_teams"),
@@ -510,7 +480,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
 @situation("shifts", steps=7, weight=0.3)
 def somebody_senior_for_the_post(maker: Maker) -> Draft:
     """A senior post is staffed with the one of a team who may stand there and is not away."""
-    team, (junior, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
+    team, (_, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
     day = clear_day(maker, 8, 40)
     new_absence(maker, away, day - 3, 5)
     post = _new_desk(maker, needs_rank="senior")
@@ -519,16 +489,15 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Nobody is down for the early [shift] at “{post}” on {on}. {junior} has offered, "
-            "but that post needs somebody senior. We can have one of the others from {team}. Could "
-            "you put in whoever isn't away that day?",
-            colleague="Nobody's on at “{post}” early on {on}. {team} can lend us somebody; please "
-            "put in a colleague from there who isn't away and is senior enough for that post.",
+            email="Nobody is down for the early [shift] at “{post}” on {on} yet. It has to be "
+            "somebody senior, and {team} can help out. Could you put in one of them who isn't "
+            "away that day?",
+            colleague="We need somebody senior for the early [shift] at “{post}” on {on}. Please "
+            "put in a colleague from {team} who isn't away.",
             chat="no one is down for the early [shift] at “{post}” on {on}, and it has to be "
             "someone senior. we can have someone from {team}, can you put in whos not away",
-            note="We still have nobody for the early [shift] at “{post}” on {on}. {team} has "
-            "offered to help, but it needs somebody senior and one of them is on holiday. Please "
-            "put in the colleague from there who can do it.",
+            note="We still have nobody for the early [shift] at “{post}” on {on}. Please put in "
+            "somebody senior from {team}. One of them is on holiday, so check who's in.",
         ),
         calls=(
             call("list_posts"),
@@ -548,7 +517,6 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
         answer="I put {fit} on the early [shift] at “{post}” on {on}. It takes somebody senior, "
         "and {away} is away then.",
         values={
-            "junior": junior["name"],
             "post": post["name"],
             "on": long_day(on),
             "team": team["name"],

@@ -34,16 +34,14 @@ def close_what_is_through(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} thinks that everything is settled and has asked whether {name.he} still "
-            "has to do something. Please close those of {name.his} [cases] that we can close. "
-            "Where we can't yet, tell me why, so that I can write to {name.him}.",
+            email="{name} says that everything is settled. Could you close {name.his} open "
+            "[cases]? If one has to stay open, tell me why, so that I can write to {name.him}.",
             colleague="{name} says everything's settled. Please close {name.his} [cases], and "
             "tell me why if one has to stay open.",
             chat="{name} says everything is settled, can you close {name.his} [cases]? if one has "
             "to stay open tell me why",
-            note="{name} says that as far as {name.he} knows everything is settled. {name.He} has "
-            "several [cases] with us that are still open. Please close those you can, and give me "
-            "a short reason for the rest.",
+            note="As far as {name} knows, everything is settled. Please close {name.his} open "
+            "[cases], and let me know why if that doesn't work for one of them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -208,8 +206,8 @@ def cases_of_a_sick_handler(maker: Maker) -> Callable[[], Draft | None] | None:
                 "open?",
                 colleague="{away} is off sick. Please hand over {away.his} open [cases]: high "
                 "priority to {boss}, everything else to {heir}.",
-                chat="{away} is off all month. can you hand {away.his} open [cases] on? the high "
-                "priority ones to {boss}, the rest to {heir}",
+                chat="{away} is off sick all month. can you hand {away.his} open [cases] over? "
+                "the high priority ones to {boss}, the rest to {heir}",
                 note="{away} won't be back before next month. {boss} has agreed to take "
                 "{away.his} high-priority [cases] and {heir} the rest. Please hand over "
                 "everything that's open.",

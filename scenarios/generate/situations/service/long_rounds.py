@@ -218,15 +218,15 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written four [reviews] and can only see some of them. Please "
-            "publish the ones that are waiting and hide the one {author} flagged as an insult.",
-            colleague="Please sort out {name}'s [reviews]: publish what's pending, and hide the "
-            "one that {author} flagged as an insult.",
-            chat="{name} has written a few [reviews] and cant see all of them. can you publish "
-            "whats pending and hide the one {author} flagged as an insult",
-            note="{name} has written several [reviews], and one of them isn't polite: {author} "
-            "has flagged it as an insult, so please hide it. The pending ones can be published, "
-            "bad rating or not.",
+            email="{author} has flagged one of {name}'s [reviews] as an insult. Could you hide "
+            "that one? The others of {name.hers} that are still waiting can be published.",
+            colleague="Please publish {name}'s pending [reviews], and hide the one that {author} "
+            "flagged as an insult.",
+            chat="can you publish {name}'s pending [reviews] and hide the one {author} flagged as "
+            "an insult",
+            note="{name} was rude in one of {name.his} [reviews], and {author} has flagged it as "
+            "an insult. Please hide it. {name.His} pending ones can be published, bad rating or "
+            "not.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -284,14 +284,13 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="{leaver} is leaving us on Friday. {owner} has asked that {leaver.he} loses "
                 "access to all of {owner.his} [documents] today. Could you do that?",
-                colleague="{leaver} is moving to another branch and shouldn't see {owner}'s papers "
-                "any more. Please remove {leaver.his} access to all the [documents] that {owner} "
-                "owns.",
+                colleague="{leaver} is moving to another branch and shouldn't see {owner}'s "
+                "[documents] any more. Please take {leaver.him} off all of them.",
                 chat="{leaver} is leaving, can you take {leaver.him} off every [document] {owner} "
                 "owns",
                 note="{leaver}'s last day is tomorrow, and {leaver.he} can still open some "
-                "[documents] that {owner} owns. Please find out which ones those are and remove "
-                "{leaver.him} from them.",
+                "[documents] of {owner}'s. Please find out which ones and remove {leaver.him} "
+                "from them.",
             ),
             calls=(
                 call("search_employees", query=leaver["name"]),

@@ -411,18 +411,18 @@ def upgrade_promised_in_a_note(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like the {best} [membership], which {author} promised {name.him} "
-            "after two years with us. There should be a note from {author}. If the two years are "
-            "over, please do what the note says.",
+            email="{name} says that {author} promised {name.him} the {best} [membership] after "
+            "two years with us. Could you read {author}'s note? If the two years are up, please "
+            "do what it says.",
             colleague="{name} says {author} promised {name.him} the {best} [membership] after two "
             "years. Please read {author}'s note and check when {name.he} joined, and if the "
             "time's up, do what the note says.",
             chat="{name} wants {best} and says {author} promised it after 2 years. can you check "
             "the note and when {name.he} joined, and do what the note says if the 2 years are "
             "over",
-            note="{author} agreed something with {name} for when {name.he}'d been here two years, "
-            "but I'm not sure it was {best}. It's in the notes on {name.his} record. If the two "
-            "years are up, please move {name.him} to what was agreed.",
+            note="{name} wants the {best} [membership], because {author} promised {name.him} "
+            "something after two years. Please see what {author}'s note says, and do that if "
+            "{name.he}'s been with us that long.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -75,16 +75,17 @@ def just_past_the_bound(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s hours at work have been cut, and {name.he}'d like to go from the "
-            "{tier} [membership] down to {cheap}. I'm not sure {name.he}'s been with us long "
-            "enough yet. Could you check, and change it if {name.he} has?",
-            colleague="{name} would like to go from the {tier} [membership] to {cheap}. I don't "
-            "think the minimum time is up, but have a look, and change it if it is.",
-            chat="can {name} go down to the {cheap} [membership] already? i'd say no but check "
-            "when {name.he} started, and if its ok just change it",
-            note="{name} asked for the {cheap} [membership] instead of {tier} and was told at the "
-            "desk that it's too early. I don't think anybody looked it up. Check when {name.he} "
-            "joined, and if the minimum period is over, make the change.",
+            email="{name} would like to go from the {tier} [membership] down to {cheap}. I'm not "
+            "sure {name.he}'s been with us long enough. Could you check, and change it if "
+            "{name.he} has?",
+            colleague="{name} wants to go from the {tier} [membership] down to {cheap}. Please "
+            "check when {name.he} joined, and change it if {name.he}'s been with us long enough. "
+            "I don't think so, but I may be wrong.",
+            chat="{name} wants to go down to the {cheap} [membership]. can you check when "
+            "{name.he} joined and change it if {name.he}'s been here long enough",
+            note="{name} was told at the desk that it's too early for the {cheap} [membership]. I "
+            "don't think anybody looked it up. Please check when {name.he} joined, and change it "
+            "from {tier} if {name.he}'s been with us long enough.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -156,16 +157,15 @@ def out_at_once(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} has complained again and doesn't want to hear about notice periods: "
-            "{last} is to be {name.his} last day. I'd rather let {name.him} go. Please set that "
-            "as the end of {name.his} [membership], and don't put in any other date.",
+            email="{name} has complained again and would like {last} to be {name.his} last day. "
+            "I'd rather let {name.him} go. Could you end {name.his} [membership] then? It has to "
+            "be that day.",
             colleague="Please end {name}'s [membership] on {last}. It has to be that day, "
             "{name.he} won't accept another.",
             chat="{name} wants {last} to be {name.his} last day, can you end the [membership] "
             "then? no other date, i've had {name.him} on the phone twice about it",
-            note="I've promised {name} that {name.his} [membership] ends on {last}, after "
-            "everything that went wrong last month. Please set that as the last day. If it isn't "
-            "possible, don't put in a later one, just tell me.",
+            note="I've promised {name} that {name.his} [membership] ends on {last}. Please enter "
+            "that as {name.his} last day, and no other date.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -366,15 +366,13 @@ def frozen_the_wrong_person(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} asked us to pause {name.his} [membership], and we've done it for "
-            "{wrong} instead, who had a letter about it this morning. Could you cancel that "
-            "freeze and put in the same dates for {name}?",
+            "{wrong} instead. Could you cancel that freeze and put in the same dates for {name}?",
             colleague="My mistake: I froze {wrong}'s [membership] and it should have been "
             "{name}'s. Please cancel it and put in the same days for {name}.",
             chat="i froze {wrong}s [membership] by mistake, should have been {name}. can you swap "
             "that, same dates",
-            note="{name} asked us for a freeze, and it's ended up on {wrong}'s [membership]. "
-            "Please take it off there and enter it for {name}, with the same first and last day. "
-            "I haven't told either of them yet.",
+            note="We've frozen {wrong}'s [membership], but it was {name} who asked for it. Please "
+            "cancel that freeze and enter the same dates for {name}.",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),

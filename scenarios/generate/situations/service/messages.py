@@ -39,16 +39,15 @@ def close_what_is_answered(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written that {name.his} questions are answered and that {name.he} "
-            "gets too many e-mails from us. Please close {name.his} open [threads]. If there's "
-            "one in which we still owe {name.him} an answer, leave it open and tell me which.",
+            email="{name} has written that {name.his} questions are answered. Could you close "
+            "{name.his} open [threads]? If there's one in which we still owe {name.him} an "
+            "answer, leave it open and tell me which.",
             colleague="Please close the open [threads] with {name} that we've answered. Tell me "
             "which one still needs an answer.",
             chat="can you close the open [threads] with {name}? if we still owe {name.him} an "
             "answer somewhere leave that one and tell me which",
-            note="I'd like fewer open [threads] before the holidays. {name} has several. Please "
-            "close those that we've answered, and let me know if {name.he}'s still waiting for a "
-            "reply in one of them.",
+            note="{name} has several open [threads] with us. Please close those that we've "
+            "answered, and tell me if {name.he}'s still waiting for a reply in one of them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -70,7 +69,7 @@ def close_what_is_answered(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=5, common=True, weight=0.5)
+@situation("messaging", steps=5, common=True, weight=0.5, without=("credit_union",))
 def apology_by_the_right_template(maker: Maker) -> Draft:
     """The current template of the thread's own channel goes out, not its outdated twin."""
     customer = new_customer(maker)
@@ -87,16 +86,15 @@ def apology_by_the_right_template(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} e-mailed us about a wrong bill and is still waiting for an answer. "
-            "Accounts have corrected it in the meantime. Could you reply with our [template] for "
-            "that? There's an old version too, so please take the current one.",
-            colleague="{name} complained by e-mail about a wrong bill. Please reply there with "
-            "the current [template] for wrong bills.",
-            chat="can you answer {name}'s e-mail about the wrong bill? we have a [template] for "
+            email="{name} has e-mailed us about a wrong bill and is still waiting for an answer. "
+            "Could you reply with our [template] for that? There's an old version too, so please "
+            "take the current one.",
+            colleague="{name} complained by e-mail about a wrong bill. We have [a template] for "
+            "that; please reply with the current one.",
+            chat="can you answer {name}'s e-mail about the wrong bill? we have [a template] for "
             "that, pls use the current one",
-            note="We sent out some wrong bills on Friday, and everyone who complained gets our "
-            "apology. Only {name} hasn't had it. Please reply to {name.his} e-mail with the "
-            "[template] for that; there's an old version, so make sure it's the current one.",
+            note="Please answer {name}'s e-mail about the wrong bill with our [template] for "
+            "that. There's an old version, so make sure it's the current one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -170,16 +168,15 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
     return lambda: Draft(
         kind="change",
         ask=Voices(
-            email="{leaver} is leaving on Friday and still has open [threads] with {name}. From "
-            "then on {name} should hear from the colleague who looks after {name.him} anyway. "
-            "Could you see on {name.his} record who that is, and hand them over?",
-            colleague="{leaver} is leaving on Friday. Please hand the open [threads] with {name} "
-            "over to the owner of {name}'s record.",
-            chat="{leaver} leaves on friday, can you hand {name}'s open [threads] over to whoever "
-            "looks after {name.him}? the record says who",
-            note="Friday is {leaver}'s last day. Before then, please hand over whatever is still "
-            "open with {name} to the colleague who's down as the owner on {name.his} record. I'd "
-            "like {name} to have one person to talk to.",
+            email="{leaver} is leaving on Friday and still has open [threads] with {name}. Could "
+            "you look up on {name.his} record who looks after {name.him}, and hand them over to "
+            "that colleague?",
+            colleague="{leaver} is leaving on Friday. Please hand {leaver.his} open [threads] "
+            "with {name} over to the colleague who looks after {name.him}, see {name.his} record.",
+            chat="{leaver} leaves on friday, can you hand {leaver.his} open [threads] with {name} "
+            "over to whoever looks after {name.him}? the record says who",
+            note="Friday is {leaver}'s last day. Please hand {leaver.his} open [threads] with "
+            "{name} over to the colleague who is down on {name.his} record.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -222,14 +219,14 @@ def written_enough(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} hasn't replied to anything we wrote in “{subject}”, and {author}, who "
-            "wrote it, is on leave. Could you send {name.him} another short reminder there?",
+            email="{author} has written to {name} several times in “{subject}” and got no answer. "
+            "{author} is on leave now, so could you send {name} another short reminder there?",
             colleague="{name} still owes us an answer in “{subject}”. Please write to {name.him} "
             "again.",
             chat="{name} still hasnt replied in “{subject}”, can you send {name.him} another "
             "reminder",
-            note="Nothing has moved in “{subject}” for weeks, because {name} doesn't reply. "
-            "Please send another friendly reminder in that [thread]; one or two sentences will do.",
+            note="{name} still hasn't replied in “{subject}”. Please send {name.him} another "
+            "friendly reminder in that [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -331,7 +328,7 @@ def new_thread_for_a_caller(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=6)
+@situation("messaging", steps=6, without=("hotel", "airline_lounge"))
 def moved_and_said_so(maker: Maker) -> Draft:
     """A customer has written that one of two addresses on record is the main one now."""
     customer = new_customer(maker)
@@ -348,42 +345,22 @@ def moved_and_said_so(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "Our letter to {name} went to {name.his} old flat again, although {name.he} "
-                    "wrote to us weeks ago which address is the right one. Could you look up what "
-                    "{name.he} wrote, make that the main address, and confirm the street to "
-                    "{name.him} there?"
+                    "{name} has moved and wrote to us about it. Could you make the new address "
+                    "{name.his} main one, and confirm the street in a reply to that [message]?"
                 ),
                 (
-                    "{name} has complained that our post still goes to the wrong address. "
-                    "{name.He}'d written to us about that. Please look up which of {name.his} "
-                    "addresses {name.he} wants us to use, make it the main one, and confirm the "
-                    "street in the same [thread]."
+                    "{name} has complained that our letters still go to the old address, although "
+                    "{name.he} wrote to us that {name.he}'d moved. Could you make the new one the "
+                    "main address and confirm the street in a reply to what {name.he} wrote?"
                 ),
             ),
-            colleague=(
-                (
-                    "{name} wrote to say which of {name.his} addresses is the right one. Please "
-                    "make it the main one and reply in the [thread] with the street."
-                ),
-                (
-                    "{name} wants us to use another of {name.his} addresses, see what {name.he} "
-                    "wrote. Please make it the main one and confirm the street in that [thread]."
-                ),
-            ),
-            chat=(
-                (
-                    "{name} wrote to us which address is the right one. can you set that as the "
-                    "main one and reply in the [thread] with the street"
-                ),
-                (
-                    "can you check what {name} wrote about {name.his} address? make the right one "
-                    "the main one and confirm the street in the [thread]"
-                ),
-            ),
-            note="Two letters to {name} have come back. {name.He} told us in writing which of "
-            "{name.his} addresses is the right one. Please make it the main one and answer "
-            "{name.him} in the same [thread], with the street, so that {name.he} can see we've "
-            "got it.",
+            colleague="{name} wrote to us that {name.he} has moved. Please make the new address "
+            "{name.his} main one and write back to confirm the street.",
+            chat="{name} wrote that {name.he}'s moved. can you make the new address the main one "
+            "and confirm the street in a reply there",
+            note="A letter to {name} has come back, because we still use the old address. "
+            "{name.He} had written to us about the move. Please make the new one the main address "
+            "and answer that [message] with the street, so that {name.he} can check it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -176,14 +176,14 @@ def whole_team_may_read(maker: Maker) -> Callable[[], Draft | None] | None:
     return lambda: Draft(
         kind="change",
         ask=Voices(
-            email="The people in {team} keep hearing about “{title}” and can't open it. Please "
-            "give everybody there access to read it. Anyone who can already edit it keeps that.",
-            colleague="{team} needs to read “{title}”. Please share it with all of them; anybody "
-            "who can edit it already keeps that.",
+            email="{team} can't open “{title}”. Could you give everybody there access to read it? "
+            "Anyone who can already edit it keeps that.",
+            colleague="Please share “{title}” with everyone in {team}, to read. If one of them "
+            "can edit it, leave that as it is.",
             chat="can you give everyone in {team} read access to “{title}”? dont downgrade anyone "
             "who can edit it",
             note="When we shared “{title}”, we forgot {team}. Please see that everyone there can "
-            "read it. One of them may be able to edit it already, and that should stay.",
+            "read it, and don't change it for anyone who can edit it already.",
         ),
         calls=(
             call("search_documents", query=title),

@@ -100,15 +100,15 @@ def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} hasn't had an e-mail from us since {name.he} gave {author} {name.his} "
-            "new address on the phone. {author} left a note about that call. Could you compare it "
-            "with the record and correct the e-mail?",
+            email="{name} gave {author} a new e-mail address on the phone, but {author} mistyped "
+            "it on the record. The right one is in the note about that call. Could you correct "
+            "the record?",
             colleague="{author} mistyped the new e-mail address that {name} gave us on the phone. "
-            "The right one is in {author.his} note about the call. Please correct the record.",
-            chat="mails to {name} bounce. {author} wrote the new address in a note but mistyped "
-            "it on the record, can you correct it",
-            note="All our e-mails to {name} come back. {author} wrote down the new address in a "
-            "note during the call but made a mistake on the record. Please correct it.",
+            "The right one is in {author}'s note about the call. Please correct the record.",
+            chat="mails to {name} bounce. {author} mistyped the new address on the record, the "
+            "right one is in the note about the call. can you correct it",
+            note="All our e-mails to {name} come back, because {author} mistyped the new address "
+            "on the record. It's right in {author}'s note about the call, so please correct it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -231,7 +231,7 @@ def block_them_for_me(maker: Maker) -> Draft | None:
     without=WALK_IN_TRADES,
 )
 def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] | None:
-    """Of the customers of a colleague who leaves, the oldest ones go to the manager."""
+    """Of a colleague's customers, the oldest ones go to the manager."""
     leaver = some_employee(maker, role="clerk")
     boss = some_employee(maker, role="manager")
     if leaver is None or boss is None:
@@ -251,16 +251,15 @@ def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] |
         return Draft(
             kind="change",
             ask=Voices(
-                email="{leaver} is leaving, and {boss} would like to look after {leaver.his} "
-                "oldest [customers] personally: everybody who's been with us since before {year}. "
-                "Could you assign those to {boss}? The others can wait for now.",
-                colleague="{leaver} is leaving. Please give {boss} all of {leaver.his} "
-                "[customers] who've been with us since before {year}; the newer ones stay for now.",
-                chat="{leaver} is leaving, can you make {boss} the owner of all of {leaver.his} "
-                "[customers] who've been with us since before {year}",
-                note="{leaver} is leaving us. {boss} will look after those of {leaver.his} "
-                "[customers] who've been with us since before {year}, so please assign those. I'll "
-                "decide about the others when we know who replaces {leaver}.",
+                email="{leaver} is going part-time, and {boss} is taking over {leaver.his} older "
+                "[customers]: everybody who's been with us since before {year}. Could you assign "
+                "those to {boss}?",
+                colleague="{boss} is taking over {leaver}'s oldest [customers], the ones who've "
+                "been with us since before {year}. Please assign them to {boss.him}.",
+                chat="{boss} is taking over some of {leaver}'s [customers], everyone whos been "
+                "with us since before {year}. can you assign those to {boss.him}",
+                note="I'd like {leaver} to have more time for new [customers]. Please give {boss} "
+                "the ones of {leaver.hers} who've been with us since before {year}.",
             ),
             calls=(
                 call("search_employees", query=boss["name"]),

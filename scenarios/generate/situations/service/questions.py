@@ -182,8 +182,8 @@ def what_comes_first(maker: Maker) -> Draft:
             "planned in {name.his} open [cases], and for which day?",
             colleague="What's planned next in {name}'s open [cases], and when?",
             chat="{name} wants to know whats next in {name.his} [cases] and when",
-            note="I'm seeing {name} tomorrow and would like to start with whatever comes next in "
-            "{name.his} open [cases]. What is planned, and for when?",
+            note="I'm seeing {name} tomorrow. What's the next thing planned in {name.his} open "
+            "[cases], and when is it due?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -261,15 +261,14 @@ def since_when_do_they_wait(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} says that one of {name.his} questions still hasn't been answered. Which "
-            "of {name.his} open [threads] is that, and since which day has {name.he} been waiting?",
-            colleague="{name} says we owe {name.him} an answer. In which open [thread] is that, "
-            "and since when?",
-            chat="{name} is still waiting for an answer from us somewhere. which [thread] is it "
-            "and since when",
-            note="{name} has three open [threads] with us, and I believe we've answered two. "
-            "What's the third one about, and on what day did {name.he} write to us there? I'd "
-            "like to apologise.",
+            email="{name} says we still haven't answered one of {name.his} questions. Could you "
+            "look up the subject of that [thread], and the day on which {name.he} wrote?",
+            colleague="{name} says we owe {name.him} an answer. What's the subject of that "
+            "[thread], and when did {name.he} write?",
+            chat="{name} is still waiting for an answer from us. whats the subject of that "
+            "[thread] and since when",
+            note="{name} is waiting for an answer from us, and I'd like to ring {name.him} and "
+            "apologise. What's the subject of the [thread], and on which day did {name.he} write?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

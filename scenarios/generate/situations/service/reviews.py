@@ -41,15 +41,14 @@ def publish_what_is_clean(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has written three [reviews] and can't see any of them on our page. "
-            "Could you publish the ones that are waiting? If a colleague has flagged one, leave "
-            "it and tell me why, so that I can explain it to {name.him}.",
-            colleague="{name} is waiting for {name.his} [reviews] to appear. Please publish the "
-            "pending ones. If one is flagged, leave it and tell me why it was.",
+            "Could you publish them? If a colleague has flagged one, leave it and tell me why.",
+            colleague="{name} has asked where {name.his} [reviews] are. Please publish the "
+            "pending ones. If somebody has flagged one, leave it and tell me why.",
             chat="can you publish {name}'s pending [reviews]? if one was flagged leave it and "
             "tell me what for",
             note="{name} has asked why {name.his} [reviews] aren't on the page yet. Please "
-            "publish what's pending, good or bad, unless somebody has flagged it. In that case "
-            "I'd like to know the reason.",
+            "publish what's pending, good or bad. If one has been flagged, leave that one and "
+            "tell me the reason.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -269,16 +268,15 @@ def reply_under_the_wrong_review(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} was surprised that you thanked {name.him} under {name.his} [review] of "
-            "the {wrong} for something {name.he} said about the {right}. Could you delete your "
-            "[reply] there and post the same text under the right one?",
+            email="{name} has noticed that your [reply] about the {right} is under {name.his} "
+            "[review] of the {wrong}. Could you delete it there and post the same text under the "
+            "right one?",
             colleague="Your [reply] to {name} is under the wrong [review]. Please delete it under "
             "the {wrong} and post the same text under the {right}.",
             chat="your [reply] to {name} is under {name.his} [review] of the {wrong} but its "
             "about the {right}. can you move it (same text)",
-            note="Your [reply] to {name} has ended up in the wrong place: it's under the [review] "
-            "of the {wrong}, but it's about the {right}. Please delete it there and post exactly "
-            "the same text where it belongs.",
+            note="Your [reply] to {name} is under the [review] of the {wrong}, but it's about the "
+            "{right}. Please delete it there and post the same text under the right one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -170,9 +170,8 @@ def started_for_the_namesake(maker: Maker) -> Draft | None:
             "{name} ({email}). Please end it and start the same [plan] for the right one.",
             chat="oops, i started the {product} for {wrong} but it was for {name}, {email}. can "
             "you end that one and start it for {name.him}, same [plan]",
-            note="The {product} was started today for {wrong}, who never asked for it. It was "
-            "meant for {name}, e-mail {email}. Nothing's been charged yet, so please end it and "
-            "set {name} up on the same [plan].",
+            note="We signed {wrong} up for the {product} today, but it was {name} ({email}) who'd "
+            "asked for it. Please end it for {wrong} and start the same [plan] for {name}.",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),

@@ -73,15 +73,15 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} needs to save money but would like to keep the {product}. Could you "
-            "switch {name.him} to the [plan] that costs the least a month, of those we still "
-            "offer? {name.He} doesn't mind how often {name.he} pays.",
+            "switch {name.him} to the [plan] with the lowest price per month, of those we still "
+            "offer?",
             colleague="{name} wants to pay less for the {product}. Please switch {name.him} to "
             "the [plan] that's cheapest per month, out of the ones still offered.",
             chat="{name} is keeping the {product} but wants to pay as little as possible. can you "
             "switch {name.him} to the [plan] with the lowest price per month that we still offer",
-            note="{name} was going to cancel the {product} because of the price, and I'd like to "
-            "keep {name.him}. Please work out which of the [plans] we offer today costs the least "
-            "per month and move {name.him} to that one.",
+            note="{name} wants to keep the {product} but pay less, and doesn't mind how often "
+            "{name.he} pays. Please move {name.him} to the [plan] that costs the least per month, "
+            "of those we offer today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -116,15 +116,14 @@ def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} is back earlier than planned and would like the {product} to start "
-            "again today. From now on {name.he} wants to pay by the year. Could you end the pause "
-            "and change the [plan]?",
+            "again today. {name.He} also wants to pay by the year from now on. Could you end the "
+            "pause and change the [plan]?",
             colleague="{name} is back. Please restart {name.his} [subscription] for the {product} "
             "today and put it on the twelve-month [plan].",
             chat="{name} is back early, can you start the {product} up again today? {name.he} "
             "wants to pay yearly from now on",
-            note="{name} rang to say {name.he} doesn't need the pause on the {product} any "
-            "longer. Please take it off today, and move {name.him} from the monthly [plan] to the "
-            "yearly one, which is how {name.he}'d like to pay.",
+            note="{name} is back and wants the {product} again from today. Please end the pause, "
+            "and move {name.him} from the monthly [plan] to the yearly one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

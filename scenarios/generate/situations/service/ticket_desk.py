@@ -99,16 +99,17 @@ def trouble_is_back_in_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} was told that “{subject}” was closed, but this morning {name.he} had "
-            "the same trouble again. Could you reopen the [ticket], if that's still possible? If "
-            "it's too late, open a new one with the same subject and normal priority.",
-            colleague="{name} says “{subject}” is back. Please reopen the [ticket] if we still "
-            "can, otherwise open a new one with the same subject, normal priority.",
+            email="{name} has had the same trouble again as in “{subject}”. Could you reopen the "
+            "[ticket]? If it's too late for that, open a new one with the same subject and normal "
+            "priority.",
+            colleague="{name} has the same trouble as in “{subject}” again. Please reopen that "
+            "[ticket] if we still can, otherwise open a new one with the same subject and normal "
+            "priority.",
             chat="{name} just rang, the “{subject}” thing is back. can you reopen it if thats "
             "still allowed, otherwise a new [ticket] (same subject, normal)",
-            note="{name} came in this morning because “{subject}”, which we'd closed, has come "
-            "back. Please reopen the old [ticket] if that's still possible. If it isn't, it needs "
-            "a new one, with the same subject and normal priority.",
+            note="{name} came in this morning about “{subject}” again, although we'd closed it. "
+            "Please reopen the old [ticket] if that's still possible. If not, open a new one, "
+            "same subject, normal priority.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -323,14 +324,14 @@ def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} says that “{subject}” can't wait until next week and has to be dealt "
-            "with today. I think {name.he}'s right. Could you set the [ticket] to urgent?",
+            email="{name} says that “{subject}” can't wait until next week. I think {name.he}'s "
+            "right. Could you set the [ticket] to urgent?",
             colleague="“{subject}” from {name} has got worse and can't wait. Please set it to "
             "urgent.",
             chat="{name} just called about “{subject}”, it cant wait any longer. can you set it "
-            "to urgent, im in a meeting",
-            note="{name} has called twice about “{subject}” and really needs it dealt with today. "
-            "I'm on the train and can't log in, so please set the [ticket] to urgent for me.",
+            "to urgent",
+            note="{name} has called twice about “{subject}” and needs it dealt with today. Please "
+            "set the [ticket] to urgent.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -425,16 +426,15 @@ def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} hasn't heard from anybody about “{subject}”, because nobody has it "
-                "yet. {team} can take a few more this week. Please give it to the one there who "
-                "has the fewest unsolved [tickets].",
-                colleague="Nobody has “{subject}” from {name} yet, and {team} can help out. Please "
-                "give it to whoever there has the fewest [tickets] to solve at the moment.",
+                email="{name} is still waiting to hear from us about “{subject}”, because nobody "
+                "has it yet. Could you give it to somebody in {team}? Please take the one with "
+                "the fewest unsolved [tickets].",
+                colleague="Nobody has “{subject}” from {name} yet. Please give it to somebody in "
+                "{team}, whoever has the fewest [tickets] to solve at the moment.",
                 chat="“{subject}” from {name} is still with nobody. can you give it to someone in "
                 "{team}? the one with the fewest unsolved [tickets]",
-                note="We can't get to “{subject}” from {name} today, and nobody has it yet. {team} "
-                "will help us out. Please give it to the colleague there who has the fewest "
-                "unsolved [tickets], so that it's done soon.",
+                note="{team} will look after “{subject}” from {name}, which nobody has yet. "
+                "Please give it to the colleague there with the fewest [tickets] still to solve.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

@@ -37,20 +37,19 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We've opened “{subject}” for {wrong}, who knows nothing about it; it was "
-            "{name} who complained. Please open it for {name}, with the same priority and "
-            "[product]. On the wrong one, say in a public comment that it was our mistake, "
-            "without naming anybody, and close it.",
-            colleague="“{subject}” is down as {wrong}'s, but it was {name} who complained, and [a "
-            "ticket] can't be moved. Please open it again for {name}, with the same priority and "
-            "[product], and close the wrong one with a public comment that it was our mistake, "
-            "without any names.",
-            chat="“{subject}” is under {wrong} but it should be {name}, and it cant be moved. "
-            "can you open it again for {name} (same prio and [product]), and close the wrong one "
-            "with a public comment that it was our mistake",
+            email="We've opened “{subject}” for {wrong}, but it was {name} who complained. Could "
+            "you open a new one for {name}, with the same priority and [product]? Then tell "
+            "{wrong} in a reply on the old one that it was our mistake, without naming {name}, "
+            "and close it.",
+            colleague="“{subject}” is under {wrong}, but it was {name} who complained. Please "
+            "open a new one for {name} with the same priority and [product]. Then write to "
+            "{wrong} on the old one that it was our mistake, without any names, and close it.",
+            chat="“{subject}” is under {wrong} but it should be {name}, and it cant be moved. can "
+            "you open a new one for {name} (same priority and [product]), then reply to {wrong} "
+            "on the old one that it was our mistake and close it",
             note="It was {name} who rang about “{subject}”, but we opened it for {wrong}. Please "
-            "open it for {name} with the same priority and [product]. On the wrong one, say in a "
-            "public comment that it was our mistake, without names, and close it.",
+            "open a new one for {name} with the same priority and [product], and close the old "
+            "one with a reply to {wrong} that it was our mistake. Don't name anybody there.",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),
@@ -112,16 +111,16 @@ def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | Non
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} is fed up with getting answers from a different person each time, or "
-                "from nobody. Please assign {name.his} unsolved [tickets] that nobody has to the "
-                "colleague who looks after {name.him}; it's on {name.his} record.",
+                email="{name} has complained that nobody answers {name.him}. Could you assign "
+                "{name.his} unsolved [tickets] that nobody has yet to the colleague who looks "
+                "after {name.him}? You'll see on {name.his} record who that is.",
                 colleague="Some of {name}'s unsolved [tickets] aren't assigned to anybody. Please "
-                "give those to whoever looks after {name.him}, see {name.his} record.",
-                chat="nobody has taken some of {name}s unsolved [tickets]. can you give those to "
-                "whoever owns {name.his} record",
-                note="{name} should have one person to talk to. Please look up who's the owner on "
-                "{name.his} record and give that colleague the unsolved [tickets] that nobody has "
-                "yet. If somebody has started on one, they keep it.",
+                "give those to the colleague who looks after {name.him}, see {name.his} record.",
+                chat="some of {name}s unsolved [tickets] have no one on them. can you give those "
+                "to whoever looks after {name.him}? the record says who",
+                note="Nobody has taken some of {name}'s unsolved [tickets] yet. Please look up on "
+                "{name.his} record who looks after {name.him}, and assign those to that "
+                "colleague. The others stay where they are.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -227,19 +226,18 @@ def complaint_in_a_thread(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="What {name} has written under “{subject}” is a complaint, and {name.he} wants "
-            "it treated as one. Could you open a [ticket] with the same subject, normal priority, "
-            "tell {name.him} in the [thread] that the complaint is registered, and close the "
-            "[thread]?",
+            email="{name}'s [thread] “{subject}” is a complaint. Could you open [a ticket] for "
+            "it, same subject, normal priority? Then write to {name.him} in the [thread] that "
+            "we've registered the complaint, and close it.",
             colleague="{name}'s [thread] “{subject}” is really a complaint. Please open a normal "
             "[ticket] for it with the same subject, tell {name.him} in the [thread] that the "
             "complaint is registered, and close the [thread].",
-            chat="can you turn {name}'s [thread] “{subject}” into [a ticket]? same subject, "
-            "normal. tell {name.him} there that the complaint is registered and close the [thread]",
-            note="We've agreed to keep all complaints in one place. What {name} wrote under "
-            "“{subject}” is one, so please open [a ticket] with the same subject and normal "
-            "priority. Tell {name.him} in the [thread] that the complaint is registered; the "
-            "[thread] itself can be closed.",
+            chat="can you open [a ticket] for {name}'s complaint “{subject}”? same subject, "
+            "normal. then tell {name.him} in the [thread] that the complaint is registered and "
+            "close the [thread]",
+            note="We need [a ticket] for {name}'s complaint, the [thread] “{subject}”: same "
+            "subject, normal priority. Please tell {name.him} in the [thread] that the complaint "
+            "is registered, and close the [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -295,15 +293,15 @@ def next_due_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="I'd like to help {team} out a bit. Which of their unsolved [tickets] is due "
-                "first? I need the reference, who has it, and the [customer], so that I can ring "
-                "and explain.",
-                colleague="What's due first in {team}? I need to know who has that [ticket] and "
-                "which [customer] it's for.",
-                chat="which open [ticket] in {team} is due first? who has it and which [customer]",
-                note="I'm meeting the people from {team} this morning. Which of their unsolved "
-                "[tickets] is due first, or has been overdue for longest? I need its reference, "
-                "the colleague who has it and the [customer].",
+                email="I'd like to help {team} out a bit. Which of their unsolved [tickets] is "
+                "due first? I need the reference, who has it, and the [customer].",
+                colleague="Which unsolved [ticket] of {team} is due first? Please tell me who has "
+                "it and which [customer] it's for.",
+                chat="which unsolved [ticket] in {team} is due first? who has it and which "
+                "[customer]",
+                note="I'm meeting {team} this morning. Which of the [tickets] that they still "
+                "have to solve is due first? I need its reference, the colleague who has it and "
+                "the [customer].",
             ),
             calls=(
                 call("list_teams"),
@@ -380,18 +378,18 @@ def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{author} took {name}'s call and left a note on {name.his} record, but no "
-                "[ticket] was opened. Could you open one for {author}? The subject is in the "
-                "note, and normal priority is fine.",
+                email="{author} took a call from {name} and only left a note about it, so there's "
+                "no [ticket] yet. Could you open one with what {name} rang about as the subject, "
+                "normal priority, and give it to {author}?",
                 colleague="{author} left a note about a call from {name} but didn't open [a "
                 "ticket]. Please open one in the same words, normal priority, and assign it to "
                 "{author}.",
-                chat="{author} only wrote a note about {name}'s call. can you open the [ticket] "
-                "{name.he} wanted, titled as in the note, and give it to {author}? normal "
-                "priority",
-                note="{name} rang yesterday. {author} wrote down what it was about but forgot to "
-                "open [a ticket]. Please open one with what the note says {name.he} rang about as "
-                "the subject, normal priority, and give it to {author}.",
+                chat="{author} only left a note about {name}'s call. can you open [a ticket] with "
+                "what {name.he} rang about as the subject, normal priority, and give it to "
+                "{author}",
+                note="{name} rang yesterday, and {author} left a note but no [ticket]. Please "
+                "open one with what the note says {name.he} rang about as the subject, normal "
+                "priority, and assign it to {author}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

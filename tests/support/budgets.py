@@ -5,8 +5,13 @@ The environment variable REHEARSAL_TEST_PROFILE chooses: `short` (the default) o
 
 import os
 
+import pytest
+
 IS_LONG = os.environ.get("REHEARSAL_TEST_PROFILE", "short") == "long"
 _LONG_FACTOR = 20
+
+# A test, or one of its parameters, whose like is in `just test` with other data.
+only_long = pytest.mark.skipif(not IS_LONG, reason="`just test-long` runs it")
 
 
 def examples(short: int) -> int:

@@ -10,6 +10,7 @@ of them in another process.
     python -m tests.support.warm_process MODULE...
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -18,6 +19,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -219,7 +221,23 @@ def main() -> None:
     job = serve()
     if job is None:
         os._exit(0)  # there is nothing to clean up, and to unload torch takes seconds
-    run(job)
+    try:
+        run(job)
+        code: object = None
+    except SystemExit as ended:
+        code = ended.code
+    if code is not None and not isinstance(code, int):
+        raise SystemExit(code)
+    _leave(code or 0)
+
+
+def _leave(status: int) -> None:
+    """End this process as an interpreter does, without unloading modules: torch's take 0.7 s."""
+    threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing's children do
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":

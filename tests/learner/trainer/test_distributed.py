@@ -24,7 +24,7 @@ from tests.support.budgets import IS_LONG
 from tests.support.cli import Rehearse
 from tests.support.made_once import made_once
 from tests.support.tiny_model import write_model, write_model_for
-from tests.support.train_distributed import CASES, STEPS, settings_for, train
+from tests.support.train_distributed import CASES, settings_for, steps_of, train
 from tests.support.trainer_runs import changed, largest_difference, random_batch, weights_after
 from tests.support.warm_process import Job, WarmProcess, torchrun_environment
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(200)  # three interpreters start, on however bu
 
 # The order of summation differs, and AdamW divides a gradient by its own size: see TOLERANCE in
 # test_trainer. bfloat16 also rounds norms' scales, which one process does not.
-TOLERANCE = {"bfloat16": 1e-3 * STEPS}
+TOLERANCE = {"bfloat16": 1e-3 * steps_of("bfloat16")}
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +95,9 @@ def run_torchrun(module: str, *arguments: object) -> None:
 @pytest.mark.parametrize("name", list(CASES))
 def test_two_processes_train_the_same_as_one(model: Path, together: Path, name: str) -> None:
     """Losses, norms, measurements and weights after some batches equal those of one process: for
-    each backend, with work for only one of them, with several updates and a reference, for ratios
-    of episodes, with checkpointing, and in bfloat16."""
+    each backend (`packed`, and a third batch, in `just test-long`), with work for only one of them,
+    with several updates and a reference, for ratios of episodes, with checkpointing, and in
+    bfloat16."""
     trainer = open_trainer(settings_for(name, model))
     alone = list(train(trainer, name))
     reports = msgspec.json.decode((together / f"{name}.json").read_bytes(), type=list[StepReport])

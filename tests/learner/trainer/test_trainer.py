@@ -21,7 +21,7 @@ from learner.model.pretrained import open_model
 from learner.packing.batch import Batch
 from learner.packing.minibatches import balanced_shares, merge_small_groups, minibatches
 from learner.trainer.trainer import StepReport, open_trainer
-from tests.support.budgets import repeats
+from tests.support.budgets import IS_LONG, repeats
 from tests.support.tiny_model import write_model
 from tests.support.trainer_runs import (
     changed,
@@ -34,7 +34,7 @@ from tests.support.trainer_runs import (
     weights_after,
 )
 
-STEPS = 3
+STEPS = repeats(short=2, long=3)
 # AdamW divides a gradient by its own size, so for a gradient near zero rounding becomes visible: up
 # to lr in the worst case. float32 gradients are equal within 1e-6 of the largest one.
 TOLERANCE = 2e-5
@@ -85,15 +85,18 @@ def reference_run(
     return weights_after(model), np.reshape(norms, (STEPS, minibatches)).mean(1).tolist()
 
 
-@pytest.mark.parametrize("prefix", [9, 180])
-@pytest.mark.parametrize("backend", ["naive", "packed", "twopass"])
-@pytest.mark.parametrize("minibatches", [1, 2])
+@pytest.mark.parametrize(
+    ("backend", "minibatches", "prefix"),
+    list(product(("naive", "packed", "twopass"), (1, 2), (9, 180)))
+    if IS_LONG
+    else [("naive", 2, 9), ("packed", 1, 180), ("twopass", 1, 180), ("twopass", 2, 9)],
+)
 def test_updates_are_those_of_the_formulas(
     folder: Path, backend: str, minibatches: int, prefix: int
 ) -> None:
     """Clipped loss, old log-probabilities, gradient clipping and AdamW give the same weights as the
     written-out updates, for each backend and number of updates, whether prefix groups share much or
-    little."""
+    little. (`just test` takes four of the twelve combinations, `just test-long` all of them.)"""
     settings = settings_of(
         folder,
         optimizer={"minibatches": minibatches, "max_grad_norm": 0.1},
@@ -174,11 +177,11 @@ def test_micro_batches_change_nothing(folder: Path) -> None:
     assert found[0][1]["clipped_low"] + found[0][1]["clipped_high"] > 0
 
 
-@pytest.mark.parametrize("prefix", [9, 520])
+@pytest.mark.parametrize("prefix", [9, 520] if IS_LONG else [520])
 def test_an_episode_may_be_in_several_prefix_groups(folder: Path, prefix: int) -> None:
     """GSPO over episodes gives the same weights whether the suffixes of an episode are in one
-    prefix group or in two (which are not merged if they share 520 tokens), and other weights if
-    they are treated as different episodes."""
+    prefix group or in two (which are not merged if they share 520 tokens; `just test-long` also has
+    merged ones), and other weights if they are treated as different episodes."""
     settings = settings_of(
         folder,
         loss={"policy": "gspo", "scope": "episode", "gspo_low": 1e-4, "gspo_high": 1e-4},

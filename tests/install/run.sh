@@ -305,15 +305,23 @@ part_wandb() {
     python -c "import wandb"
 }
 
+cpu() { # CPU seconds of all commands so far, in $used (not printed: a subshell has a count of its own)
+    times >"$work/times.txt"
+    used=$(awk -F '[ms ]+' '{ sum += 60 * ($1 + $3) + $2 + $4 } END { printf "%.0f", sum }' "$work/times.txt")
+}
+
 began=$SECONDS
 for part in "${parts[@]}"; do
     start=$SECONDS
+    cpu
+    before=$used
     echo "$part"
     cd "$work/empty"
     PATH=$base_path
     "part_$part"
-    echo "  $((SECONDS - start)) s"
+    cpu
+    echo "  $((SECONDS - start)) s, CPU $((used - before)) s"
     cd "$root"
     rm -rf "${work:?}/$part"
 done
-echo "$((SECONDS - began)) s in all: ${parts[*]}"
+echo "$((SECONDS - began)) s, CPU $used s with the build, in all: ${parts[*]}"

@@ -285,7 +285,7 @@ part_verifiers() { # a distribution of its own: wheel and sdist, beside the whee
     python -W ignore -c "import sys; from verifiers.v1.cli.validate import main; sys.exit(main())" \
         rehearsal-verifiers -n 5 -o validated --runtime.type subprocess >output.txt 2>&1 ||
         { cat output.txt; exit 1; }
-    grep -h '"reason"' validated/results.jsonl validated/*/results.jsonl 2>/dev/null >reasons.txt
+    find validated -name results.jsonl -exec cat {} + >reasons.txt
     [ "$(grep -c '"reason": *"valid"' reasons.txt)" = 5 ] || { cat reasons.txt; exit 1; }
     echo "  vf-validate: 5 tasks are valid"
 }
@@ -305,15 +305,23 @@ part_wandb() {
     python -c "import wandb"
 }
 
+cpu() { # CPU seconds of all commands so far, in $used (not printed: a subshell has a count of its own)
+    times >"$work/times.txt"
+    used=$(awk -F '[ms ]+' '{ sum += 60 * ($1 + $3) + $2 + $4 } END { printf "%.0f", sum }' "$work/times.txt")
+}
+
 began=$SECONDS
 for part in "${parts[@]}"; do
     start=$SECONDS
+    cpu
+    before=$used
     echo "$part"
     cd "$work/empty"
     PATH=$base_path
     "part_$part"
-    echo "  $((SECONDS - start)) s"
+    cpu
+    echo "  $((SECONDS - start)) s, CPU $((used - before)) s"
     cd "$root"
     rm -rf "${work:?}/$part"
 done
-echo "$((SECONDS - began)) s in all: ${parts[*]}"
+echo "$((SECONDS - began)) s, CPU $used s with the build, in all: ${parts[*]}"

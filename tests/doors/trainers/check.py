@@ -104,7 +104,8 @@ async def skyrl(work: Path, model: Path) -> str:
 
 async def areal(work: Path, model: Path) -> str:
     """AReaL's requests, responses and settings, with and without windows."""
-    from areal.api import GenerationHyperparameters, ModelRequest, ModelResponse, RolloutWorkflow
+    from areal.api import ModelRequest, ModelResponse, RolloutWorkflow
+    from areal.api.cli_args import GenerationHyperparameters
 
     asked = inspect.signature(RolloutWorkflow.arun_episode)
     assert list(asked.parameters) == list(

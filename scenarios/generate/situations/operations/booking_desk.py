@@ -128,12 +128,13 @@ def two_more_than_the_room_has(maker: Maker) -> Draft:
             "{people}. Could you change that? If they don't all fit in, any other time on that "
             "day would be fine.",
             colleague="{name} is coming to the {room} on {day} with {people} people instead of "
-            "{before}. If that [slot] is too small, please move them to another one that day.",
+            "{before}. If they don't fit in at that time, please move them to another one that "
+            "day.",
             chat="{name} is bringing {people} ppl to the {room} on {day}, not {before}. can you "
             "change it? if they dont fit any other time that day is ok",
-            note="{name} had expected {before} people in the {room} on {day}, but now it's "
-            "{people}. Please change the [booking]. {name.He} doesn't mind another time on the "
-            "same day if that [slot] can't take them all.",
+            note="{name} had said {before} people for the {room} on {day}, but now it's {people}. "
+            "Please change the [booking]. If they don't all fit in, another time that day is fine "
+            "with {name.him}.",
         ),
         calls=(
             _who(customer),
@@ -330,13 +331,12 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
             email="{name} would like to come back on {day}, at the same time and with as many "
             "people as on {name.his} last visit, but in the {room}. Could you look up when "
             "{name.he} was last here and book it?",
-            colleague="{name} wants the {room} on {day}, at the same time and for as many people "
-            "as on {name.his} last visit. Please book it.",
+            colleague="Please book {name} into the {room} on {day}. {name.He} wants the same time "
+            "and number of people as on {name.his} last visit.",
             chat="can u book {name} into the {room} on {day}? same time and same number of ppl as "
             "when {name.he} was last here",
-            note="{name} rang to book the {room} on {day}, for the same time and number of people "
-            "as on {name.his} most recent visit, but couldn't remember the details. Please look "
-            "it up and book it.",
+            note="{name} rang and wants the {room} on {day}: same time, same number of people as "
+            "on {name.his} last visit. Please look that up and book it.",
         ),
         calls=(
             _who(customer),

@@ -53,16 +53,14 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has moved to the coast and won't need the [appointments] we'd planned "
-            "with {name.him}. Please cancel the ones that are yours to cancel, and tell me whose "
-            "the others are.",
-            colleague="{name} has moved away. Please cancel {name.his} [appointments] as far as "
-            "you're allowed to, and tell me who has to cancel the rest.",
-            chat="{name}'s moved away, can you cancel what we've planned with {name.him}? if one "
-            "isnt yours to cancel tell me whose it is",
-            note="{name} is leaving the area and won't be coming any more. Please cancel the "
-            "planned [appointments] that you may cancel. Somebody else set up one of them, I "
-            "think; let me know who that is.",
+            email="{name} has moved away and won't need {name.his} [appointments] any more. Could "
+            "you cancel them? If there's one you can't cancel, tell me whose it is.",
+            colleague="{name} has moved away. Please cancel all {name.his} [appointments]. If one "
+            "of them isn't yours, tell me whose it is.",
+            chat="{name}'s moved away, can you cancel {name.his} [appointments]? if one isnt "
+            "yours to cancel tell me whose it is",
+            note="{name} won't be coming any more. Please cancel {name.his} planned "
+            "[appointments]. If a colleague has to do one of them, tell me who.",
         ),
         calls=(
             _who(customer),
@@ -143,16 +141,14 @@ def which_one_seats_them_all(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="Five of our guests arrive at the station on {day}, and I'd like to pick them "
-            "up together. Which of the two [vehicles], {b} or {c}, has at least five seats and is "
-            "free that day? And what model is it, so that they know what to look for?",
+            email="Five of us are driving to a meeting on {day}. Which [vehicle] can we take, {b} "
+            "or {c}? It needs five seats and must be free that day. What model is it?",
             colleague="I need a [vehicle] with five seats for {day}. Is {b} or {c} big enough and "
             "free that day? Tell me the model too.",
             chat="need a [vehicle] for 5 ppl on {day}. which of {b} and {c} has enough seats and "
             "no [trip] then, and what model is it",
-            note="Five of us are going to the regional meeting on {day} and would like to travel "
-            "together. Of our [vehicles] I thought of {b} or {c}. Which has at least five seats "
-            "and no [trip] that day, and what model is it?",
+            note="Five of us need a [vehicle] on {day}. I thought of {b} or {c}. Which one has at "
+            "least five seats and no [trip] that day, and what model is it?",
         ),
         calls=tuple(
             one
@@ -411,7 +407,7 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                 (
                     "{giver} is on a training course from {first} to {last}. {lark} can take "
                     "{giver.his} early [shifts] and {owl} the late ones. Could you request the "
-                    "[swaps], so that the rota is right before it goes out?"
+                    "[swaps]?"
                 ),
                 (
                     "I'm sending {giver} on a course, from {first} to {last}, and two colleagues "
@@ -432,7 +428,7 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
             ),
             chat=(
                 (
-                    "{giver} is on training {first} to {last}. can you put in the [swaps]? {lark} "
+                    "{giver} is on training {first} to {last}. can you request the [swaps]? {lark} "
                     "takes the early ones, {owl} the late ones"
                 ),
                 (
@@ -440,9 +436,8 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                     "ones to {owl}, can you request the [swaps]"
                 ),
             ),
-            note="I've sent {giver} on a training course, {first} to {last}. {lark} doesn't mind "
-            "getting up and will take the early [shifts], {owl} prefers the late ones. Please put "
-            "in a [swap] request for each.",
+            note="I've sent {giver} on a training course, {first} to {last}. {lark} will take the "
+            "early [shifts], {owl} prefers the late ones. Please request a [swap] for each.",
         ),
         calls=(
             _staff(giver),

@@ -101,15 +101,14 @@ def the_same_a_week_later(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker}'s ferry has been moved back by a week, so {worker.his} leave from "
-            "{first} has to start seven days later, for the same number of days. That's fine with "
-            "me. Could you change it?",
-            colleague="{worker}'s leave from {first} has to move back by seven days. Same length, "
-            "please.",
-            chat="can you move {worker}'s leave (from {first}) back by 7 days? same length",
-            note="{worker} has had to rebook {worker.his} holiday. The leave that starts on "
-            "{first} should begin seven days later and be just as long. I've already told the "
-            "team.",
+            email="{worker}'s ferry has been moved by a week, so {worker.his} leave from {first} "
+            "has to start seven days later, for the same number of days. Could you change it?",
+            colleague="{worker}'s leave from {first} has to start seven days later than planned. "
+            "Same length, please.",
+            chat="can you move {worker}'s leave from {first}? it starts 7 days later now, same "
+            "length",
+            note="{worker} has rebooked {worker.his} holiday: it's exactly a week later. Please "
+            "change the leave that starts on {first}, the length stays the same.",
         ),
         calls=(
             _who(worker),
@@ -212,9 +211,8 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
             "and tell me if one can't be moved.",
             chat="{leaver} leaves at the end of the month, can you give {leaver.his} [customers] "
             "to {heir}? tell me if one doesnt work",
-            note="{heir} is taking over {leaver}'s [customers] at the end of the month. Please "
-            "change the owner for all of them. There was a problem with one last time; if you "
-            "can't change it, give me the name.",
+            note="{heir} is taking over {leaver}'s [customers]. Please change the owner for all "
+            "of them, and give me the name if there's one that can't be changed.",
         ),
         calls=(
             _who(leaver),

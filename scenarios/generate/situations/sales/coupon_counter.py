@@ -347,15 +347,14 @@ def price_after_the_best_discount(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} is thinking about buying one {product}. What would {name.he} pay with "
-            "the best of {name.his} valid [coupons]? Please don't redeem it yet, {name.he}'s only "
-            "asking.",
-            colleague="What would {name} pay for one {product} with {name.his} best valid "
-            "[coupon]? Don't redeem it yet.",
+            email="{name} would like to know what one {product} costs with {name.his} best "
+            "[coupon]. {name.He}'s only asking, so please don't redeem it.",
+            colleague="What would {name} pay for one {product} with the best [coupon] {name.he} "
+            "has? Don't redeem it yet.",
             chat="whats the price of one {product} for {name} with {name.his} best [coupon]? dont "
             "redeem it yet",
-            note="{name} would like a price for one {product} before {name.he} decides. Please "
-            "work it out with the best [coupon] that's still valid. Nothing needs redeeming today.",
+            note="{name} has asked for the price of one {product} with {name.his} best [coupon]. "
+            "What is it? Please don't redeem anything yet.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

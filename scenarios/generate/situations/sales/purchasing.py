@@ -275,15 +275,14 @@ def what_we_would_save(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{two} says they're cheaper than {one}, and I'd like to check that before we "
-            "send our draft to {one}. How much less would all of it cost at {two}'s prices?",
-            colleague="How much would we save on our draft with {one} if we bought it all from "
-            "{two}?",
+            email="{two} says they're cheaper than {one}. How much would we save if we bought "
+            "everything in our draft [purchase] with {one} from {two} instead?",
+            colleague="How much would we save if we bought everything in our draft [purchase] "
+            "with {one} from {two}?",
             chat="{two} says theyre cheaper than {one}. if we bought everything in our draft with "
             "{one} from {two}, how much would we save",
-            note="{two} has sent us a price list, and I'd like to know whether it's worth "
-            "changing. Take the draft we have with {one} and tell me how much less it would cost "
-            "at {two}, in total.",
+            note="{two} has sent us a price list. We still have a draft [purchase] with {one}. "
+            "How much less would all of that cost at {two}?",
         ),
         calls=(
             call("search_suppliers", query=one["name"]),
@@ -314,16 +313,16 @@ def two_arrived_only_one_complete(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{supplier} delivered {one} × {product} and two of the {more} today, without "
-            "any papers. We've sent them more than one [purchase]. Could you find the one this is "
-            "and mark it as received?",
-            colleague="{supplier} delivered {one} × {product} and 2 × {more} today. Please mark "
-            "the [purchase] that matches as received.",
+            email="{supplier} delivered {one} × {product} and 2 × {more} today, without a "
+            "delivery note. Could you find the [purchase] with exactly that in it and mark it as "
+            "received?",
+            colleague="{supplier} delivered {one} × {product} and 2 × {more} today. Please find "
+            "the [purchase] that's for exactly that and mark it as received.",
             chat="{supplier} just delivered {one} × {product} and 2 × {more}, can you find the "
             "right [purchase] and mark it received",
-            note="{supplier} has dropped off {one} × {product} and two of the {more}, without a "
-            "delivery note. We've sent them two [purchases]; please find the one with exactly "
-            "that in it and mark it as received.",
+            note="{one} × {product} and 2 × {more} came from {supplier} this morning. We're "
+            "waiting for two [purchases] from them. Please mark the one with exactly that in it "
+            "as received.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

@@ -11,7 +11,7 @@ from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.returns.make import new_return, return_lines
 
 
-@situation("returns", "orders", steps=5, common=True)
+@situation("returns", "orders", steps=5, common=True, without=("wine_merchant",))
 def both_arrived_broken(maker: Maker) -> Draft | None:
     """Two of three lines of one order come back, damaged, in one return."""
     goods = some_products(maker, 3)
@@ -28,16 +28,14 @@ def both_arrived_broken(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Some of {name}'s [order] of {day} was damaged when {name.he} unpacked it: five "
-            "of the {one} and two of the {two}. It's all packed up again. Could you register one "
-            "return for both?",
+            email="Some of {name}'s [order] of {day} arrived damaged: five of the {one} and two "
+            "of the {two}. Could you register one return for both?",
             colleague="{name}'s [order] of {day} arrived damaged: 5 × {one} and 2 × {two}. Please "
             "register one return for both.",
             chat="{name} got 5 × {one} and 2 × {two} damaged ([order] from {day}). can you set up "
             "one return for both",
             note="{name} sent us photos of what was damaged in {name.his} [order] of {day}: five "
-            "of the {one} and two of the {two}. Please register a single return for both, so that "
-            "I can send {name.him} one label. I've already told the packers.",
+            "of the {one} and two of the {two}. Please register a single return for both.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -219,20 +217,15 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has now unpacked the remaining {product} as well and found "
-            "everything damaged, just like what {name.he} sent back before. {name.He} "
-            "wants to return all {name.he} still has from that [order]. Could you see "
-            "how many that is and register them?",
-            colleague="{name} says the remaining {product} came damaged as well. Some went back "
-            "already, so please see how many {name.he} still has from that [order] and "
-            "register those.",
-            chat="{name} sent back some of the {product} before, and now says the rest is "
-            "damaged too. can you check how many {name.he} still has and register a "
-            "return for those",
-            note="{name} has been in touch again: the remaining {product} from {name.his} "
-            "[order] turned out damaged, too, like what came back the other week. Please "
-            "register a return of all {name.he} still has. I couldn't tell how many that "
-            "is.",
+            email="{name} has sent back some of the {product} already, and now the rest turns out "
+            "to be damaged, too. Could you register a return for everything {name.he} still has "
+            "from that [order]?",
+            colleague="{name} says the rest of the {product} is damaged as well. Some went back "
+            "before; please register a return for all {name.he} still has from that [order].",
+            chat="{name} sent back some of the {product} before, and now says the rest is damaged "
+            "too. can you register a return for all {name.he} still has",
+            note="{name} rang again about the damaged {product}: {name.he} wants to send back all "
+            "{name.he} still has from that [order]. Please register the return.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -323,7 +323,7 @@ def nobody_home_until_then(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="decline", because="permission", steps=4)
+@situation("shipments", kind="decline", because="permission", steps=4, without=("catering",))
 def vanished_on_the_road(maker: Maker) -> Draft | None:
     """A shipment has vanished; only somebody of a higher role reports that."""
     goods = some_products(maker, 2)
@@ -336,14 +336,14 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} never got the {product}. The [carrier] has looked for it for two weeks "
-            "and given up. Could you report the [shipment] as lost?",
+            email="{name} never got the {product}, and the [carrier] can't find it. Could you "
+            "report the [shipment] as lost?",
             colleague="{name}'s [shipment] with the {product} never arrived, and the [carrier] "
             "has stopped looking. Please report it as lost.",
             chat="the [carrier] has lost {name}'s [shipment] with the {product}, they "
             "confirmed it. can you mark it as lost",
             note="The [carrier] has given up looking for the {product} we sent to {name}. Please "
-            "report that [shipment] as lost today, because we need that for the insurance.",
+            "report that [shipment] as lost today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -360,7 +360,7 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=7, rare=True)
+@situation("shipments", steps=7, rare=True, without=("catering",))
 def two_boxes_same_day(maker: Maker) -> Draft | None:
     """Two shipments to one address on one day become one."""
     most = maker.parameters["INSURED_FROM_CENTS"]
@@ -374,19 +374,18 @@ def two_boxes_same_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has noticed that two [shipments] from us arrive on the same day, one "
-            "with the {one} and one with the {two}. That costs us twice. Could you put "
-            "the [parcel] with the {two} into the other [shipment], with the same "
-            "contents and weight, and cancel its own?",
-            colleague="We planned two [shipments] to {name} for the same day, and one would do. "
-            "Please add the [parcel] with the {two} to the one with the {one}, same "
-            "contents and weight, and cancel the other.",
+            email="We're sending {name} two [shipments] on the same day, one with the {one} and "
+            "one with the {two}. Could you put the [parcel] with the {two} into the other "
+            "[shipment], just as it is, and cancel its own?",
+            colleague="{name} gets two [shipments] from us on the same day. Please move the "
+            "[parcel] with the {two} to the one with the {one}, same quantity and weight, and "
+            "cancel the other.",
             chat="we're sending {name} 2 [shipments] on the same day, waste of money. can you "
             "add the {two} to the one with the {one}, same [parcel] as it is now, and "
             "cancel the other",
-            note="I just saw that we're paying for two [shipments] to {name} on the same day. "
-            "Please put the [parcel] with the {two} into the one with the {one}, just as it is, "
-            "and cancel the other.",
+            note="We're paying for two [shipments] to {name} on the same day. Please move the "
+            "[parcel] with the {two}, just as it is, to the one with the {one} and cancel the "
+            "other.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

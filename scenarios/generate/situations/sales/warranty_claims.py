@@ -79,15 +79,14 @@ def decide_on_both(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} is waiting to hear about two [claims], for the {one} and the {two}. "
-            "{assessor} has looked at both. Could you accept or refuse them? Go by what the "
-            "[assessments] say.",
+            "{assessor} has assessed both. Could you accept or reject them accordingly?",
             colleague="{assessor} has assessed {name}'s [claims] for the {one} and the {two}. "
             "Please accept or reject each one.",
             chat="{assessor} has assessed {name}'s [claims] for the {one} and the {two}. can you "
-            "accept or reject them, whatever the [assessment] says",
-            note="{name} has two [claims] waiting with us, one for the {one} and one for the "
-            "{two}. {assessor} finished the [assessments] last week, so please go by those and "
-            "accept or reject each.",
+            "accept or reject them, going by what {assessor.he} found",
+            note="{name} has been waiting for an answer on two [claims], for the {one} and the "
+            "{two}. {assessor} has finished the [assessments], so please accept or reject each "
+            "one.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),

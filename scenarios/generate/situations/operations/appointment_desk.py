@@ -78,15 +78,14 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Something has come up, and {name} won't need the [appointment] on {day} "
-            "after all. {owner} organised “{subject}” but is out today and can't do it. "
-            "Could you cancel it?",
+            email="{name} won't need the [appointment] on {day} after all. {owner} organised "
+            "“{subject}” but is out today. Could you cancel it?",
             colleague="Please cancel “{subject}” with {name} on {day}. {owner} organised it and "
             "can't be reached.",
             chat="{name} cant make {day}, can you cancel “{subject}”? its {owner}'s but "
             "{owner.he}'s in a meeting all day",
-            note="{name} has called off “{subject}” on {day}. It was set up by {owner}, who is "
-            "away at a trade fair until the end of the week, so please cancel it for {owner.him}.",
+            note="{name} has called off “{subject}” on {day}. {owner} set it up and is away this "
+            "week, so please cancel it for {owner.him}.",
         ),
         calls=(_who(customer), _found(customer), _shown(appointment), call("get_my_profile")),
         answer="I may not cancel “{subject}”: only its organiser, {owner}, or a [supervisor] or [a "
@@ -308,16 +307,15 @@ def like_the_last_talk(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to come in again on {day} at 09:00, to the same place and "
-            "for as long as when {name.he} was last here. Could you set that up as "
-            "“{subject}” and add {mate}, who has to be there too?",
+            email="{name} is coming in again on {day} at 09:00. Could you set that up as "
+            "“{subject}”, at the same place and as long as when {name.he} was last here? Please "
+            "add {mate}, who has to be there.",
             colleague="Please set up “{subject}” with {name} on {day} at 09:00, same place and "
             "same length as when {name.he} was last here. {mate} has to be there as well.",
             chat="can you set up “{subject}” with {name} on {day} at 09:00? same place and "
             "length as when {name.he} last came, and {mate} needs to be there",
-            note="Please plan “{subject}” with {name} for {day} at 09:00 and add {mate}, who "
-            "has to be there. Take the place and length from the last time {name.he} "
-            "actually came; {name.he}'s cancelled one since.",
+            note="Please plan “{subject}” with {name} for {day} at 09:00, same place and length "
+            "as the last time {name.he} actually came. {mate} has to be there, too.",
         ),
         calls=(
             _who(customer),

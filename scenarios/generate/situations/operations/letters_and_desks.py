@@ -475,20 +475,18 @@ def who_was_in_that_street(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is complaining that one of our drivers drove over {name.his} flower "
-            "bed in {city} on {day}. It was either {one} or {two}. Could you find out "
-            "who was there that day and give that colleague the [ticket]? I've asked "
-            "both to answer such things themselves.",
+            email="{name} is complaining that one of our drivers drove over {name.his} flower bed "
+            "in {city} on {day}. It was {one} or {two}. Could you find out who and give that "
+            "colleague the [ticket]?",
             colleague="{name} is complaining about one of our drivers in {city} on {day}, {one} or "
             "{two}. Please find out which of them was there and assign the [ticket] to "
             "that one, who can answer it first-hand.",
             chat="{name} is complaining abt one of our drivers in {city} on {day}, either "
             "{one} or {two}. whoever it was should answer that, can you check and assign "
             "the [ticket]",
-            note="{name} has complained about one of our drivers in {city} on {day}. It must "
-            "have been {one} or {two}. Please check which of the two really made that "
-            "[trip] and assign the [ticket] to that person, who'll have to write to "
-            "{name.him}. I've already apologised.",
+            note="{name} has complained about one of our drivers in {city} on {day}, {one} or "
+            "{two}. Please check which of the two was there and assign the [ticket] to that "
+            "person.",
         ),
         calls=(
             _who(customer),

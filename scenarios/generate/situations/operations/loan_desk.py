@@ -288,9 +288,8 @@ def wait_for_the_first_that_comes(maker: Maker) -> Callable[[], Draft | None]:
                 "that nobody is waiting for.",
                 chat="{name} wants {title} but theyre all out. can you reserve the one due back "
                 "soonest with nobody in the queue",
-                note="{name} rang about {title}. There's none in at the moment, so please "
-                "reserve one for {name.him}: of those without a queue, whichever is due back "
-                "first. I said we'd let {name.him} know the date.",
+                note="{name} rang about {title}. There's none in, so please reserve one for "
+                "{name.him}: the first that comes back and that nobody else is waiting for.",
             ),
             calls=(
                 _who(customer),

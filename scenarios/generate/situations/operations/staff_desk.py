@@ -137,16 +137,15 @@ def not_both_at_a_time(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{worker} would like leave from {first} to {last}. {deputy} covers for "
-            "{worker.him}, so if {deputy.he}'s away on any of those days, {worker.he}'ll "
-            "go from {new} to {end} instead. Could you check and put in what works?",
+            "{worker.him}, so if {deputy.he}'s away then, make it {new} to {end}. Could you check "
+            "and record it?",
             colleague="{worker} wants leave from {first} to {last}, or from {new} to {end} if "
             "{deputy} is away on one of the first dates. Please check and record it.",
             chat="{worker} wants leave {first} to {last}. {deputy} covers for {worker.him}, "
             "so if {deputy.he}'s off on one of those days make it {new} to {end}",
-            note="{worker} has given me two choices for {worker.his} leave: {first} to "
-            "{last}, or {new} to {end}. {deputy} has to be here while {worker.he}'s "
-            "gone, so take the second if {deputy} is away on any day of the first. "
-            "Please record whichever it is.",
+            note="{worker} would like leave from {first} to {last}, or else from {new} to {end}. "
+            "{deputy} has to be here meanwhile, so take the second if {deputy} is away on any day "
+            "of the first.",
         ),
         calls=(
             _who(worker),
@@ -321,16 +320,14 @@ def to_the_smaller_team(maker: Maker) -> Callable[[], Draft] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{worker} has been filling in everywhere and would like a permanent "
-                "team. {one} or {two}, {worker.he} doesn't mind which. Please move "
-                "{worker.him} to the one with fewer people at the moment.",
+                email="{worker} needs a permanent team, {one} or {two}. Please move {worker.him} "
+                "to the one with fewer people.",
                 colleague="{worker} needs a permanent team. {one} and {two} could both use the "
                 "help, so please move {worker.him} to the one with fewer people.",
                 chat="can you move {worker} to {one} or {two}? whichever has fewer people "
                 "right now",
-                note="{worker} is getting a permanent place. {one} and {two} both say they're "
-                "short-staffed, so please look who has fewer people, not counting those "
-                "who've left, and move {worker.him} there today.",
+                note="{one} and {two} are both short of people. Please move {worker} to the one "
+                "that has fewer now.",
             ),
             calls=(
                 _who(worker),

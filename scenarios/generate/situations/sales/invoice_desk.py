@@ -369,15 +369,14 @@ def how_punctual_they_are(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="Our credit insurer would like to know how well {name} pays. How many of the "
-            "[invoices] {name.he}'s paid were late, and by how many days at worst?",
+            email="{name} has asked for more time to pay. How many of {name.his} paid [invoices] "
+            "were late so far, and by how many days at worst?",
             colleague="How many of {name}'s paid [invoices] were late, and by how many days at "
             "worst?",
             chat="does {name} pay late? how many of {name.his} paid [invoices] were late and by "
             "how many days at most",
-            note="{name} has asked for better payment terms. Before I answer: how many of "
-            "{name.his} paid [invoices] came in after the due date, and how many days late was "
-            "the worst?",
+            note="{name} would like better payment terms. How many of {name.his} paid [invoices] "
+            "came in after the due date, and how many days late was the worst?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -365,16 +365,14 @@ def rather_time_than_fees(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} can't pay anything this month. We've agreed that {name.he} gets the "
-            "first [reminder] for the overdue [invoice], and as much time as we can give for the "
-            "one that isn't due yet. Could you do both?",
+            email="{name} can't pay this month. Please send the first [reminder] for the overdue "
+            "[invoice], and give {name.him} as much time as we can for the one that isn't due yet.",
             colleague="{name} can't pay right now. Please send the first [reminder] for "
             "{name.his} overdue [invoice] and defer the other one for as long as we can.",
             chat="{name} is short of money. can you send the first reminder for the overdue "
             "[invoice], and defer the one that isn't due yet for as long as we can",
-            note="I've spoken to {name} about {name.his} two unpaid [invoices]. The overdue one "
-            "gets its first [reminder]. For the other, please move the due date back as far as "
-            "we're allowed.",
+            note="{name} has two unpaid [invoices]. Please send the first [reminder] for the "
+            "overdue one, and move the due date of the other as far back as we allow.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -93,16 +93,16 @@ def goodwill_for_a_bad_week(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has had nothing but trouble with us since {day}, and I've promised "
-            "{name.him} the full goodwill amount. Please open a goodwill [refund] on each of "
-            "{name.his} settled [payments] from that day on.",
+            email="{name} has had nothing but trouble with us since {day}. Please open a goodwill "
+            "[refund] on each of {name.his} settled [payments] from that day on, as much as we "
+            "give for goodwill.",
             colleague="{name} has had a terrible week with us. Please open a goodwill [refund] on "
             "each of {name.his} settled [payments] from {day} on, as much as we give.",
             chat="{name} only had trouble with us since {day}. can you open goodwill [refunds] "
             "on all {name.his} settled [payments] from that day on? as much as goodwill allows",
-            note="We've let {name} down more than once since {day}, and I've promised {name.him} "
-            "something. For everything {name.he}'s paid from that day on, if it's settled, "
-            "please open a goodwill [refund] and give {name.him} the most we can for goodwill.",
+            note="We've let {name} down more than once since {day}. Please open a goodwill "
+            "[refund] on each of {name.his} settled [payments] from that day on, the most we can "
+            "for goodwill.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -348,16 +348,14 @@ def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
         return Draft(
             kind="change",
             ask=Voices(
-                email="Our costs have gone up, so everything we still offer in {category} will "
-                "be {step} dearer from today. Only the {dear} stays as it is, that's "
-                "expensive enough. Could you change the prices?",
-                colleague="Please raise the prices in {category} by {step} each, for everything we "
-                "still offer. Leave out the {dear}, which is dear enough.",
+                email="Our costs have gone up, so everything we still offer in {category} will be "
+                "{step} dearer from today, except the {dear}. Could you change the prices?",
+                colleague="Please raise the prices in {category} by {step} each, for all we still "
+                "offer except the {dear}.",
                 chat="can you put everything we still offer in {category} up by {step}? not "
                 "the {dear}, that stays",
-                note="Prices in {category} go up: please add {step} to everything there that "
-                "we still offer. The {dear} is expensive enough already and stays as it "
-                "is. The new price list goes to the printer on Thursday.",
+                note="Prices in {category} go up: please add {step} to everything there that we "
+                "still offer. Only the {dear} stays as it is.",
             ),
             calls=(
                 call("list_categories"),

@@ -65,16 +65,14 @@ def wants_out_too_late(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} would like to cancel {name.his} [order] for the {product}. It's "
-            "confirmed, but {name.he} says it's a week old at most, so it shouldn't be a problem. "
-            "Could you cancel it?",
+            email="{name} would like to cancel {name.his} confirmed [order] for the {product}. "
+            "{name.He} says it's a week old at most. Could you cancel it?",
             colleague="Please cancel {name}'s confirmed [order] (the {product}). {name.He} says "
             "it's a week old at most.",
             chat="{name} changed {name.his} mind about the {product}, says the [order] is a "
             "couple of days old. can you cancel it? its confirmed",
-            note="I've told {name} we'd cancel {name.his} confirmed [order] for the {product}. "
-            "{name.He} said it only went in a few days ago, so it should be fine. Could you do "
-            "that this afternoon?",
+            note="{name} wants to cancel {name.his} confirmed [order] for the {product}. It only "
+            "went in a few days ago, {name.he} says. Could you do that?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -267,19 +265,14 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like more {product} on {name.his} open [order], but the whole "
-            "of it mustn't cost more than {budget}. Could you put in as many as that "
-            "allows? Everything else on it stays.",
-            colleague="{name} wants more {product} on {name.his} open [order], as many as "
-            "{name.he} can get for {budget} in all. Please change the quantity and leave "
-            "the rest alone.",
-            chat="{name} has {budget} in all for {name.his} open [order] and wants more "
-            "{product} for it, as many as possible. can you change that? dont touch the "
-            "rest",
-            note="{name} has a grant to use up before the end of the month, so the total of "
-            "{name.his} open [order] can go up to {budget}, but no higher. {name.He} "
-            "wants more {product} for it. Please raise the quantity to what still fits; "
-            "nothing else changes.",
+            email="{name} wants more {product} on {name.his} open [order], as many as possible "
+            "without the total going over {budget}. Could you change that?",
+            colleague="{name} wants more {product} on {name.his} open [order]: as many as "
+            "{name.he} can get for {budget} in all. Please change the quantity.",
+            chat="{name} can spend {budget} in all on {name.his} open [order] and wants as many "
+            "of the {product} as that allows. can you change the quantity",
+            note="{name}'s open [order] may cost up to {budget} in all, {name.he} says. Please "
+            "raise the {product} to as many as fit; nothing else changes.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -404,16 +397,14 @@ def a_friend_cancels_for_them(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{friend} has asked us to cancel {name}'s open [order] for the {product}. "
-            "They're in the same club, and {friend} says it isn't wanted any more. We've heard "
-            "nothing from {name}. Could you cancel it?",
-            colleague="{friend} rang to cancel {name}'s open [order] for the {product}; they're "
+            email="{friend} rang to say that {name} doesn't want the {product} any more. {name}'s "
+            "[order] is still open. Could you cancel it?",
+            colleague="{friend} has cancelled {name}'s open [order] for the {product}; they're "
             "friends. Please take it out.",
             chat="{friend} says {name} doesnt want the {product} any more, can you cancel the "
             "[order]? its still open",
-            note="{friend} was at the desk and asked us to cancel a neighbour's open [order]: "
-            "it's {name}'s, for the {product}. Apparently {name} has been too busy to ring. "
-            "Please take care of it.",
+            note="{friend} was here and asked us to cancel {name}'s open [order] for the "
+            "{product}. They're neighbours. Please take care of it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -98,14 +98,14 @@ def failed_long_ago(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has written that {name.his} account is in order again and that we can "
-            "take the money for the {product} now. Could you retry the [payment] that failed?",
-            colleague="{name} has topped up {name.his} account. Please retry the failed [payment] "
-            "for the {product}.",
-            chat="{name} has money on {name.his} account again, can you retry the [payment] for "
-            "the {product}",
-            note="I had {name} on the phone this morning. The problem with {name.his} bank is "
-            "sorted out, so please retry the failed [payment] for the {product} today.",
+            email="{name}'s account is in order again. Could you try the failed [payment] for the "
+            "{product} once more?",
+            colleague="{name} has topped up {name.his} account. Please try the failed [payment] "
+            "for the {product} again.",
+            chat="{name} has money on {name.his} account again, can you try the failed [payment] "
+            "for the {product} again",
+            note="I had {name} on the phone this morning, and the problem with {name.his} bank is "
+            "sorted out. Please charge the failed [payment] for the {product} again today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -485,14 +485,14 @@ def no_room_for_the_new_card(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has a new debit card, ending in {digits} and valid until {expires}. "
-            "Please add it. If {name.he} has too many already, disable the one that's expired.",
+            "Please add it and, if there are too many, disable the one that's expired.",
             colleague="Please add {name}'s new debit card, ending in {digits}, valid until "
             "{expires}. If {name.he}'s got too many, disable the expired one first.",
             chat="{name} has a new debit card ending in {digits}, valid til {expires}, can you "
             "add it? if {name.he}'s got too many one of the old ones has expired, disable that",
-            note="I tried to add a debit card for {name} (ending in {digits}, valid until "
-            "{expires}), but {name.he} already has too many. One of {name.his} cards has expired, "
-            "so please disable that and add the new one.",
+            note="I can't add {name}'s new debit card (ending in {digits}, valid until "
+            "{expires}), {name.he} has too many. One of them has expired, so please disable that "
+            "and add the new one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

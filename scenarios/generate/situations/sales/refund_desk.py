@@ -369,18 +369,16 @@ def larger_than_my_limit(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} has asked three times about {name.his} money for the {product}, so "
-            "please approve the [refund] today. If the whole amount is more than you can "
-            "sign off, let {name.him} have as much as you can now, and I'll see to the "
-            "rest next week.",
-            colleague="Could you approve {name}'s open [refund]? If it's over your limit, lower it "
-            "to that for now, and we'll pay the rest as a second one later.",
+            email="{name} is still waiting for {name.his} money for the {product}. Please approve "
+            "the [refund]. If it's over your limit, approve as much as you can, and I'll see to "
+            "the rest.",
+            colleague="Could you approve {name}'s open [refund]? If it's over your limit, lower "
+            "it to that, and we'll pay the rest later.",
             chat="{name}'s [refund] for the {product} still needs approving. if its over your "
             "limit can you do part of it now and someone else does the rest later",
-            note="{name} has been waiting for {name.his} [refund] long enough and I don't "
-            "want another complaint. Please approve it today. Nobody who can sign for "
-            "more is in until Thursday, so if it's too much for you, change it to what "
-            "you can approve and we'll top it up then.",
+            note="Please approve {name}'s [refund] for the {product} today, {name.he}'s waited "
+            "long enough. If it's too much for you, change it to what you can approve and we'll "
+            "top it up later.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -482,16 +480,16 @@ def meant_the_other_purchase(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} mixed two things up. {name.He} asked for {name.his} money back for the "
-            "{one}, but it's the {two} {name.he} doesn't want any more. Could you cancel that "
-            "[refund] and open one for the {two}, for the same reason and in full?",
+            email="{name} mixed two things up: {name.he} doesn't want the {two}, but the open "
+            "[refund] is for the {one}. Could you cancel that and open one for the {two}, same "
+            "reason and in full?",
             colleague="{name} named the wrong purchase. Please cancel {name.his} open [refund] "
             "for the {one} and open one for the {two} instead, same reason and in full.",
             chat="{name} mixed things up, the [refund] should be for the {two} and not the {one}. "
             "can you cancel the open one and open the right one, same reason and full amount",
-            note="{name} rang to apologise: {name.he} asked for {name.his} money back on the "
-            "{one} when {name.he} meant the {two}. Please cancel the open [refund] and open one "
-            "for the {two}, for the same reason and in full again.",
+            note="{name} asked for {name.his} money back on the {one} but meant the {two}. Please "
+            "cancel the open [refund] and open one for the {two}, for the same reason and in full "
+            "again.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

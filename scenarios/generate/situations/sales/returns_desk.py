@@ -266,16 +266,14 @@ def box_without_a_number(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked about {name.his} box with two of the {product}; {name.he} "
-            "forgot to put the return number on it. It's here, on my desk. Could you "
-            "find the right return and mark it as received?",
+            email="{name} sent us a box with two of the {product} and forgot to put the return "
+            "number on it. It's here. Could you find the return and mark it as received?",
             colleague="A box with 2 × {product} came from {name} without a return number. Please "
             "mark the matching return as received.",
             chat="theres a box from {name} here, no return number, 2 × {product} in it. can you "
             "find the return and mark it received",
-            note="The courier left a box from {name} with no return number on it. There are two "
-            "of the {product} in it. Please find the return it belongs to and mark it as "
-            "received; we'll do the inspection tomorrow.",
+            note="There's a box from {name} with two of the {product} and no return number. "
+            "Please find the return it belongs to and mark it as received.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -307,17 +305,15 @@ def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} bought five of the {product} from us, in two [orders], never used "
-            "any, and would like to return them all as unwanted. Please register what's "
-            "still within our time for returns, and tell me why for the rest.",
+            email="{name} would like to return five of the {product} from two [orders], unwanted. "
+            "Please register what's still in time, and tell me why for the rest.",
             colleague="{name} would like to return five of the {product}, unwanted, from two "
             "[orders]. Please register what can still come back, and tell me why the "
             "rest can't.",
             chat="{name} wants to send back 5 × {product} (2 [orders], unwanted). can you "
             "register whats still possible? tell me why if not",
-            note="{name} came to the counter and would like to return five of the {product}, "
-            "unwanted, from two different [orders]. I'm not sure both are recent enough. "
-            "Register what you can and tell me why the others can't come back.",
+            note="{name} has brought back five of the {product}, unwanted, from two different "
+            "[orders]. Please register what can still come back, and tell me why if some can't.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -412,14 +408,13 @@ def as_many_returns_as_allowed(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} ordered five of the {product}, which was too many, and would like to "
             "send two of them back from {name.his} latest [order]. Please register that as "
-            "unwanted and let me have the number.",
+            "unwanted.",
             colleague="{name} is returning 2 × {product} (of 5) from {name.his} latest [order], "
             "unwanted. Please register it.",
             chat="new return for {name}: 2 × {product} from {name.his} latest [order], it has "
             "5 in it. unwanted. can you set it up",
-            note="{name} would like to send something back again: two of the five {product} in "
-            "{name.his} most recent [order], unwanted. Please register the return, I'll e-mail "
-            "{name.him} the label on Monday.",
+            note="{name} would like to send two of the five {product} in {name.his} most recent "
+            "[order] back, unwanted. Please register the return.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -256,14 +256,13 @@ def keep_it_till_we_are_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} will be abroad longer than planned and doesn't want the {product} "
-            "before {day}. It's still planned. Could you move it to that day?",
+            email="{name} will be abroad and doesn't want the {product} before {day}. Could you "
+            "move the planned [shipment] to that day?",
             colleague="{name} is away. Please move the [shipment] with the {product} to {day}.",
             chat="can you move {name}'s [shipment] with the {product} to {day}? {name.he}'s on "
             "holiday",
-            note="{name} is away for longer than {name.he} thought. The {product} should leave on "
-            "{day}, when {name.he}'s back; at the moment it's planned for an earlier day. Please "
-            "move the [shipment].",
+            note="{name} is away for longer than {name.he} thought. Please move the planned "
+            "[shipment] with the {product} to {day}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

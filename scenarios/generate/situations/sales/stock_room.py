@@ -251,17 +251,14 @@ def left_in_the_closed_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We're clearing out {closed} on Friday, and there's still some of the "
-            "{product} in there. Please book all of it over to wherever we're shortest "
-            "of it, going by the reorder points.",
+            email="{closed} is closed. Please move what's left of the {product} from there to the "
+            "[warehouse] that's furthest below its reorder point.",
             colleague="Please clear the {product} out of {closed}. All of it goes to the "
-            "[warehouse] that's missing the most against its reorder point.",
+            "[warehouse] that's furthest under its reorder point.",
             chat="{closed} is shut but there's still {product} in it. can you move it all to "
-            "where the most is missing? by the reorder points",
-            note="{closed} is closed for good, and the {product} left there should go where "
-            "it's needed. Please look which [warehouse] is furthest under its reorder "
-            "point and transfer everything there. I'll have it carried over this "
-            "afternoon.",
+            "whichever [warehouse] is furthest below its reorder point",
+            note="{closed} is closed for good. Please look which [warehouse] is furthest under "
+            "its reorder point for the {product}, and transfer everything that's left there.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

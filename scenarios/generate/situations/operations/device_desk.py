@@ -124,16 +124,14 @@ def the_newer_of_the_two(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent us the reading we asked for: the {model} is at {said}. "
-            "{name.He} has two of them and means the newer one; the other {name.he}'ll read "
-            "another day. Could you record it?",
+            email="{name} has read {name.his} {model} at {said}. {name.He} has two of them, and "
+            "it's the newer one. Could you record it?",
             colleague="{name} has read {name.his} {model} at {said}. {name.He} has two of them; "
             "it's the one that was installed last.",
             chat="{name}'s {model} is at {said}, thats the newer of the two {name.he} has. can "
             "you record it",
-            note="{name} rang with a reading. {name.He} has two of the same type; it's the "
-            "{model} installed more recently that shows {said}. Please record that for today, "
-            "and leave the other one.",
+            note="{name} rang with a reading: {said}. {name.He} has two of the same type, and "
+            "this is for the {model} that was installed last. Please record it for today.",
         ),
         calls=(
             _of(customer),

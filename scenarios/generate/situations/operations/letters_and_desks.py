@@ -138,9 +138,9 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
             chat="{name} is abroad and wants to do “{course}” when {name.he}'s back, the date is "
             "in {name.his} message. can you book {name.him} on the first one after that and reply "
             "with the day",
-            note="{name} is away at the moment and has written to us about “{course}”. {name.His} "
-            "message says until when. Please book {name.him} on the first date after that and "
-            "reply in the [thread] with the day. {name.He}'ll pay on arrival.",
+            note="{name} is away and has written to us about “{course}”. {name.His} message says "
+            "until when. Please book {name.him} on the first date after that and reply in the "
+            "[thread] with the day.",
         ),
         calls=(
             _who(customer),
@@ -291,8 +291,8 @@ def a_number_in_a_message(maker: Maker) -> Draft:
             chat="{name} messaged a reading, can u put it in and confirm the figure back to "
             "{name.him}",
             note="{name} has sent us a reading in {name.his} [thread]. {name.He} has two "
-            "[devices], so please make sure you record it for the right one, and confirm the "
-            "figure to {name.him} there. We need it for the annual statement.",
+            "[devices], so please record it for the right one and confirm the figure to "
+            "{name.him} there.",
         ),
         calls=(
             _who(customer),

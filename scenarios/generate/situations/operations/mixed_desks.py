@@ -90,9 +90,8 @@ def room_or_course(maker: Maker) -> Draft:
             "can't do both. Please cancel that [booking].",
             chat="{name} has the {room} and “{course}” on the same day. can you cancel the room "
             "for that day, nothing else",
-            note="{name} can't use the {room} on the day of “{course}”, which {name.he}'s also "
-            "booked on. Please cancel {name.his} [booking] for that day. {name.He}'s booked the "
-            "room on other days too and is keeping those.",
+            note="{name} can't use the {room} on the day of “{course}”. Please cancel {name.his} "
+            "[booking] for that day. {name.He}'s keeping the room on the other days.",
         ),
         calls=(
             _who(customer),

@@ -248,15 +248,12 @@ def when_the_next_holiday_is(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="We're choosing a day for the team outing, and I'd like {worker} to be "
-            "there. When does {worker.he} go on {worker.his} next holiday, and what's "
-            "the last day of it? Only the holiday, please, not when {worker.he}'s "
-            "travelling for us.",
+            email="We're choosing a day for the team outing. When does {worker} go on "
+            "{worker.his} next holiday, and what's the last day of it? Work trips don't matter.",
             colleague="When does {worker}'s next leave begin, and which day is the last?",
             chat="when is {worker}'s next holiday, first and last day? just leave, not work trips",
-            note="{worker}'s substitute has asked me for the dates. From which day to which "
-            "day is {worker}'s next leave? {worker.He}'s travelling for work before "
-            "that, which doesn't count.",
+            note="From which day to which day is {worker}'s next leave? I don't mean when "
+            "{worker.he}'s travelling for work.",
         ),
         calls=(_who(worker), _record(worker)),
         answer="{worker}'s next leave is from {first} to {last}.",

@@ -334,16 +334,14 @@ def in_somebody_elses_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} is off sick, and {name} doesn't mind waiting. Please cancel the "
-            "[appointment] that {ill} organises with {name.him}. What {mate} has set up goes "
-            "ahead.",
+            email="{ill} is off sick. Please cancel {ill.his} [appointment] with {name}. The "
+            "other one, which {mate} set up, goes ahead.",
             colleague="{ill} is off sick. Please cancel the [appointment] {ill.he} organises "
             "with {name}; {mate} will keep the other one.",
             chat="{ill} is ill, can you cancel {ill.his} own [appointment] with {name}? not the "
             "one {mate} set up",
             note="{ill} has been signed off for a month. Please cancel the [appointment] {ill.he} "
-            "was going to have with {name}. There's another one that {mate} organises, which goes "
-            "ahead as planned.",
+            "organises with {name}. The one that {mate} organises goes ahead.",
         ),
         calls=(
             _who(customer),

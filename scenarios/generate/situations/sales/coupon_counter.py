@@ -150,8 +150,7 @@ def with_a_friends_voucher(maker: Maker) -> Draft | None:
             colleague="{name} is paying for the {product} and has code {code}. Please redeem it.",
             chat="can you redeem {code} for {name}? its for the {product}",
             note="{name} is at the desk and would like to use the code {code} for the {product}. "
-            "There's a queue behind {name.him}, so please redeem it and let me know when it's "
-            "done.",
+            "Please redeem it.",
         ),
         calls=(
             call("find_coupon_by_code", code=coupon["code"]),
@@ -302,14 +301,12 @@ def end_it_tonight(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="The discounts from “{campaign}” are costing us more than they bring in, and "
-            "two partners have complained about the prices. Please stop it today so that nobody "
-            "redeems any more from tomorrow.",
+            email="The discounts from “{campaign}” are costing us more than they bring in. Please "
+            "stop it today, so that nobody redeems any more of them.",
             colleague="“{campaign}” is costing us more than it brings in. Please stop it today.",
             chat="can you stop the “{campaign}” [campaign]? its costing us too much",
-            note="I went through this month's figures and “{campaign}” is losing us money. It "
-            "shouldn't run until its planned end date. Stop it in the system before you leave "
-            "today.",
+            note="“{campaign}” is losing us money. I don't want it to run any longer, so please "
+            "stop it before you leave today.",
         ),
         calls=(
             call("list_campaigns"),

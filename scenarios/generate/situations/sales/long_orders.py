@@ -192,9 +192,9 @@ def both_gaps_in_one_delivery(maker: Maker) -> Draft | None:
             "reorder points in one [purchase], from the [supplier] that sells both, and send it.",
             chat="we're low on {one} and {two}. can you buy both in one [purchase], just the gap "
             "to the reorder point, from whoever sells the two? send it",
-            note="I'd like only one delivery for the {one} and the {two}. Each is below its "
-            "reorder point in one [warehouse]. Please buy exactly what's missing from the "
-            "[supplier] who has both, even if it's a bit dearer, and send it off.",
+            note="The {one} and the {two} are each below the reorder point in one [warehouse]. "
+            "Please buy exactly what's missing, in one [purchase] from the [supplier] who has "
+            "both, and send it off.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

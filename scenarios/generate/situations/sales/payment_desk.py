@@ -303,13 +303,12 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has had trouble with {name.his} bank since {day} and would like to "
-            "transfer what failed in one go. What do {name.his} failed [payments] from that day "
-            "on come to?",
+            email="{name} would like to transfer what failed since {day}. What do {name.his} "
+            "failed [payments] from that day on come to?",
             colleague="What do {name}'s failed [payments] from {day} on come to?",
             chat="how much has failed for {name} since {day}? incl that day, one total pls",
             note="I'm calling {name} this afternoon. What do {name.his} failed [payments] from "
-            "{day} onwards add up to? I've already dealt with anything older.",
+            "{day} onwards add up to?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

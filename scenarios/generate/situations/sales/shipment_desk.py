@@ -30,15 +30,13 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has moved to {city}; the new address is on {name.his} record. Could you "
-            "redirect whatever hasn't left yet? If it's too late for something, tell me, so that "
-            "I can warn {name.him}.",
+            "redirect whatever hasn't left yet? If it's too late for something, tell me.",
             colleague="{name} has moved to {city}, the address is on record. Please redirect "
             "whatever hasn't left yet, and tell me what can't be redirected.",
             chat="{name} moved to {city} (address is on file). can you redirect what hasnt left "
             "yet and tell me what you cant",
-            note="{name} has moved. The address in {city} is on {name.his} record already, but "
-            "{name.his} [shipments] still have the old one. Please redirect what you can. If it's "
-            "too late for one, tell me which, so that I can warn {name.him}.",
+            note="{name} has moved to {city}, and that address is on record already. Please "
+            "redirect {name.his} [shipments] there. If it's too late for one, tell me which.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -129,16 +127,14 @@ def neighbour_takes_it_in(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{other} lives next door to {name}, who's away this week, and always takes in "
-            "{name.his} deliveries. {other.He} would like us to send the {product} straight to "
-            "{other.him}. Could you redirect it?",
+            email="{name} is away this week. {other}, who lives next door, would like us to send "
+            "the {product} straight to {other.him}. Could you redirect it?",
             colleague="{name}'s {product} should go to {other}, the neighbour, who's just asked "
             "for it. Please redirect it.",
             chat="{other} offered to take in {name}'s {product}, they're neighbours. can you "
             "redirect it to {other}",
-            note="{other} was here today and mentioned that {name} won't be at home all week. "
-            "Please send the [shipment] with {product} to {other} instead, which saves us a "
-            "second trip.",
+            note="{other} was here and says that {name} won't be at home all week. Please send "
+            "the [shipment] with {product} to {other} instead.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -172,16 +168,14 @@ def cheapest_for_light_things(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked why we send a few small boxes with such an expensive service. "
-            "{name.He} means {name.his} planned [shipment]. Could you change it to the cheapest "
-            "[carrier] we can use for it?",
+            email="{name}'s planned [shipment] is only a few light boxes, so it doesn't need an "
+            "expensive service. Could you change it to the cheapest [carrier] we can use for it?",
             colleague="Please put {name}'s planned [shipment] on the cheapest [carrier] that we "
             "can use for it.",
             chat="can you switch {name}'s planned [shipment] to the cheapest [carrier] we're "
             "allowed to use for it",
-            note="We've been asked again to bring the freight bill down. The planned [shipment] "
-            "to {name} doesn't need such an expensive [carrier]. Please find the cheapest one "
-            "that can take it and change it.",
+            note="The planned [shipment] to {name} doesn't need such an expensive [carrier]. "
+            "Please find the cheapest one that can take it and change it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

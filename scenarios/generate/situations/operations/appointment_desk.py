@@ -78,15 +78,14 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Something has come up, and {name} won't need the [appointment] on {day} "
-            "after all. {owner} organised “{subject}” but is out today and can't do it. "
-            "Could you cancel it?",
+            email="{name} won't need the [appointment] on {day} after all. {owner} organised "
+            "“{subject}” but is out today. Could you cancel it?",
             colleague="Please cancel “{subject}” with {name} on {day}. {owner} organised it and "
             "can't be reached.",
             chat="{name} cant make {day}, can you cancel “{subject}”? its {owner}'s but "
             "{owner.he}'s in a meeting all day",
-            note="{name} has called off “{subject}” on {day}. It was set up by {owner}, who is "
-            "away at a trade fair until the end of the week, so please cancel it for {owner.him}.",
+            note="{name} has called off “{subject}” on {day}. {owner} set it up and is away this "
+            "week, so please cancel it for {owner.him}.",
         ),
         calls=(_who(customer), _found(customer), _shown(appointment), call("get_my_profile")),
         answer="I may not cancel “{subject}”: only its organiser, {owner}, or a [supervisor] or [a "
@@ -114,16 +113,14 @@ def ten_or_else_three(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has to travel on the day of “{subject}” and has offered {new} instead, "
-            "at 10:00 or at 15:00. {name.He}'d prefer 10:00. Could you move it to that, or to "
-            "15:00 if one of you already has something at ten?",
+            email="{name} can't make “{subject}” on the day we agreed. Could you move it to "
+            "{new}, at 10:00? If one of the three of you has something then, make it 15:00.",
             colleague="{name} wants to move “{subject}” to {new}. At 10:00 please, or at 15:00 if "
-            "one of you is busy then.",
+            "one of you three is busy then.",
             chat="can you move “{subject}” with {name} to {new}? 10:00 is best for {name.him}, "
             "15:00 if one of you cant make that",
-            note="{name} can't make “{subject}” on the day we agreed and has offered {new}, "
-            "at 10:00 or, if that doesn't suit everybody here, at 15:00. Please look who "
-            "has something at ten and move it.",
+            note="Please move “{subject}” with {name} to {new}. {name.He} would like 10:00, or "
+            "15:00 if one of our people has something at ten.",
         ),
         calls=(
             _who(customer),
@@ -159,16 +156,14 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{host} would rather not do “{subject}” with {name} alone and could use a "
-            "second person from our side. Please add {busy}, or {free} if {busy} already "
-            "has something at that time.",
+            email="{host} would rather not do “{subject}” with {name} alone. Could you add "
+            "{busy}? If {busy.he} already has something at that time, add {free}.",
             colleague="{name} would like a second person from us at “{subject}”. Please add "
             "{busy}, or {free} if {busy} already has something then.",
             chat="can you add {busy} to “{subject}” with {name}? if {busy.he} already has "
             "something then, take {free}",
-            note="{host} needs support at “{subject}” with {name}. Please put {busy} down for "
-            "it too, or {free} if {busy} is already somewhere else at that time. Both of "
-            "them know about it.",
+            note="{host} would like a colleague to come to “{subject}” with {name}. Please add "
+            "{busy}, or {free} if {busy} has another [appointment] then.",
         ),
         calls=(
             _who(customer),
@@ -224,9 +219,9 @@ def out_for_two_weeks(maker: Maker) -> Draft:
             "all the [appointments] in that time, and tell me if one has to stay.",
             chat="{away} wont be here {first} to {last}, can you take {away.him} off the "
             "[appointments] then? tell me if you cant for one",
-            note="{away} is off from {first} to {last} for an operation. Please remove {away.him} "
-            "from every [appointment] in those days. Where {away.he}'s the only one who has to be "
-            "there, leave it and give me the title; I'll ring the customer myself.",
+            note="{away} is off from {first} to {last}. Please remove {away.him} from every "
+            "[appointment] in those days. If you can't for one of them, give me the title, and "
+            "I'll ring the customer myself.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -265,16 +260,14 @@ def first_hour_for_both(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] would like to see {one} and {two} together for an hour on "
-            "{day}, as early as possible, but not before eight. When are they first both "
-            "free? It should start on the hour.",
-            colleague="When could {one} and {two} first meet for an hour on {day}? From 08:00, "
-            "starting on the hour.",
-            chat="when are {one} and {two} first both free for an hour on {day}? from 8 on, "
-            "starting on the hour",
-            note="I need {one} and {two} together for an hour on {day}, as early as they can "
-            "both make it, starting on the hour. We open at eight. What time would that "
-            "be? I'll invite them myself.",
+            email="A [customer] would like an hour with {one} and {two} on {day}, as early as "
+            "possible. When are they first both free? Not before eight, and on the hour please.",
+            colleague="When is the first hour on {day} that {one} and {two} are both free? From "
+            "08:00, on the hour please.",
+            chat="when are {one} and {two} first both free for an hour on {day}? from 8 on, and "
+            "on the hour pls",
+            note="I'd like an hour with {one} and {two} on {day}, as early as they can both make "
+            "it. We open at eight, and I want to start on the hour. What time would that be?",
         ),
         calls=(
             call("search_employees", query=one["name"]),
@@ -314,16 +307,15 @@ def like_the_last_talk(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to come in again on {day} at 09:00, to the same place and "
-            "for as long as when {name.he} was last here. Could you set that up as "
-            "“{subject}” and add {mate}, who has to be there too?",
+            email="{name} is coming in again on {day} at 09:00. Could you set that up as "
+            "“{subject}”, at the same place and as long as when {name.he} was last here? Please "
+            "add {mate}, who has to be there.",
             colleague="Please set up “{subject}” with {name} on {day} at 09:00, same place and "
             "same length as when {name.he} was last here. {mate} has to be there as well.",
             chat="can you set up “{subject}” with {name} on {day} at 09:00? same place and "
             "length as when {name.he} last came, and {mate} needs to be there",
-            note="Please plan “{subject}” with {name} for {day} at 09:00 and add {mate}, who "
-            "has to be there. Take the place and length from the last time {name.he} "
-            "actually came; {name.he}'s cancelled one since.",
+            note="Please plan “{subject}” with {name} for {day} at 09:00, same place and length "
+            "as the last time {name.he} actually came. {mate} has to be there, too.",
         ),
         calls=(
             _who(customer),
@@ -372,16 +364,14 @@ def entered_twice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has had two invitations to “{subject}” on {day}, at different times. "
-            "That was my mistake, I booked it twice in your name. Could you cancel the one "
-            "without {expert}?",
+            email="I've booked “{subject}” with {name} twice on {day}, at different times and "
+            "both in your name. Sorry! Could you cancel the one without {expert}?",
             colleague="“{subject}” with {name} on {day} is in twice. Please cancel the one "
             "without {expert}.",
             chat="oops, i put “{subject}” with {name} on {day} in twice. can you cancel the one "
             "{expert} isnt in",
-            note="You've got “{subject}” with {name} in your calendar twice on {day}. {expert} is "
-            "only coming to one of them, and that's the right one, so please cancel the other. "
-            "{name} knows about the mix-up.",
+            note="“{subject}” with {name} is in your calendar twice on {day}. The one that "
+            "{expert} is coming to is right, so please cancel the other.",
         ),
         calls=(
             _who(customer),

@@ -74,16 +74,14 @@ def cheapest_with_room_for_all(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like the {room} for {people} people, on any day from {first} to "
-            "{last} and at any time, as long as it's cheap. Could you book the cheapest [slot] "
-            "that they all fit into?",
+            email="{name} would like the {room} for {people} people, any day from {first} to "
+            "{last}. Could you book the cheapest [slot] that they all fit into?",
             colleague="{name} wants the {room} for {people}, any day from {first} to {last}. "
             "Please book the cheapest [slot] they all fit into.",
             chat="can u book the {room} for {name}? {people} ppl, any day {first} to {last}, the "
             "cheapest one they all fit into",
             note="{name} would like the {room} for {people} people, any day between {first} and "
-            "{last}; the time doesn't matter. They're on a tight budget, so please book the "
-            "cheapest [slot] that still has enough places.",
+            "{last}, at any time. Please book the cheapest [slot] with room for all of them.",
         ),
         calls=(
             _who(customer),
@@ -128,12 +126,13 @@ def two_more_than_the_room_has(maker: Maker) -> Draft:
             "{people}. Could you change that? If they don't all fit in, any other time on that "
             "day would be fine.",
             colleague="{name} is coming to the {room} on {day} with {people} people instead of "
-            "{before}. If that [slot] is too small, please move them to another one that day.",
+            "{before}. If they don't fit in at that time, please move them to another one that "
+            "day.",
             chat="{name} is bringing {people} ppl to the {room} on {day}, not {before}. can you "
             "change it? if they dont fit any other time that day is ok",
-            note="{name} had expected {before} people in the {room} on {day}, but now it's "
-            "{people}. Please change the [booking]. {name.He} doesn't mind another time on the "
-            "same day if that [slot] can't take them all.",
+            note="{name} had said {before} people for the {room} on {day}, but now it's {people}. "
+            "Please change the [booking]. If they don't all fit in, another time that day is fine "
+            "with {name.him}.",
         ),
         calls=(
             _who(customer),
@@ -171,16 +170,14 @@ def one_group_as_two(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} would like the {room} on {day} at {time} for {name.his} club's annual "
-            "meeting; there'll be {people} of them. Please book it. If it won't go through as "
-            "one, make it two [bookings] for the same time.",
+            email="{name} would like the {room} on {day} at {time}, for {people} people. Please "
+            "book it. If that's too many, make it two [bookings] for the same time.",
             colleague="{name} would like the {room} on {day} at {time}, for {people} people. If "
             "that's too many for one [booking], make it two.",
             chat="can you book the {room} on {day} at {time} for {name}? {people} ppl. 2 "
             "[bookings] is fine if 1 wont take them all",
-            note="{name} wants the {room} on {day} at {time} for {people} people. It's two "
-            "families coming together, so if the system won't take it as one [booking], put in "
-            "one for each family.",
+            note="{name} wants the {room} on {day} at {time} for {people} people. If the system "
+            "won't take so many as one [booking], put them in as two.",
         ),
         calls=(
             call("get_my_profile"),
@@ -216,16 +213,14 @@ def all_off_that_can_be(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is having knee surgery and won't be able to come for the next few "
-            "weeks. Could you cancel everything {name.he} has booked with us? If it's too late "
-            "for something, tell me.",
+            email="{name} is having an operation and can't come for a while. Could you cancel "
+            "everything {name.he} has booked with us? If it's too late for something, tell me.",
             colleague="{name} is ill. Please cancel all {name.his} upcoming [bookings], and tell "
             "me if it's too late for one.",
             chat="{name} is having surgery, can you cancel everything {name.he}'s got coming up? "
             "if its too late for one tell me",
-            note="{name} has had an accident and is in hospital, so {name.his} upcoming "
-            "[bookings] need to be cancelled. If it's too late for one, leave it and tell me "
-            "which, so that I can ring the family.",
+            note="{name} is in hospital, so {name.his} upcoming [bookings] need to be cancelled. "
+            "If it's too late for one, leave it and tell me which.",
         ),
         calls=(
             _who(customer),
@@ -330,13 +325,12 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
             email="{name} would like to come back on {day}, at the same time and with as many "
             "people as on {name.his} last visit, but in the {room}. Could you look up when "
             "{name.he} was last here and book it?",
-            colleague="{name} wants the {room} on {day}, at the same time and for as many people "
-            "as on {name.his} last visit. Please book it.",
+            colleague="Please book {name} into the {room} on {day}. {name.He} wants the same time "
+            "and number of people as on {name.his} last visit.",
             chat="can u book {name} into the {room} on {day}? same time and same number of ppl as "
             "when {name.he} was last here",
-            note="{name} rang to book the {room} on {day}, for the same time and number of people "
-            "as on {name.his} most recent visit, but couldn't remember the details. Please look "
-            "it up and book it.",
+            note="{name} rang and wants the {room} on {day}: same time, same number of people as "
+            "on {name.his} last visit. Please look that up and book it.",
         ),
         calls=(
             _who(customer),

@@ -205,14 +205,13 @@ def what_the_courses_come_to(maker: Maker) -> Draft:
         kind="question",
         ask=Voices(
             email="{name} would like to pay all {name.his} [course] fees in one go. How much is "
-            "that? Only where {name.he} has a place, please; what {name.he}'s waiting for doesn't "
-            "count yet.",
+            "that? Please leave out the [courses] {name.he}'s only waiting for.",
             colleague="What do the fees come to for the [courses] {name} has a place on? Leave "
             "out the waiting list.",
             chat="what does {name} have to pay for {name.his} [courses] altogether? not the ones "
             "{name.he}'s on the waiting list for",
-            note="{name} would like one invoice for all {name.his} [courses]. What do the fees "
-            "add up to? Count only those where {name.he} has a definite place.",
+            note="{name} would like one invoice for all {name.his} [courses]. What do they come "
+            "to, without the ones {name.he}'s still waiting for?",
         ),
         calls=(_who(customer), _enrolments(customer), call("list_courses")),
         answer="The [courses] where {name} has a place come to {total} altogether.",
@@ -405,17 +404,15 @@ def gives_up_a_place_in_the_queue(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to do “{course}” on {day} but may be on too many "
-            "[courses] already. If so, {name.he}'ll give up the one {name.he}'s only on "
-            "the waiting list for. Could you check and book it?",
+            email="{name} would like to do “{course}” on {day}. Could you book it? If {name.he}'s "
+            "on too many [courses] already, take {name.him} off the one {name.he}'s only on the "
+            "waiting list for.",
             colleague="Please book {name} on “{course}”, {day}. If that's one too many, take "
-            "{name.him} off the waiting list of the other one; {name.he}'s happy to give "
-            "that up.",
+            "{name.him} off the waiting list of the other one.",
             chat="book {name} on “{course}” {day}. if {name.he}'s got too many already take "
             "{name.him} off the one {name.he}'s still waiting for",
-            note="{name} would like to do “{course}” on {day}. {name.He} might already have as "
-            "many [courses] as {name.he}'s allowed; if so, cancel the one {name.he}'s still "
-            "waiting for a place on, which is fine with {name.him}. Otherwise leave that alone.",
+            note="{name} would like to do “{course}” on {day}. If that's one [course] too many, "
+            "cancel the one {name.he}'s still waiting for a place on, {name.he} doesn't mind.",
         ),
         calls=(
             _who(customer),

@@ -48,14 +48,13 @@ def in_two_places_at_once(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="The colleague who teaches “{course}” on {day} also has a [shift] that day. "
-            "{mate} is free and has offered to take it. Could you put in the [swap] request?",
+            "{mate} will take it. Could you request the [swap]?",
             colleague="The teacher of “{course}” on {day} also has [a shift] that day. Please "
             "request [a swap] to {mate}.",
             chat="the teacher of “{course}” on {day} is on the rota that day too. can you request "
             "[a swap]? {mate} will take the [shift]",
-            note="Clash on the rota: the person teaching “{course}” on {day} also has [a shift] "
-            "that day. {mate} has agreed to cover it. Please request the [swap]; the "
-            "supervisor can decide on it later.",
+            note="The person teaching “{course}” on {day} also has [a shift] that day. {mate} has "
+            "agreed to cover it. Please request the [swap].",
         ),
         calls=(
             call("list_courses"),
@@ -151,9 +150,9 @@ def the_garage_has_finished(maker: Maker) -> Draft:
             "{reference}.",
             chat="{plate} is back from the garage, {cost}. can you record the repair of the "
             "serious [defect] and close the [followup] for it in [inspection] {reference}",
-            note="[Vehicle] {plate} is back on the road. The repair of the serious [defect] "
-            "cost {cost}, please record it. The same fault came up in [inspection] "
-            "{reference}, so that [followup] can be closed; the other one stays open.",
+            note="[Vehicle] {plate} is back from the garage. The repair of the serious [defect] "
+            "cost {cost}, please record it, and close the [followup] about it in [inspection] "
+            "{reference}.",
         ),
         calls=(
             call("search_vehicles", query=vehicle["plate"]),

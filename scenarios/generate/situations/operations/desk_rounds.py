@@ -53,16 +53,14 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has moved to the coast and won't need the [appointments] we'd planned "
-            "with {name.him}. Please cancel the ones that are yours to cancel, and tell me whose "
-            "the others are.",
-            colleague="{name} has moved away. Please cancel {name.his} [appointments] as far as "
-            "you're allowed to, and tell me who has to cancel the rest.",
-            chat="{name}'s moved away, can you cancel what we've planned with {name.him}? if one "
-            "isnt yours to cancel tell me whose it is",
-            note="{name} is leaving the area and won't be coming any more. Please cancel the "
-            "planned [appointments] that you may cancel. Somebody else set up one of them, I "
-            "think; let me know who that is.",
+            email="{name} has moved away and won't need {name.his} [appointments] any more. Could "
+            "you cancel them? If there's one you can't cancel, tell me whose it is.",
+            colleague="{name} has moved away. Please cancel all {name.his} [appointments]. If one "
+            "of them isn't yours, tell me whose it is.",
+            chat="{name}'s moved away, can you cancel {name.his} [appointments]? if one isnt "
+            "yours to cancel tell me whose it is",
+            note="{name} won't be coming any more. Please cancel {name.his} planned "
+            "[appointments]. If a colleague has to do one of them, tell me who.",
         ),
         calls=(
             _who(customer),
@@ -143,16 +141,14 @@ def which_one_seats_them_all(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="Five of our guests arrive at the station on {day}, and I'd like to pick them "
-            "up together. Which of the two [vehicles], {b} or {c}, has at least five seats and is "
-            "free that day? And what model is it, so that they know what to look for?",
+            email="Five of us are driving to a meeting on {day}. Which [vehicle] can we take, {b} "
+            "or {c}? It needs five seats and must be free that day. What model is it?",
             colleague="I need a [vehicle] with five seats for {day}. Is {b} or {c} big enough and "
             "free that day? Tell me the model too.",
             chat="need a [vehicle] for 5 ppl on {day}. which of {b} and {c} has enough seats and "
             "no [trip] then, and what model is it",
-            note="Five of us are going to the regional meeting on {day} and would like to travel "
-            "together. Of our [vehicles] I thought of {b} or {c}. Which has at least five seats "
-            "and no [trip] that day, and what model is it?",
+            note="Five of us need a [vehicle] on {day}. I thought of {b} or {c}. Which one has at "
+            "least five seats and no [trip] that day, and what model is it?",
         ),
         calls=tuple(
             one
@@ -224,18 +220,17 @@ def as_many_as_they_may_have(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is coming at lunchtime for {first} ({a}) and {second} ({b}). "
-            "{name.He}'s got other things out already, so {name.he} may only be allowed one, and "
-            "{name.he}'d rather have {first}. Please lend {name.him} what you can and tell me if "
-            "one has to stay here.",
+            email="{name} is coming for {first} ({a}) and {second} ({b}). Please lend {name.him} "
+            "both. If {name.he} may only have one more, {name.he}'d rather have {first}; tell me "
+            "then.",
             colleague="{name} wants {a} and {b}, and may only have room for one more. Then "
             "{name.he}'d rather have {a}. Please lend {name.him} what you can, and tell "
             "me what {name.he} couldn't have.",
             chat="{name} wants {a} and {b} today, {a} is more important. lend as many as "
             "{name.he}'s allowed and say if ones left",
-            note="{name} has asked for {first} ({a}) and {second} ({b}). {name.He}'s got other "
-            "things out already, so {name.he} may not be allowed both; {a} is the more important "
-            "one. Let me know if {b} has to stay and I'll put it aside.",
+            note="{name} has asked for {first} ({a}) and {second} ({b}). If {name.he} can't have "
+            "both, {a} is the more important one. Please lend {name.him} what you can and tell me "
+            "if {b} stays.",
         ),
         calls=(
             _who(customer),
@@ -307,15 +302,14 @@ def where_it_costs_less(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A group of six would like either the {one} or the {two} on {day}, whichever "
-            "costs less. Which of the two is it, if they all have to fit in, and how much is it?",
+            email="Six people would like to come on {day}. Which is cheaper for them, the {one} "
+            "or the {two}, and how much is it? They all have to fit in.",
             colleague="Six people are asking about {day}. Is the {one} or the {two} cheaper for "
             "all of them, and what does it cost?",
             chat="6 ppl want to come on {day}. is the {one} or the {two} cheaper if they all have "
             "to fit in, and what does it cost",
-            note="Somebody rang to ask about the {one} and the {two} on {day}, for six people. "
-            "Which of the two is cheaper, if there has to be room for all of them, and what does "
-            "it cost? I'm ringing back at lunchtime.",
+            note="Somebody rang about the {one} and the {two} on {day}, for six people. Which of "
+            "the two is cheaper, with room for all of them, and what does it cost?",
         ),
         calls=(
             call("list_resources"),
@@ -353,16 +347,15 @@ def look_at_it_again(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The authority wants [inspection] {reference} repeated, thirty days after the "
-            "first one and by a different inspector. {second} can do it. Could you plan it, for "
-            "the same category and place?",
+            email="[Inspection] {reference} has to be repeated thirty days after the first one, "
+            "by a different inspector. {second} can do it. Could you plan it, for the same "
+            "category and place?",
             colleague="[Inspection] {reference} has to be repeated by somebody else. Please plan "
             "it with {second}, thirty days after the first one, same category and place.",
             chat="can you plan a repeat of [inspection] {reference}? 30 days after the original, "
             "same category and place, {second} does it this time",
-            note="Everything that came up in [inspection] {reference} has been dealt with, and we "
-            "have to prove it. Please plan a second one for thirty days after the first, same "
-            "category and same place. {second} should do it this time.",
+            note="Please plan a second [inspection] like {reference} for thirty days after it, "
+            "same category and same place. {second} should do it this time.",
         ),
         calls=(
             call("search_inspections", query=old["reference"]),
@@ -411,7 +404,7 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                 (
                     "{giver} is on a training course from {first} to {last}. {lark} can take "
                     "{giver.his} early [shifts] and {owl} the late ones. Could you request the "
-                    "[swaps], so that the rota is right before it goes out?"
+                    "[swaps]?"
                 ),
                 (
                     "I'm sending {giver} on a course, from {first} to {last}, and two colleagues "
@@ -432,7 +425,7 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
             ),
             chat=(
                 (
-                    "{giver} is on training {first} to {last}. can you put in the [swaps]? {lark} "
+                    "{giver} is on training {first} to {last}. can you request the [swaps]? {lark} "
                     "takes the early ones, {owl} the late ones"
                 ),
                 (
@@ -440,9 +433,8 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                     "ones to {owl}, can you request the [swaps]"
                 ),
             ),
-            note="I've sent {giver} on a training course, {first} to {last}. {lark} doesn't mind "
-            "getting up and will take the early [shifts], {owl} prefers the late ones. Please put "
-            "in a [swap] request for each.",
+            note="I've sent {giver} on a training course, {first} to {last}. {lark} will take the "
+            "early [shifts], {owl} prefers the late ones. Please request a [swap] for each.",
         ),
         calls=(
             _staff(giver),
@@ -489,16 +481,15 @@ def longest_without_care(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} can only afford to have one of {name.his} two [devices] serviced this "
-            "year. Which of them has gone longer without maintenance, and when was it last done? "
-            "I need the serial number.",
+            email="{name} wants one of {name.his} two [devices] serviced. Which of them has gone "
+            "longer without maintenance, and when was it last done? I need the serial number.",
             colleague="Which of {name}'s two [devices] has gone longer without maintenance? I "
             "need the serial number and the day it was last done.",
             chat="which of {name}'s 2 [devices] had maintenance longer ago and when was it, need "
             "the serial no",
-            note="{name} can pay for the maintenance of only one [device] this year. Which of "
-            "{name.his} two has gone longer without it, and when was it last done? Repairs don't "
-            "count, and neither do [visits] that were cancelled.",
+            note="We can service one of {name}'s two [devices] now. Which has gone longer without "
+            "maintenance, and when was that last done? I need the serial number. Repairs don't "
+            "count.",
         ),
         calls=(
             call("search_devices", query=customer["name"]),

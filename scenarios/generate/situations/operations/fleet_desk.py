@@ -117,19 +117,18 @@ def somebody_else_must_drive(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has been signed off for a month and can't drive. {heir} takes over all "
-            "the [trips]: same day, same place, same [vehicle]. Please cancel {ill}'s and plan "
-            "them again for {heir}. If the [vehicle] is off the road, only cancel the [trip].",
+            email="{ill} is ill and can't drive this month. Please cancel {ill.his} [trips] and "
+            "plan them for {heir}, same day, same place, same [vehicle]. If the [vehicle] is off "
+            "the road, only cancel the [trip].",
             colleague="{ill} is off for a month. Please cancel {ill.his} planned [trips] and plan "
-            "them for {heir} instead, with the same days and [vehicles]. If a [vehicle] is "
-            "blocked, just cancel.",
+            "them for {heir} instead, same days and [vehicles]. Where the [vehicle] is blocked, "
+            "cancelling is enough.",
             chat="{ill} broke {ill.his} wrist and cant drive. can you cancel {ill.his} [trips] "
             "and plan them for {heir}, same day and [vehicle]? if the [vehicle] is blocked just "
             "cancel that one",
-            note="{ill} has broken a wrist, so {heir} will be driving instead. Please cancel "
-            "{ill}'s planned [trips] and plan them again for {heir}, with nothing else changed. "
-            "One of the [vehicles] may be blocked; cancel that [trip] only, and I'll ring the "
-            "people concerned.",
+            note="{ill} has broken {ill.his} wrist, so {heir} will drive instead. Please cancel "
+            "{ill}'s planned [trips] and plan the same ones for {heir}. If a [vehicle] is "
+            "blocked, leave that [trip] cancelled.",
         ),
         calls=(
             _driver(ill),
@@ -206,16 +205,17 @@ def mended_and_off_again(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The garage has finished with [vehicle] {plate}: the serious [defect] is "
-            "repaired, and it cost {cost}. Could you record that and plan {plate} for {driver}, "
-            "who has to be in {city} on {day}?",
-            colleague="The serious [defect] on [vehicle] {plate} has been repaired for {cost}. "
-            "Please record that and plan {driver}'s [trip] to {city} with it on {day}.",
-            chat="garage fixed the serious thing on {plate}, {cost}. can you record that and plan "
-            "{driver} to {city} on {day} with it",
+            email="[Vehicle] {plate} is back from the garage. They've repaired the serious "
+            "[defect], for {cost}. Could you record that, and plan {driver} to drive it to {city} "
+            "on {day}?",
+            colleague="The garage has repaired the serious [defect] on [vehicle] {plate}, for "
+            "{cost}. Please record it. {driver} needs {plate} for a [trip] to {city} on {day}, so "
+            "plan that, too.",
+            chat="{plate} is back, the serious [defect] is fixed, {cost}. can you record that and "
+            "plan {driver} to {city} on {day} with it",
             note="[Vehicle] {plate} is back: the garage repaired the serious [defect] for {cost}. "
-            "The small one can wait. Please record the repair and plan {plate} for {driver}, "
-            "who's needed in {city} on {day}.",
+            "Please record that. {driver} takes {plate} to {city} on {day}, so plan the [trip], "
+            "too.",
         ),
         calls=(
             _plate(vehicle),
@@ -320,16 +320,16 @@ def broken_down_before_the_trip(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{driver} says that [vehicle] {plate} isn't safe to drive: “{title}”. Please "
-            "report that as a serious [defect], in those words, and plan {driver.his} [trip] with "
-            "{other} instead, on the same day.",
+            email="{driver} says that [vehicle] {plate} isn't safe to drive. Please report "
+            "“{title}” as a serious [defect] and put {driver.his} [trip] on {other} instead, same "
+            "day and place.",
             colleague="[Vehicle] {plate} has a serious [defect], “{title}”. Please report it, "
-            "cancel {driver}'s [trip] with it and plan it again with {other}.",
+            "cancel {driver}'s [trip] and plan it with {other} instead.",
             chat="[vehicle] {plate} is out, “{title}”, serious. can you report that and put "
             "{driver}'s [trip] on {other}? same day, same place",
             note="{driver} has found a serious [defect] on [vehicle] {plate}: “{title}”. Please "
-            "report it in those words. {driver.He} still has to go, so cancel the [trip] and plan "
-            "it again with {other}, for the same day and place.",
+            "report it. {driver.He} still has to go, so cancel the [trip] and plan it with "
+            "{other}, for the same day and place.",
         ),
         calls=(
             _plate(broken),
@@ -403,17 +403,16 @@ def the_one_with_fewer_trips(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Somebody has to be in {city} on {day} before noon, with [vehicle] {plate}. "
-            "{first} knows the way, but {first.he}'s driving a lot these days. If "
-            "{first.he} already has as many [trips] ahead as we allow, please send "
-            "{second}.",
+            email="Somebody has to be in {city} on {day}, with [vehicle] {plate}. {first} knows "
+            "the way, but {first.he}'s driving a lot. If {first.he} has too many [trips] already, "
+            "please send {second}.",
             colleague="Somebody has to go to {city} on {day} with [vehicle] {plate}. Please send "
-            "{first} if {first.he} can take another [trip], otherwise {second}.",
-            chat="can you plan a [trip] to {city} on {day} with [vehicle] {plate}? {first} if "
-            "{first.he} can still take one, otherwise {second}",
-            note="We need somebody to drive to {city} on {day} with [vehicle] {plate}. {first} "
-            "knows the way, so I'd like {first.him} to go. If {first.he} has too many [trips] "
-            "planned already, send {second} instead.",
+            "{first}, or {second} if {first} already has as many [trips] as we allow.",
+            chat="can you plan a [trip] to {city} on {day} with [vehicle] {plate}? {first} pls, "
+            "or {second} if {first.he} has too many already",
+            note="We need somebody to drive to {city} on {day} with [vehicle] {plate}. I'd like "
+            "{first} to go. If {first.he} has too many [trips] planned already, send {second} "
+            "instead.",
         ),
         calls=(
             _driver(first),

@@ -57,19 +57,17 @@ def three_weeks_are_too_many(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} will take care of what's still open from [inspection] {reference} but "
-            "needs until {until}. Please assign it to {worker.him} with that date. If something "
-            "can't wait that long, leave it and tell me.",
+            email="{worker} will take care of what's still open from [inspection] {reference}. "
+            "Please assign it to {worker.him}, due on {until}. If something can't wait that long, "
+            "leave it and tell me.",
             colleague="{worker} will take care of everything that's still open from [inspection] "
             "{reference}. Please assign it with {until} as the due date, and tell me if "
             "one can't wait that long.",
             chat="can you give everything still open from [inspection] {reference} to "
             "{worker}, due {until}? if that date isn't allowed for one, skip it and tell "
             "me",
-            note="A few things from [inspection] {reference} are still open. {worker} will "
-            "take care of them by {until}, so please assign them. If our rules say that "
-            "one has to be done sooner, leave it and let me know; I'll find somebody "
-            "else for it.",
+            note="Please assign what's still open from [inspection] {reference} to {worker}, due "
+            "on {until}. If one has to be done sooner, leave it and let me know.",
         ),
         calls=(
             _searched(inspection),
@@ -96,7 +94,7 @@ def three_weeks_are_too_many(maker: Maker) -> Draft | None:
     )
 
 
-@situation("inspections", steps=5, rare=True)
+@situation("inspections", steps=5, rare=True, without=("event_venue",))
 def ticked_off_by_one_of_them(maker: Maker) -> Draft:
     """Of four followups those of one employee are done; one of them is closed already."""
     worker, other = new_employee(maker), new_employee(maker)
@@ -116,16 +114,14 @@ def ticked_off_by_one_of_them(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} has put right everything that was {worker.hers} to do after "
-            "[inspection] {reference}, and I've seen it. Could you close {worker.his} "
-            "[followups]? {other} still has some work left on it.",
+            email="{worker} has finished {worker.his} [followups] from [inspection] {reference}. "
+            "Could you close them? {other} is still working on {other.hers}.",
             colleague="{worker} is done with {worker.his} [followups] from [inspection] "
             "{reference}. Please close those, but nobody else's.",
             chat="{worker} has done {worker.his} part of [inspection] {reference}, can you close "
             "{worker.his} [followups]",
-            note="{worker} stayed late yesterday and finished {worker.his} part of [inspection] "
-            "{reference}. Please close the [followups] that were {worker.hers}. {other} is still "
-            "working on the rest.",
+            note="{worker} called: {worker.his} part of [inspection] {reference} is done. Please "
+            "close {worker.his} [followups] and leave {other}'s open.",
         ),
         calls=(
             _searched(inspection),
@@ -156,13 +152,14 @@ def let_it_be(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="We've talked about “{title}” from [inspection] {reference}, and nobody here "
-            "thinks that it needs doing. It's a small thing in a room we hardly use. "
-            "Could you waive it?",
-            colleague="We can live with “{title}” from [inspection] {reference}. Please waive it.",
-            chat="can you waive “{title}” in [inspection] {reference}? its not worth the trouble",
-            note="I don't think we need to do anything about “{title}” from [inspection] "
-            "{reference}, it's a small thing. Please waive it, so that it's off the list.",
+            email="Nobody here thinks that we need to do anything about “{title}” from "
+            "[inspection] {reference}. Could you waive it?",
+            colleague="“{title}” from [inspection] {reference} isn't worth the work. Please waive "
+            "it.",
+            chat="can you waive “{title}” from [inspection] {reference}? we're not doing anything "
+            "about it",
+            note="We're not going to do anything about “{title}” from [inspection] {reference}. "
+            "Please waive it, so that it's off the list.",
         ),
         calls=(call("get_my_profile"), _searched(inspection), _shown(inspection)),
         answer="I couldn't waive “{title}”: only [a supervisor] or [a manager] can waive [a "
@@ -212,21 +209,18 @@ def back_from_the_round(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{inspector} is back from [inspection] {reference} and found two things: "
-            "“{minor}”, which is minor, and “{critical}”, which is critical. Please "
-            "report both. {worker} will see to the critical one but has to order "
-            "something first, so give {worker.him} until the last day our rules allow.",
+            email="{inspector} found two things in [inspection] {reference}: “{minor}” (minor) "
+            "and “{critical}” (critical). Please report both, and put {worker} down for the "
+            "critical one, due on {until}.",
             colleague="{inspector} has done [inspection] {reference} and found “{minor}” (minor) "
-            "and “{critical}” (critical). Please report both, and give {worker} the "
-            "critical one. {worker.He} can't get to it at once, so make it due on the "
-            "last day our rules allow.",
+            "and “{critical}” (critical). Please report both and give {worker} the critical one, "
+            "due on {until}.",
             chat="{inspector} did [inspection] {reference} and found “{minor}” (minor) and "
-            "“{critical}” (critical). can you report both and give {worker} the critical "
-            "one? {worker.he}'s waiting for a delivery, so due as late as the rules allow",
+            "“{critical}” (critical). can you report both and give {worker} the critical one? due "
+            "{until}",
             note="{inspector} is back from [inspection] {reference} with two [findings]: "
-            "“{minor}” is minor, “{critical}” is critical. Please report them. {worker} "
-            "takes the critical one and has been promised what {worker.he} needs for it "
-            "next week, so give {worker.him} until the last day our rules allow.",
+            "“{minor}” is minor, “{critical}” is critical. Please report them. {worker} takes the "
+            "critical one and has until {until}.",
         ),
         calls=(
             _searched(inspection),
@@ -312,14 +306,13 @@ def who_is_late_with_it(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="The safety officer would like to know what's overdue from [inspection] "
-            "{reference}, and who's responsible for it. Can you give me the title and the name?",
+            email="The safety officer has asked what's overdue from [inspection] {reference} and "
+            "whose job it is. Can you look it up?",
             colleague="What's overdue from [inspection] {reference}, and who's responsible for it?",
             chat="is anything overdue from [inspection] {reference}? what is it and whos supposed "
             "to do it",
-            note="I hear that something from [inspection] {reference} should have been done by "
-            "now. What is it, and who was going to do it? I'd like to talk to them before the "
-            "safety meeting.",
+            note="Something from [inspection] {reference} should have been done by now, I hear. "
+            "What is it, and who was going to do it?",
         ),
         calls=(
             _searched(inspection),
@@ -352,9 +345,8 @@ def green_before_the_visit(maker: Maker) -> Draft:
             "{reference} now; {worker} will do it next week.",
             chat="can you close the [followup] for “{title}” in [inspection] {reference}? the "
             "auditor's here, {worker} will do it next week",
-            note="We have an auditor here today, and I don't want “{title}” from [inspection] "
-            "{reference} to be open. {worker} will do the work next week, so please close it "
-            "today.",
+            note="We have an auditor here today. {worker} will do “{title}” from [inspection] "
+            "{reference} next week, so please close it now.",
         ),
         calls=(_searched(inspection), _shown(inspection)),
         answer="I haven't closed “{title}”: the work isn't done yet, and only then can [a "
@@ -383,16 +375,14 @@ def inspector_with_a_full_book(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} is ill and can't do [inspection] {reference} at {place}. I'd like "
-            "{full} to do it, unless {full.he} already has as many ahead as we allow. "
-            "Then please give it to {free}.",
+            email="{ill} is ill and can't do [inspection] {reference} at {place}. Please give it "
+            "to {full}, or to {free} if {full} already has as many as we allow.",
             colleague="{ill} can't do [inspection] {reference} at {place}. Please give it to "
             "{full}, or to {free} if {full} already has the most we allow.",
             chat="{ill} cant do {reference} at {place}. can you give it to {full}? or to "
             "{free}, if {full} already has as many as {full.he} may have",
-            note="{ill} is off sick and can't do [inspection] {reference} at {place}. {full} "
-            "would be my first choice but may already have as many ahead as our rules "
-            "allow. In that case {free} does it.",
+            note="{ill} is off sick and can't do [inspection] {reference} at {place}. I'd like "
+            "{full} to do it. If {full} has too many ahead already, {free} does it.",
         ),
         calls=(
             _searched(inspection),

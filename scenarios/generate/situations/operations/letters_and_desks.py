@@ -138,9 +138,9 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
             chat="{name} is abroad and wants to do “{course}” when {name.he}'s back, the date is "
             "in {name.his} message. can you book {name.him} on the first one after that and reply "
             "with the day",
-            note="{name} is away at the moment and has written to us about “{course}”. {name.His} "
-            "message says until when. Please book {name.him} on the first date after that and "
-            "reply in the [thread] with the day. {name.He}'ll pay on arrival.",
+            note="{name} is away and has written to us about “{course}”. {name.His} message says "
+            "until when. Please book {name.him} on the first date after that and reply in the "
+            "[thread] with the day.",
         ),
         calls=(
             _who(customer),
@@ -291,8 +291,8 @@ def a_number_in_a_message(maker: Maker) -> Draft:
             chat="{name} messaged a reading, can u put it in and confirm the figure back to "
             "{name.him}",
             note="{name} has sent us a reading in {name.his} [thread]. {name.He} has two "
-            "[devices], so please make sure you record it for the right one, and confirm the "
-            "figure to {name.him} there. We need it for the annual statement.",
+            "[devices], so please record it for the right one and confirm the figure to "
+            "{name.him} there.",
         ),
         calls=(
             _who(customer),
@@ -475,20 +475,18 @@ def who_was_in_that_street(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is complaining that one of our drivers drove over {name.his} flower "
-            "bed in {city} on {day}. It was either {one} or {two}. Could you find out "
-            "who was there that day and give that colleague the [ticket]? I've asked "
-            "both to answer such things themselves.",
+            email="{name} is complaining that one of our drivers drove over {name.his} flower bed "
+            "in {city} on {day}. It was {one} or {two}. Could you find out who and give that "
+            "colleague the [ticket]?",
             colleague="{name} is complaining about one of our drivers in {city} on {day}, {one} or "
             "{two}. Please find out which of them was there and assign the [ticket] to "
             "that one, who can answer it first-hand.",
             chat="{name} is complaining abt one of our drivers in {city} on {day}, either "
             "{one} or {two}. whoever it was should answer that, can you check and assign "
             "the [ticket]",
-            note="{name} has complained about one of our drivers in {city} on {day}. It must "
-            "have been {one} or {two}. Please check which of the two really made that "
-            "[trip] and assign the [ticket] to that person, who'll have to write to "
-            "{name.him}. I've already apologised.",
+            note="{name} has complained about one of our drivers in {city} on {day}, {one} or "
+            "{two}. Please check which of the two was there and assign the [ticket] to that "
+            "person.",
         ),
         calls=(
             _who(customer),

@@ -241,10 +241,10 @@ def which_of_the_two_came_back(maker: Maker) -> Draft:
         kind="question",
         ask=Voices(
             email="{name} has had a reminder about {title} and says {name.he} brought it back "
-            "well before it was due. Is that right? If {name.he} still has one, I need its number "
-            "and the due date.",
-            colleague="{name} says {title} is back. Is that true? If one is still out, give me its "
-            "number and the day it was due.",
+            "before it was due. Is that right? If {name.he} still has one, I need its number and "
+            "the due date.",
+            colleague="{name} says {name.he} has brought back {title}. Is that true? If {name.he} "
+            "still has one, give me its number and the day it was due.",
             chat="{name} got a reminder for {title} and says {name.he} returned it. does "
             "{name.he} still have one? which number and when was it due",
             note="I'm answering {name}, who had a reminder for {title} and says it was "
@@ -288,9 +288,8 @@ def wait_for_the_first_that_comes(maker: Maker) -> Callable[[], Draft | None]:
                 "that nobody is waiting for.",
                 chat="{name} wants {title} but theyre all out. can you reserve the one due back "
                 "soonest with nobody in the queue",
-                note="{name} rang about {title}. There's none in at the moment, so please "
-                "reserve one for {name.him}: of those without a queue, whichever is due back "
-                "first. I said we'd let {name.him} know the date.",
+                note="{name} rang about {title}. There's none in, so please reserve one for "
+                "{name.him}: the first that comes back and that nobody else is waiting for.",
             ),
             calls=(
                 _who(customer),

@@ -90,9 +90,8 @@ def room_or_course(maker: Maker) -> Draft:
             "can't do both. Please cancel that [booking].",
             chat="{name} has the {room} and “{course}” on the same day. can you cancel the room "
             "for that day, nothing else",
-            note="{name} can't use the {room} on the day of “{course}”, which {name.he}'s also "
-            "booked on. Please cancel {name.his} [booking] for that day. {name.He}'s booked the "
-            "room on other days too and is keeping those.",
+            note="{name} can't use the {room} on the day of “{course}”. Please cancel {name.his} "
+            "[booking] for that day. {name.He}'s keeping the room on the other days.",
         ),
         calls=(
             _who(customer),
@@ -128,16 +127,15 @@ def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote this morning: “Could I book the {room} on {day} at 14:00 for "
-            "myself and as many people as I can bring free of charge?” {name.His} [membership] "
-            "says how many that is. Please put it in.",
+            email="{name} would like the {room} on {day} at 14:00, for {name.him}self and as many "
+            "people as {name.his} [membership] lets {name.him} bring for free. Could you look "
+            "that up and book it?",
             colleague="Please book the {room} for {name} on {day} at 14:00, for {name.him} and "
             "all the free guests {name.his} [membership] includes.",
             chat="{name} wants the {room} on {day} at 14:00 and is bringing all the free guests "
             "from {name.his} [membership]. can you look up how many and book it for all of them",
-            note="{name} would like the {room} on {day} at 14:00, for {name.him}self and as many "
-            "people as {name.he} can bring along for free with {name.his} [membership]. {name.He} "
-            "couldn't remember how many that is, so please look it up and book it.",
+            note="Please book {name} into the {room} on {day} at 14:00, with as many guests as "
+            "{name.he} may bring for free. {name.His} [membership] says how many that is.",
         ),
         calls=(
             _who(customer),

@@ -48,16 +48,14 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} has found people for both of {giver.his} [shifts], {free} and {away}, "
-            "and has asked for the [swaps]. Could you approve them? If one of the two is on leave "
-            "that day, refuse that one.",
-            colleague="{giver} has asked for two [swaps], with {free} and with {away}. Please "
-            "approve them, unless the colleague is away that day.",
+            email="{giver} has found people for both of {giver.his} [shifts], {free} and {away}. "
+            "Could you approve the [swaps]? If one of them is on leave that day, refuse that one.",
+            colleague="{giver} has asked for [swaps] with {free} and {away}. Please approve them, "
+            "unless the colleague is on leave that day; then refuse.",
             chat="{giver} has 2 [swaps] waiting ({free}, {away}). can you approve them? if one of "
             "them is on leave that day refuse it",
-            note="{giver} has asked for two [swaps], one with {free} and one with {away}. Please "
-            "decide on them for me. I think one of the two is on leave that day; refuse that one "
-            "and agree to the other.",
+            note="{giver} has asked for [swaps] with {free} and with {away}. I think one of them "
+            "is on leave that day. Please check, refuse that one and approve the other.",
         ),
         calls=(
             _who(giver),
@@ -91,15 +89,14 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{giver}'s sister is getting married on {day}, and {taker} would take the "
-            "[shift]. They've asked for a [swap]. I'm not sure that {taker} is senior "
-            "enough for that post. Could you check, and approve it or refuse it?",
-            colleague="{giver} wants to give {giver.his} [shift] on {day} to {taker}. Please check "
-            "whether {taker} is senior enough for that post, and decide on the [swap].",
+            "[shift]. They've asked for a [swap]. Please approve it if {taker} is allowed to work "
+            "there, otherwise refuse it.",
+            colleague="{giver} wants to give {giver.his} [shift] on {day} to {taker}. Please "
+            "check whether {taker} is allowed to work there, and approve or refuse the [swap].",
             chat="{giver} wants {taker} to take {giver.his} [shift] on {day}. is {taker.he} "
             "even allowed to do that one? if not refuse the [swap], otherwise its fine",
-            note="{giver} has asked for a [swap] with {taker} on {day}. I'm out today, so please "
-            "decide on it for me. {taker} hasn't been here long, so check that {taker.he} can "
-            "work at that post.",
+            note="{giver} has asked for a [swap] with {taker} on {day}. {taker} hasn't been here "
+            "long. If {taker.he}'s allowed to do that [shift], approve it, and if not, refuse it.",
         ),
         calls=(
             _who(giver),
@@ -170,39 +167,37 @@ def who_could_step_in(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "{giver} has an exam on {day} and can't work. {busy} would take the [shift], "
-                    "and so would {free}. Please put in a [swap] with {busy}, or with {free} if "
-                    "{busy} is already working that day."
+                    "{giver} can't work on {day}, it's {giver.his} mother's 70th birthday. Please "
+                    "request a [swap] with {busy}, or with {free} if {busy} is already working "
+                    "that day."
                 ),
                 (
-                    "Could you find cover for {giver} on {day}? {giver.He} has an exam. I've "
-                    "asked around: {busy} could do it, unless {busy.he}'s working that day, and "
-                    "then {free} would. It only needs a [swap] request."
+                    "{giver} needs {day} off for a family party. Could you ask for a [swap] with "
+                    "{busy}? If {busy.he}'s already working that day, take {free}."
                 ),
             ),
             colleague=(
                 (
-                    "{giver} can't work on {day} because of an exam. Please ask {busy} to take "
-                    "the [shift], or {free} if {busy} is on the rota already."
+                    "{giver} can't work on {day}. Please request a [swap] with {busy}, or with "
+                    "{free} if {busy} is already on the rota."
                 ),
                 (
-                    "{giver} needs cover on {day}, {giver.he} has an exam. Please request a "
-                    "[swap] with {busy}, or with {free} if {busy} already has a [shift] then."
+                    "{giver} needs cover on {day}. Please request a [swap] with {busy}, or with "
+                    "{free} if {busy} already has a [shift] then."
                 ),
             ),
             chat=(
                 (
-                    "{giver} has an exam on {day}, can you put in a [swap]? {busy} first, but if "
+                    "{giver} cant work on {day}, can you request a [swap]? {busy} first, but if "
                     "{busy.he}'s already on that day take {free}"
                 ),
                 (
-                    "can you sort out cover for {giver} on {day} (exam)? ask {busy} for the "
-                    "[swap], or {free} if {busy}'s already working"
+                    "can you sort out cover for {giver} on {day}? ask {busy} for the [swap], or "
+                    "{free} if {busy}'s already working"
                 ),
             ),
-            note="I need a [swap] for {giver}, who has an exam on {day}. {busy} has offered and "
-            "so has {free}. I'd rather have {busy}, unless {busy.he}'s down for another [shift] "
-            "that day.",
+            note="I need a [swap] for {giver} on {day}. {busy} and {free} have both offered. "
+            "Please take {busy}, unless {busy.he}'s already working that day.",
         ),
         calls=(
             _who(giver),
@@ -310,16 +305,16 @@ def ill_for_three_days(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} is having an operation on {ill.his} foot and will be off sick from "
-            "{first} to {last}. {mate} has offered to work instead. Please record that and put in "
-            "the [swaps] with {mate} for the [shifts] in that time.",
+            email="{ill} is having an operation and will be off sick from {first} to {last}. "
+            "Please record that and request [swaps] with {mate} for {ill.his} [shifts] in that "
+            "time.",
             colleague="{ill} is off sick from {first} to {last}. Please record it and ask for "
             "[swaps] with {mate} for {ill.his} [shifts] in that time.",
             chat="{ill} is having an operation, sick from {first} til {last}. can you put that in "
             "and request [swaps] with {mate} for {ill.his} [shifts] then",
             note="{ill} will be in hospital, so please record {ill.him} as sick from {first} to "
             "{last}. {mate} is going to work {ill.his} [shifts] on those days; please request the "
-            "[swaps] for that.",
+            "[swaps].",
         ),
         calls=(
             _who(ill),

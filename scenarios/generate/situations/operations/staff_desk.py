@@ -101,15 +101,14 @@ def the_same_a_week_later(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker}'s ferry has been moved back by a week, so {worker.his} leave from "
-            "{first} has to start seven days later, for the same number of days. That's fine with "
-            "me. Could you change it?",
-            colleague="{worker}'s leave from {first} has to move back by seven days. Same length, "
-            "please.",
-            chat="can you move {worker}'s leave (from {first}) back by 7 days? same length",
-            note="{worker} has had to rebook {worker.his} holiday. The leave that starts on "
-            "{first} should begin seven days later and be just as long. I've already told the "
-            "team.",
+            email="{worker}'s ferry has been moved by a week, so {worker.his} leave from {first} "
+            "has to start seven days later, for the same number of days. Could you change it?",
+            colleague="{worker}'s leave from {first} has to start seven days later than planned. "
+            "Same length, please.",
+            chat="can you move {worker}'s leave from {first}? it starts 7 days later now, same "
+            "length",
+            note="{worker} has rebooked {worker.his} holiday: it's exactly a week later. Please "
+            "change the leave that starts on {first}, the length stays the same.",
         ),
         calls=(
             _who(worker),
@@ -138,16 +137,15 @@ def not_both_at_a_time(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{worker} would like leave from {first} to {last}. {deputy} covers for "
-            "{worker.him}, so if {deputy.he}'s away on any of those days, {worker.he}'ll "
-            "go from {new} to {end} instead. Could you check and put in what works?",
+            "{worker.him}, so if {deputy.he}'s away then, make it {new} to {end}. Could you check "
+            "and record it?",
             colleague="{worker} wants leave from {first} to {last}, or from {new} to {end} if "
             "{deputy} is away on one of the first dates. Please check and record it.",
             chat="{worker} wants leave {first} to {last}. {deputy} covers for {worker.him}, "
             "so if {deputy.he}'s off on one of those days make it {new} to {end}",
-            note="{worker} has given me two choices for {worker.his} leave: {first} to "
-            "{last}, or {new} to {end}. {deputy} has to be here while {worker.he}'s "
-            "gone, so take the second if {deputy} is away on any day of the first. "
-            "Please record whichever it is.",
+            note="{worker} would like leave from {first} to {last}, or else from {new} to {end}. "
+            "{deputy} has to be here meanwhile, so take the second if {deputy} is away on any day "
+            "of the first.",
         ),
         calls=(
             _who(worker),
@@ -212,9 +210,8 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
             "and tell me if one can't be moved.",
             chat="{leaver} leaves at the end of the month, can you give {leaver.his} [customers] "
             "to {heir}? tell me if one doesnt work",
-            note="{heir} is taking over {leaver}'s [customers] at the end of the month. Please "
-            "change the owner for all of them. There was a problem with one last time; if you "
-            "can't change it, give me the name.",
+            note="{heir} is taking over {leaver}'s [customers]. Please change the owner for all "
+            "of them, and give me the name if there's one that can't be changed.",
         ),
         calls=(
             _who(leaver),
@@ -251,15 +248,12 @@ def when_the_next_holiday_is(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="We're choosing a day for the team outing, and I'd like {worker} to be "
-            "there. When does {worker.he} go on {worker.his} next holiday, and what's "
-            "the last day of it? Only the holiday, please, not when {worker.he}'s "
-            "travelling for us.",
+            email="We're choosing a day for the team outing. When does {worker} go on "
+            "{worker.his} next holiday, and what's the last day of it? Work trips don't matter.",
             colleague="When does {worker}'s next leave begin, and which day is the last?",
             chat="when is {worker}'s next holiday, first and last day? just leave, not work trips",
-            note="{worker}'s substitute has asked me for the dates. From which day to which "
-            "day is {worker}'s next leave? {worker.He}'s travelling for work before "
-            "that, which doesn't count.",
+            note="From which day to which day is {worker}'s next leave? I don't mean when "
+            "{worker.he}'s travelling for work.",
         ),
         calls=(_who(worker), _record(worker)),
         answer="{worker}'s next leave is from {first} to {last}.",
@@ -323,16 +317,14 @@ def to_the_smaller_team(maker: Maker) -> Callable[[], Draft] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{worker} has been filling in everywhere and would like a permanent "
-                "team. {one} or {two}, {worker.he} doesn't mind which. Please move "
-                "{worker.him} to the one with fewer people at the moment.",
+                email="{worker} needs a permanent team, {one} or {two}. Please move {worker.him} "
+                "to the one with fewer people.",
                 colleague="{worker} needs a permanent team. {one} and {two} could both use the "
                 "help, so please move {worker.him} to the one with fewer people.",
                 chat="can you move {worker} to {one} or {two}? whichever has fewer people "
                 "right now",
-                note="{worker} is getting a permanent place. {one} and {two} both say they're "
-                "short-staffed, so please look who has fewer people, not counting those "
-                "who've left, and move {worker.him} there today.",
+                note="{one} and {two} are both short of people. Please move {worker} to the one "
+                "that has fewer now.",
             ),
             calls=(
                 _who(worker),

@@ -87,18 +87,17 @@ def small_things_can_go(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The owner of the building has decided what to repair after [inspection] "
-            "{reference}, and somebody has been assigned to each of those. Please waive "
-            "the other open [findings]. If there's one we can't waive, let me know which.",
+            email="After [inspection] {reference}, only what's been assigned to somebody gets "
+            "repaired. Please waive the other open [findings]. If there's one we can't waive, "
+            "tell me which.",
             colleague="What hasn't been assigned to anybody from [inspection] {reference} isn't "
             "going to be repaired. Please waive those [findings], and tell me if we "
             "can't do that for one.",
             chat="the owner isnt doing any more about [inspection] {reference}. can you waive "
             "whats still open and not assigned to anyone? if theres one we can't waive "
             "tell me which",
-            note="I'd like to get [inspection] {reference} off the list before the audit. "
-            "Where somebody is working on it, leave it. The rest that's open can be "
-            "waived, except where our rules are against it; tell me which one that is.",
+            note="Please waive what's still open from [inspection] {reference} and isn't assigned "
+            "to anybody. If our rules are against it for one, tell me which.",
         ),
         calls=(
             call("search_inspections", query=inspection["reference"]),
@@ -200,13 +199,12 @@ def what_stands_still_goes(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} doesn't want the broken one of {name.his} two [devices] repaired, "
-            "because a new one would be cheaper. Could you retire the one that has stopped? That "
-            "cancels the repair as well.",
+            email="{name} doesn't want the broken one of {name.his} two [devices] repaired. Could "
+            "you retire the one that has stopped?",
             colleague="One of {name}'s [devices] has stopped for good. Please retire it.",
             chat="{name} doesnt want the one thats stopped repaired any more, can you retire it",
-            note="{name} has decided not to have the broken one repaired. Please retire it, the "
-            "one that has stopped, I mean; the other is still in use.",
+            note="{name} isn't having the broken one repaired. Please retire it, the one that has "
+            "stopped; the other is still in use.",
         ),
         calls=(
             call("search_devices", query=customer["name"]),
@@ -240,16 +238,14 @@ def closed_on_that_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The electricians are turning off the power at “{post}” on {day}, so nobody can "
-            "work there. Could you delete the [shifts]? If there's one that somebody has asked to "
-            "swap, leave it and tell me.",
+            email="There's no power at “{post}” on {day}, so nobody can work there. Could you "
+            "delete the [shifts]? If one can't be deleted, tell me whose it is.",
             colleague="“{post}” is closed on {day}. Please delete the [shifts] there, and tell me "
             "if one has to stay because of a [swap].",
             chat="no power on {day} so nobody works at “{post}”. can you delete those [shifts]? "
             "tell me if one won't go",
-            note="There'll be no power on {day}, so “{post}” stays closed. Please delete its "
-            "[shifts] on that day. If one can't be deleted yet, tell me whose it is, and I'll "
-            "talk to them.",
+            note="“{post}” stays closed on {day}. Please delete its [shifts] on that day. If one "
+            "of them won't go yet, tell me whose it is, and I'll talk to them.",
         ),
         calls=(
             call("list_posts"),
@@ -338,16 +334,14 @@ def in_somebody_elses_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} is off sick, and {name} doesn't mind waiting. Please cancel the "
-            "[appointment] that {ill} organises with {name.him}. What {mate} has set up goes "
-            "ahead.",
+            email="{ill} is off sick. Please cancel {ill.his} [appointment] with {name}. The "
+            "other one, which {mate} set up, goes ahead.",
             colleague="{ill} is off sick. Please cancel the [appointment] {ill.he} organises "
             "with {name}; {mate} will keep the other one.",
             chat="{ill} is ill, can you cancel {ill.his} own [appointment] with {name}? not the "
             "one {mate} set up",
             note="{ill} has been signed off for a month. Please cancel the [appointment] {ill.he} "
-            "was going to have with {name}. There's another one that {mate} organises, which goes "
-            "ahead as planned.",
+            "organises with {name}. The one that {mate} organises goes ahead.",
         ),
         calls=(
             _who(customer),
@@ -417,14 +411,14 @@ def sold_under_the_driver(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="“My offer for {plate} is only good until tonight.” It's a good price. Please "
-            "cancel what {driver} has planned with it and mark it as sold.",
+            email="I've got a good offer for {plate}, but only until tonight. Please cancel what "
+            "{driver} has planned with it and mark it as sold.",
             colleague="{plate} is sold. Please cancel {driver}'s [trip] with it and mark it as "
             "sold.",
-            chat="sell {plate} today pls, cancel {driver}'s [trip] with it so the system lets you",
-            note="I've had a very good offer for {plate}, but only if we sell today. {driver} "
-            "has [a trip] planned with it; please cancel that and mark {plate} as sold. {driver} "
-            "can take the train.",
+            chat="{plate} is sold as of today, can you cancel {driver}'s [trip] with it and mark "
+            "it sold",
+            note="We're selling {plate} today. {driver} has [a trip] planned with it; please "
+            "cancel that and mark {plate} as sold.",
         ),
         calls=(
             call("search_vehicles", query=vehicle["plate"]),

@@ -31,15 +31,14 @@ def the_one_that_still_counts(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to use a [coupon] for the {product}. {name.He} has several, "
-            "and some may have expired. Could you redeem the one that saves {name.him} the most?",
+            email="{name} would like to use a [coupon] for the {product}. {name.He} has several. "
+            "Could you redeem the one that saves {name.him} the most?",
             colleague="{name} is buying the {product}. Please redeem {name.his} best [coupon] "
             "that's still valid.",
             chat="{name} is getting the {product}, can you redeem the best [coupon] {name.he} has "
             "that hasnt expired",
-            note="{name} wants to use [a coupon] for the {product}. There are several on "
-            "{name.his} account, and I don't know which are still good. Please redeem the valid "
-            "one with the biggest discount. {name.He}'ll pay the rest by card.",
+            note="{name} wants to use [a coupon] for the {product}, and some of {name.hers} may "
+            "have expired. Please redeem the valid one with the biggest discount.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -107,17 +106,14 @@ def laid_up_for_a_while(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wanted to come in with {name.his} [coupons] this week, and we had to "
-            "put {name.him} off until {day}. Could you extend “{one}” and “{two}” until "
-            "then? If one of them can't be extended, tell me why, and I'll explain it to "
-            "{name.him}.",
+            email="{name} can't come in before {day}. Could you extend {name.his} [coupons] "
+            "“{one}” and “{two}” until then? If one of them can't be extended, tell me why.",
             colleague="{name} can't come in before {day}. Please extend {name.his} [coupons] "
             "“{one}” and “{two}” to that date; if one won't go, tell me why.",
             chat="{name} has 2 [coupons], “{one}” and “{two}”, and isnt back before {day}. "
             "can you extend them til then? lmk why if one doesn't work",
-            note="{name} is travelling and won't be back before {day}. I promised {name.him} "
-            "that the [coupons] “{one}” and “{two}” would still be good on that day, so "
-            "please extend both. If I promised too much for one of them, give me the "
+            note="I promised {name} that {name.his} [coupons] “{one}” and “{two}” would still be "
+            "good on {day}. Please extend both. If that's not possible for one, give me the "
             "reason.",
         ),
         calls=(
@@ -154,8 +150,7 @@ def with_a_friends_voucher(maker: Maker) -> Draft | None:
             colleague="{name} is paying for the {product} and has code {code}. Please redeem it.",
             chat="can you redeem {code} for {name}? its for the {product}",
             note="{name} is at the desk and would like to use the code {code} for the {product}. "
-            "There's a queue behind {name.him}, so please redeem it and let me know when it's "
-            "done.",
+            "Please redeem it.",
         ),
         calls=(
             call("find_coupon_by_code", code=coupon["code"]),
@@ -269,19 +264,16 @@ def the_budget_is_used_up(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} was told today that {name.his} [coupon] doesn't work for the "
-            "{product}, although it's valid for another two weeks. I think the "
-            "[campaign] has used up its budget, which is hardly {name.his} fault. Could "
-            "you raise it and redeem the [coupon]?",
+            email="{name}'s [coupon] didn't work for the {product}, although it's still valid. I "
+            "think the [campaign] has used up its budget. Could you raise it and redeem the "
+            "[coupon]?",
             colleague="{name} has a valid [coupon] for the {product}, but it won't go through. If "
             "the budget of the [campaign] is gone, please raise it and redeem the "
             "[coupon].",
             chat="{name}'s [coupon] got rejected for the {product}, probably no budget left. can "
             "you top it up and redeem it",
-            note="The desk turned down {name}'s [coupon] for the {product}, and {name.he} "
-            "wasn't pleased. The [campaign] must be out of money. Please put some more "
-            "into its budget and redeem the [coupon], so that {name.he} gets {name.his} "
-            "discount.",
+            note="The desk turned down {name}'s [coupon] for the {product}. The [campaign] must "
+            "be out of money. Please raise its budget a little and redeem the [coupon].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -309,14 +301,12 @@ def end_it_tonight(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="The discounts from “{campaign}” are costing us more than they bring in, and "
-            "two partners have complained about the prices. Please stop it today so that nobody "
-            "redeems any more from tomorrow.",
+            email="The discounts from “{campaign}” are costing us more than they bring in. Please "
+            "stop it today, so that nobody redeems any more of them.",
             colleague="“{campaign}” is costing us more than it brings in. Please stop it today.",
             chat="can you stop the “{campaign}” [campaign]? its costing us too much",
-            note="I went through this month's figures and “{campaign}” is losing us money. It "
-            "shouldn't run until its planned end date. Stop it in the system before you leave "
-            "today.",
+            note="“{campaign}” is losing us money. I don't want it to run any longer, so please "
+            "stop it before you leave today.",
         ),
         calls=(
             call("list_campaigns"),
@@ -347,15 +337,14 @@ def price_after_the_best_discount(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} is thinking about buying one {product}. What would {name.he} pay with "
-            "the best of {name.his} valid [coupons]? Please don't redeem it yet, {name.he}'s only "
-            "asking.",
-            colleague="What would {name} pay for one {product} with {name.his} best valid "
-            "[coupon]? Don't redeem it yet.",
+            email="{name} would like to know what one {product} costs with {name.his} best "
+            "[coupon]. {name.He}'s only asking, so please don't redeem it.",
+            colleague="What would {name} pay for one {product} with the best [coupon] {name.he} "
+            "has? Don't redeem it yet.",
             chat="whats the price of one {product} for {name} with {name.his} best [coupon]? dont "
             "redeem it yet",
-            note="{name} would like a price for one {product} before {name.he} decides. Please "
-            "work it out with the best [coupon] that's still valid. Nothing needs redeeming today.",
+            note="{name} has asked for the price of one {product} with {name.his} best [coupon]. "
+            "What is it? Please don't redeem anything yet.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -393,18 +382,15 @@ def something_better_that_runs(maker: Maker) -> Callable[[], Draft | None] | Non
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} had a lot of trouble with us and isn't happy with {name.his} "
-                "“{campaign}” [coupon]. Please void it and give {name.him} one that "
-                "takes off more, from whichever running [campaign] has the biggest "
-                "discount.",
+                email="{name} had trouble with us and isn't happy with {name.his} “{campaign}” "
+                "[coupon]. Please void it and give {name.him} the best one we're running now.",
                 colleague="{name} gets a better [coupon], as promised. Please void the one from "
                 "“{campaign}” and issue the one with the biggest discount that we're "
                 "running.",
                 chat="{name} isnt happy with {name.his} “{campaign}” [coupon]. can you void it "
                 "and give {name.him} the best one we're running",
-                note="I've settled {name}'s complaint: {name.he} gets a better [coupon]. "
-                "Please void the one from “{campaign}” and issue one from the [campaign] "
-                "with the highest discount of those now running.",
+                note="I've promised {name} a better [coupon]. Please void the one from "
+                "“{campaign}” and issue one from the running [campaign] with the highest discount.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

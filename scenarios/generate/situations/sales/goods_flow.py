@@ -138,19 +138,17 @@ def packed_before_it_grew(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} raised the quantity of the {product} at the last minute, and I don't "
-            "think the planned [shipment] has all of it. Please compare it with "
-            "{name.his} confirmed [order] and add what's missing as one more [parcel]. "
-            "I've weighed that already: {grams} g.",
+            email="{name} raised the quantity of the {product} on {name.his} confirmed [order], "
+            "and the planned [shipment] doesn't have all of it. Please add what's missing as one "
+            "more [parcel], {grams} g.",
             colleague="{name}'s planned [shipment] doesn't have all the {product} from the "
             "confirmed [order]. Please add what's missing as one more [parcel], which "
             "weighs {grams} g.",
             chat="planned [shipment] for {name} is short on the {product}, the [order] was "
             "raised later. can you add [a parcel] with whats missing? {grams} g all in",
-            note="The packers used an older list, so {name}'s planned [shipment] doesn't have "
-            "enough of the {product}. Please check it against the confirmed [order] and "
-            "add the missing ones as one [parcel]. It's on the scales in front of me and "
-            "weighs {grams} g.",
+            note="{name}'s planned [shipment] has too few of the {product}, compared with the "
+            "confirmed [order]. Please add the missing ones as one more [parcel]. It weighs "
+            "{grams} g.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -328,16 +326,14 @@ def no_further_one_allowed(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would also like {count} × {product}. Please put that in as a new "
-            "[order], unless {name.he} already has as many open as we allow; then add it to the "
-            "most recent one.",
+            email="{name} would also like {count} × {product}. Please make that a new [order]. If "
+            "{name.he} has as many open as we allow, add it to the latest one.",
             colleague="{name} wants {count} × {product} as a new [order]. If {name.he} has too "
             "many open already, add it to {name.his} latest one.",
             chat="{count} x {product} for {name}, as a new [order] if {name.he} can have one "
             "more open, otherwise add to {name.his} newest open one",
-            note="{name} rang and wants {count} × {product}. Put that in as a new [order], "
-            "unless {name.he} already has as many open as we allow. In that case add it to the "
-            "latest open one; {name.he} doesn't mind which.",
+            note="{name} rang and wants {count} × {product}, as a new [order] please. If "
+            "{name.he} already has too many open, put it on the most recent one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

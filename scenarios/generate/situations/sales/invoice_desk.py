@@ -24,15 +24,14 @@ def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has pointed out that we haven't charged {name.him} for {count} × "
-            "{product} yet. That's honest of {name.him}. Could you add it to the draft [invoice] "
-            "and send it?",
+            email="{name} says we've forgotten to charge {name.him} for {count} × {product}. "
+            "Could you add that to the draft [invoice] and send it?",
             colleague="{name}'s draft [invoice] is missing {count} × {product}. Please add that "
             "and send it.",
             chat="we forgot {count} × {product} on {name}'s draft [invoice]. can you add that and "
             "send it",
-            note="{name} told me at the desk that we've left {count} × {product} off {name.his} "
-            "[invoice]. It's still a draft, so please add that, then send it today.",
+            note="We've left {count} × {product} off {name}'s [invoice]. It's still a draft, so "
+            "please add that and send it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -118,9 +117,8 @@ def a_little_more_time(maker: Maker) -> Draft | None:
             "and that's fine. Please move the due date.",
             chat="{name} needs {days} more days for the [invoice] for the {product}, thats ok. "
             "can you move the due date",
-            note="{name} called about the [invoice] for the {product}: {name.he}'s had a large "
-            "bill to pay this month. Please give {name.him} {days} days beyond the current due "
-            "date.",
+            note="{name} called about the [invoice] for the {product} and asked for {days} more "
+            "days. Please add them to the due date.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -186,17 +184,15 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked to pay two [invoices], for the {one} and the {two}, on {day}. "
-            "Please move the due date for both if you can. If one can't be moved, tell me why, so "
-            "that I can explain it to {name.him}.",
-            colleague="{name} would like to pay the [invoices] for the {one} and the {two} on "
-            "{day}. Please move what you can, and tell me why if one can't be moved.",
+            email="{name} has asked for more time for two [invoices], for the {one} and the "
+            "{two}. Could you move both due dates to {day}? If one can't be moved, tell me why.",
+            colleague="{name} needs until {day} for the [invoices] for the {one} and the {two}. "
+            "Please move the due dates, and tell me why if one can't be moved.",
             chat="{name} wants to pay for the {one} and the {two} on {day}. can you move both due "
             "dates? tell me if one doesnt work and why",
-            note="{name} is waiting for a bank transfer and would like until {day} for two "
-            "[invoices], those for the {one} and the {two}. Change the due dates where "
-            "we can. I'm calling {name.him} at three, so I need the reason if one has to "
-            "stay.",
+            note="I've told {name} that we'd try to give {name.him} until {day} for two "
+            "[invoices], the {one} and the {two}. Please change the due dates. If one has to "
+            "stay, tell me why.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -237,12 +233,12 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
             "somebody else. {name.He} called this morning and asked us to cancel it. Could you do "
             "that?",
             colleague="I sent {name} an [invoice] for the {product} that was meant for somebody "
-            "of a similar name. It's still open, so please cancel it.",
+            "with a similar name. It's still open, so please cancel it.",
             chat="i mixed up two names, {name} got an [invoice] for the {product} that isnt "
             "{name.hers}. its still open, can you cancel it",
             note="My mistake: the open [invoice] for the {product} went to {name} and was meant "
-            "for somebody of a similar name. Please cancel it, and I'll write a new one for the "
-            "right person this afternoon.",
+            "for somebody with a similar name. Please cancel it, and I'll write a new one for the "
+            "right person.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -336,16 +332,15 @@ def everything_they_owe(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} would like to pay everything {name.he} owes us in one transfer. What "
-            "does it come to, with the [reminder] fees? Please count all the [invoices] that have "
-            "been sent and not paid, even those that aren't due yet.",
+            email="{name} would like to pay everything {name.he} owes us in one transfer, with "
+            "the [reminder] fees. What does it come to? Include the [invoices] that aren't due "
+            "yet.",
             colleague="What does {name} owe us in total? All [invoices] sent and not yet paid, "
             "plus the [reminder] fees.",
             chat="how much does {name} owe us altogether, with [reminder] fees? {name.he} wants "
             "to pay it all at once",
-            note="{name} is coming in at four to settle up. I need one figure: everything that's "
-            "been invoiced and not paid, plus the [reminder] fees we haven't waived. Leave drafts "
-            "out of it.",
+            note="{name} is coming in at four to settle up. What does {name.he} owe us, with all "
+            "the [invoices] sent and not paid and the [reminder] fees?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -374,15 +369,14 @@ def how_punctual_they_are(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="Our credit insurer would like to know how well {name} pays. How many of the "
-            "[invoices] {name.he}'s paid were late, and by how many days at worst?",
+            email="{name} has asked for more time to pay. How many of {name.his} paid [invoices] "
+            "were late so far, and by how many days at worst?",
             colleague="How many of {name}'s paid [invoices] were late, and by how many days at "
             "worst?",
             chat="does {name} pay late? how many of {name.his} paid [invoices] were late and by "
             "how many days at most",
-            note="{name} has asked for better payment terms. Before I answer: how many of "
-            "{name.his} paid [invoices] came in after the due date, and how many days late was "
-            "the worst?",
+            note="{name} would like better payment terms. How many of {name.his} paid [invoices] "
+            "came in after the due date, and how many days late was the worst?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -92,7 +92,7 @@ def reminded_only_lately(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", steps=3, common=True)
+@situation("invoices", kind="decline", steps=3, common=True, without=("hotel",))
 def waived_one_already(maker: Maker) -> Draft | None:
     """The fee of a second reminder is to be waived; that of the first was."""
     goods = some_products(maker, 1)
@@ -106,16 +106,15 @@ def waived_one_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has asked us to drop the fee on the latest [reminder] about the "
-            "{product}. {name.His} post has been late for weeks, and our letter only reached "
-            "{name.him} yesterday. That seems fair to me, so please waive it.",
-            colleague="{name} had trouble with the post. Could you waive the fee of the latest "
-            "[reminder] about the {product}?",
-            chat="can you waive the fee on {name}'s last [reminder] for the {product}? {name.his} "
-            "post was late",
-            note="{name} rang about the [invoice] for the {product}: {name.he} didn't get our "
-            "letters in time. I've agreed to take off the fee for the latest [reminder]. Please "
-            "waive it and leave the rest of the [invoice] as it is.",
+            email="{name} was in hospital when we sent the latest [reminder] about the {product}, "
+            "and has asked us to drop the fee. That seems fair to me, so please waive it.",
+            colleague="{name} was in hospital. Could you waive the fee of the latest [reminder] "
+            "about the {product}?",
+            chat="can you waive the fee on {name}'s last [reminder] for the {product}? {name.he} "
+            "was in hospital",
+            note="{name} rang about the [invoice] for the {product}: {name.he} was ill and "
+            "couldn't pay in time. I've agreed to take off the fee for the latest [reminder]. "
+            "Please waive it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -322,17 +321,16 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is down as overdue but says {name.he} paid for both the {one} and the "
-            "{two} by card. Could you check {name.his} [payments]? If one has settled, mark that "
-            "[invoice] as paid on that day.",
-            colleague="{name} says the {one} and the {two} were both paid by card. Where the "
-            "[payment] has settled, please mark the [invoice] as paid on that date.",
+            email="{name} says {name.he} paid for both the {one} and the {two} by card, but the "
+            "[invoices] are still open. Could you check {name.his} [payments]? If one has "
+            "settled, mark that [invoice] as paid on that day.",
+            colleague="{name} says the {one} and the {two} were both paid by card. Please check, "
+            "and if a [payment] has settled, mark that [invoice] as paid on the same day.",
             chat="{name} says {name.he} paid for the {one} and the {two} by card. can you check? "
             "if a [payment] settled mark that [invoice] paid on the day it did",
-            note="{name} has rung about two [invoices] that we show as unpaid, for the {one} "
-            "and the {two}. {name.He} says both were paid by card. Please look at the "
-            "[payments]. If one went through, mark the [invoice] as paid on the day it "
-            "settled; if it didn't, leave it and I'll tell {name.him}.",
+            note="We've reminded {name} of two [invoices], for the {one} and the {two}, but "
+            "{name.he} says both were paid by card. Please check. If a [payment] has settled, "
+            "mark the [invoice] as paid on that day, and leave the other.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -367,16 +365,14 @@ def rather_time_than_fees(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} can't pay anything this month. We've agreed that {name.he} gets the "
-            "first [reminder] for the overdue [invoice], and as much time as we can give for the "
-            "one that isn't due yet. Could you do both?",
+            email="{name} can't pay this month. Please send the first [reminder] for the overdue "
+            "[invoice], and give {name.him} as much time as we can for the one that isn't due yet.",
             colleague="{name} can't pay right now. Please send the first [reminder] for "
             "{name.his} overdue [invoice] and defer the other one for as long as we can.",
             chat="{name} is short of money. can you send the first reminder for the overdue "
             "[invoice], and defer the one that isn't due yet for as long as we can",
-            note="I've spoken to {name} about {name.his} two unpaid [invoices]. The overdue one "
-            "gets its first [reminder]. For the other, please move the due date back as far as "
-            "we're allowed.",
+            note="{name} has two unpaid [invoices]. Please send the first [reminder] for the "
+            "overdue one, and move the due date of the other as far back as we allow.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -100,16 +100,16 @@ def prices_below_our_margin(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We want at least 1.5 times what {supplier} charges us, and they've become more "
-            "expensive. Please check our prices for what we buy there, and raise the ones that "
-            "are too low to exactly that. The changes are small enough for you to make.",
-            colleague="{supplier} keeps getting more expensive. Please check what we buy there: "
-            "we should charge at least 1.5 times the cost, so raise what's lower to exactly that.",
-            chat="can you check our prices for what we buy from {supplier}? should be at least "
-            "1.5x the cost, raise what isnt to exactly that",
-            note="{supplier} has been putting prices up, and we haven't kept pace. Please go "
-            "through their price list: where we charge less than one and a half times the cost, "
-            "raise our price to exactly that. It's only a few per cent, so you can do it yourself.",
+            email="{supplier} has put its prices up. Could you check what we charge for the "
+            "things we buy there? It should be at least 1.5 times the cost. Where it's less, make "
+            "it exactly 1.5 times.",
+            colleague="{supplier} has become more expensive. Please check our prices for what we "
+            "buy there, and where they're below 1.5 times the cost, raise them to 1.5 times.",
+            chat="can you check our prices for what we buy from {supplier}? anything under 1.5x "
+            "the cost goes up to 1.5x",
+            note="{supplier} keeps putting prices up, and we haven't kept pace. Please go through "
+            "what we buy there. Where we charge less than 1.5 times the cost, raise our price to "
+            "1.5 times.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

@@ -11,7 +11,17 @@ from scenarios.generate.modules.payments.make import new_method, new_payment
 from scenarios.generate.modules.refunds.make import refund_reason, share_of
 
 
-@situation("payments", steps=7, memory=True, weight=0.4)
+@situation(
+    "payments",
+    steps=7,
+    memory=True,
+    weight=0.4,
+    without=(
+        "public_library",
+        "theatre",
+        "museum",
+    ),
+)
 def everything_that_bounced(maker: Maker) -> Draft | None:
     """All failed payments: switched where the method is dead, tried again where still in time."""
     goods = some_products(maker, 3)
@@ -27,18 +37,16 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has been away for a few weeks and found out that several of {name.his} "
-            "[payments] didn't go through. {name.He} wants to pay all of them now. Please retry "
-            "each one, on {name.his} valid card if the other has expired, and tell me if one is "
-            "too old.",
-            colleague="Please retry {name}'s failed [payments]. If the card has expired, use the "
-            "one that's still valid. Tell me which are too old to retry.",
-            chat="{name} is back from holiday and wants everything that failed put through again. "
-            "if the card's expired use the valid one, and tell me if any is too old",
-            note="{name}'s card expired while {name.he} was abroad, and some of {name.his} "
-            "[payments] failed. {name.He} would like to settle them now. Please retry each, with "
-            "{name.his} other [method] where the card has expired, and tell me if one is too old, "
-            "so that I can ask {name.him} for a transfer.",
+            email="Several of {name}'s [payments] failed while {name.he} was away. Could you try "
+            "them all again? Where the card has expired, use {name.his} valid one. Tell me if one "
+            "is too old.",
+            colleague="Please try {name}'s failed [payments] again. If the card has expired, use "
+            "the one that's still valid. Tell me which are too old.",
+            chat="{name}'s card ran out and some [payments] failed. can you try them all again, "
+            "with {name.his} valid card where the other has expired? tell me if one is too old",
+            note="{name} would like to clear {name.his} failed [payments]. Please try each one "
+            "again, on {name.his} other card where the first has expired. If one is too old, tell "
+            "me, and I'll ask {name.him} for a transfer.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -85,16 +93,16 @@ def goodwill_for_a_bad_week(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has had nothing but trouble with us since {day}, and I've promised "
-            "{name.him} the full goodwill amount. Please open a goodwill [refund] on each of "
-            "{name.his} settled [payments] from that day on.",
+            email="{name} has had nothing but trouble with us since {day}. Please open a goodwill "
+            "[refund] on each of {name.his} settled [payments] from that day on, as much as we "
+            "give for goodwill.",
             colleague="{name} has had a terrible week with us. Please open a goodwill [refund] on "
             "each of {name.his} settled [payments] from {day} on, as much as we give.",
             chat="{name} only had trouble with us since {day}. can you open goodwill [refunds] "
             "on all {name.his} settled [payments] from that day on? as much as goodwill allows",
-            note="We've let {name} down more than once since {day}, and I've promised {name.him} "
-            "something. For everything {name.he}'s paid from that day on, if it's settled, "
-            "please open a goodwill [refund] and give {name.him} the most we can for goodwill.",
+            note="We've let {name} down more than once since {day}. Please open a goodwill "
+            "[refund] on each of {name.his} settled [payments] from that day on, the most we can "
+            "for goodwill.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

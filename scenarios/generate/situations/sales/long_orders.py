@@ -93,16 +93,15 @@ def still_planned_for_nothing(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has had a notice that something's on its way, although {name.he} "
-            "cancelled that [order]. It isn't the only one. Please cancel the [shipments] that "
-            "are planned for [orders] {name.he} has cancelled.",
+            email="{name} has been told that something is on its way, although {name.he} "
+            "cancelled it. Could you cancel all the [shipments] that are planned for {name.his} "
+            "cancelled [orders]?",
             colleague="{name} cancelled some [orders], but the [shipments] for them are still "
             "planned. Please cancel those.",
             chat="{name} cancelled a few [orders] but we still have [shipments] planned for them. "
             "can you cancel those",
-            note="Some of the [shipments] planned for {name} are for [orders] that {name.he} has "
-            "cancelled. Please see which ones by what's in them, and cancel them before the "
-            "driver loads at noon.",
+            note="{name} cancelled some [orders], and nobody cancelled the [shipments]. Please "
+            "cancel the ones that are still planned for those [orders].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -143,14 +142,12 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
             email="{name} has sent three things back and hasn't heard anything about any of them. "
             "They've all been inspected. Could you accept or refuse each, so that I can write "
             "back today?",
-            colleague="{name}'s three returns are here and have been inspected. Please decide on "
-            "them by our rules, accept or refuse, going by the reason and the condition "
-            "of each.",
-            chat="{name}'s 3 returns have been inspected, can you decide them now? accept or "
-            "refuse each by our return rules",
-            note="{name}'s three returns have been inspected, and the condition is recorded. Now "
-            "they need a decision. Please go by the reason and the condition, and accept or "
-            "refuse each.",
+            colleague="{name}'s three returns have all been inspected. Please decide on them, "
+            "accept or refuse, by the reason and the condition.",
+            chat="{name}'s 3 returns have been inspected, can you go through them and accept or "
+            "refuse each",
+            note="{name} is waiting for a decision on three returns. They've been inspected, and "
+            "the condition is recorded. Please accept or refuse each.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -195,9 +192,9 @@ def both_gaps_in_one_delivery(maker: Maker) -> Draft | None:
             "reorder points in one [purchase], from the [supplier] that sells both, and send it.",
             chat="we're low on {one} and {two}. can you buy both in one [purchase], just the gap "
             "to the reorder point, from whoever sells the two? send it",
-            note="I'd like only one delivery for the {one} and the {two}. Each is below its "
-            "reorder point in one [warehouse]. Please buy exactly what's missing from the "
-            "[supplier] who has both, even if it's a bit dearer, and send it off.",
+            note="The {one} and the {two} are each below the reorder point in one [warehouse]. "
+            "Please buy exactly what's missing, in one [purchase] from the [supplier] who has "
+            "both, and send it off.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -247,17 +244,14 @@ def the_freight_bill_of_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Everything we've planned for {name} is booked with our dearest [carrier], "
-            "and it doesn't have to be. Please put each of {name.his} planned "
-            "[shipments] on the cheapest one that can take it, by weight and value.",
+            email="{name}'s planned [shipments] are all with our dearest [carrier]. Could you "
+            "move each of them to the cheapest one that's allowed to take it?",
             colleague="{name}'s planned [shipments] are all booked with the dearest [carrier]. "
             "Please change each to the cheapest one that can take it.",
-            chat="all of {name}'s planned [shipments] are with our dearest [carrier]. can you "
-            "switch each of them to the cheapest that can take it",
-            note="We're spending far too much on transport for {name}. Please go through "
-            "what's planned for {name.him} and choose the cheapest [carrier] that may "
-            "take each, given weight and value. Nothing leaves before the day after "
-            "tomorrow, so there's time.",
+            chat="all of {name}'s planned [shipments] are with our dearest [carrier]. can you put "
+            "each on the cheapest one that can take it",
+            note="We're spending far too much on transport for {name}. Please change each of "
+            "{name.his} planned [shipments] to the cheapest [carrier] that can take it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -354,16 +348,14 @@ def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
         return Draft(
             kind="change",
             ask=Voices(
-                email="Our costs have gone up, so everything we still offer in {category} will "
-                "be {step} dearer from today. Only the {dear} stays as it is, that's "
-                "expensive enough. Could you change the prices?",
-                colleague="Please raise the prices in {category} by {step} each, for everything we "
-                "still offer. Leave out the {dear}, which is dear enough.",
+                email="Our costs have gone up, so everything we still offer in {category} will be "
+                "{step} dearer from today, except the {dear}. Could you change the prices?",
+                colleague="Please raise the prices in {category} by {step} each, for all we still "
+                "offer except the {dear}.",
                 chat="can you put everything we still offer in {category} up by {step}? not "
                 "the {dear}, that stays",
-                note="Prices in {category} go up: please add {step} to everything there that "
-                "we still offer. The {dear} is expensive enough already and stays as it "
-                "is. The new price list goes to the printer on Thursday.",
+                note="Prices in {category} go up: please add {step} to everything there that we "
+                "still offer. Only the {dear} stays as it is.",
             ),
             calls=(
                 call("list_categories"),

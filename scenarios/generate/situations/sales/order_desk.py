@@ -11,7 +11,7 @@ from scenarios.generate.modules.parties.make import new_customer
 _BY_THE_DAY = ("car_rental", "film_rental")  # quantities are days there
 
 
-@situation("orders", steps=4, common=True)
+@situation("orders", steps=4, common=True, without=("moving_company",))
 def wants_out_in_time(maker: Maker) -> Draft | None:
     """A confirmed order is cancelled because it is still young enough; an older one stays."""
     goods = some_products(maker, 2)
@@ -25,16 +25,14 @@ def wants_out_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s plans have changed, and {name.he}'d like to cancel {name.his} [order] "
-            "from {day} (the {product}). {name.He} knows that we've confirmed it. Could you "
-            "cancel it if it isn't too late? If it is, tell me, and I'll explain it to {name.him}.",
+            email="{name} would like to cancel {name.his} [order] from {day} (the {product}). "
+            "It's confirmed already. Could you cancel it if it isn't too late?",
             colleague="{name} wants to cancel {name.his} confirmed [order] from {day} (the "
             "{product}). Please do that if {name.he}'s still in time.",
             chat="can {name} still cancel {name.his} [order] from {day} (the {product})? its "
             "confirmed already. if were in time pls do it",
-            note="{name} rang about {name.his} [order] from {day} (the {product}). {name.He}'d "
-            "heard that nothing can be cancelled once we've confirmed it, but we do allow it for "
-            "a while. Check whether {name.he}'s early enough, and if so, cancel it.",
+            note="{name} rang and wants to cancel {name.his} [order] from {day} (the {product}), "
+            "which we've confirmed. If {name.he}'s early enough, please cancel it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -67,16 +65,14 @@ def wants_out_too_late(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} would like to cancel {name.his} [order] for the {product}. It's "
-            "confirmed, but {name.he} says it's a week old at most, so it shouldn't be a problem. "
-            "Could you cancel it?",
+            email="{name} would like to cancel {name.his} confirmed [order] for the {product}. "
+            "{name.He} says it's a week old at most. Could you cancel it?",
             colleague="Please cancel {name}'s confirmed [order] (the {product}). {name.He} says "
             "it's a week old at most.",
             chat="{name} changed {name.his} mind about the {product}, says the [order] is a "
             "couple of days old. can you cancel it? its confirmed",
-            note="I've told {name} we'd cancel {name.his} confirmed [order] for the {product}. "
-            "{name.He} said it only went in a few days ago, so it should be fine. Could you do "
-            "that this afternoon?",
+            note="{name} wants to cancel {name.his} confirmed [order] for the {product}. It only "
+            "went in a few days ago, {name.he} says. Could you do that?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -213,9 +209,8 @@ def two_into_one(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name} has two open [orders] and would rather have one. Please add "
-                    "everything in the newer one to the older one, and then cancel the newer. "
-                    "Nothing has been confirmed yet, so that should be fine."
+                    "{name} has two open [orders] and would rather have one. Please add everything "
+                    "in the newer one to the older one, and then cancel the newer."
                 ),
                 (
                     "Could you put {name}'s two open [orders] together? {name.He} only wants one "
@@ -235,10 +230,9 @@ def two_into_one(maker: Maker) -> Draft | None:
             ),
             chat="{name} has 2 open [orders] and wants them together. can you move everything "
             "from the newer into the older one (add up the quantities) and cancel the newer",
-            note="{name} only wants one bill, but we've got two open [orders] for {name.him}. Put "
-            "everything from the later one into the earlier one, adding up the quantities where "
-            "the same thing is in both, and cancel what's left. I promised {name.he}'d have it by "
-            "tonight.",
+            note="{name} only wants one bill, but we've got two open [orders] for {name.him}. "
+            "Please put everything from the later one into the earlier one and cancel the later "
+            "one. Where the same thing is in both, add up the quantities.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -271,19 +265,14 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like more {product} on {name.his} open [order], but the whole "
-            "of it mustn't cost more than {budget}. Could you put in as many as that "
-            "allows? Everything else on it stays.",
-            colleague="{name} wants more {product} on {name.his} open [order], as many as "
-            "{name.he} can get for {budget} in all. Please change the quantity and leave "
-            "the rest alone.",
-            chat="{name} has {budget} in all for {name.his} open [order] and wants more "
-            "{product} for it, as many as possible. can you change that? dont touch the "
-            "rest",
-            note="{name} has a grant to use up before the end of the month, so the total of "
-            "{name.his} open [order] can go up to {budget}, but no higher. {name.He} "
-            "wants more {product} for it. Please raise the quantity to what still fits; "
-            "nothing else changes.",
+            email="{name} wants more {product} on {name.his} open [order], as many as possible "
+            "without the total going over {budget}. Could you change that?",
+            colleague="{name} wants more {product} on {name.his} open [order]: as many as "
+            "{name.he} can get for {budget} in all. Please change the quantity.",
+            chat="{name} can spend {budget} in all on {name.his} open [order] and wants as many "
+            "of the {product} as that allows. can you change the quantity",
+            note="{name}'s open [order] may cost up to {budget} in all, {name.he} says. Please "
+            "raise the {product} to as many as fit; nothing else changes.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -316,17 +305,15 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} needs more than {name.he} thought: {count} × {one} and {other} × "
-            "{two}. They're on two separate [orders], and one may have been confirmed "
-            "already. Please change what you still can and let me know about the rest.",
+            email="{name} has two [orders] with us and needs more: {count} × {one} on one and "
+            "{other} × {two} on the other. Could you change them? If one is confirmed already, "
+            "leave it and tell me.",
             colleague="{name} would like {count} × {one} and {other} × {two} now; they're on two "
-            "[orders]. Please change what can still be changed, and tell me if one can't.",
+            "[orders]. Please change both, and tell me if one can't be changed any more.",
             chat="{name} now needs {count} × {one} and {other} × {two}, thats 2 separate "
-            "[orders]. change what you still can and tell me if one doesnt work",
-            note="{name} has looked again at what {name.he} needs, and it's now {count} × "
-            "{one} and {other} × {two}. They're on two separate [orders], and I'm not "
-            "sure whether we've confirmed them. If one can't be changed any more, tell "
-            "me why.",
+            "[orders]. can you change both? tell me if its too late for one",
+            note="{name} now wants {count} × {one} and {other} × {two}, which are on two separate "
+            "[orders]. Please change the quantities. If it's too late for one, tell me why.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -351,7 +338,7 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", kind="question", steps=5, common=True)
+@situation("orders", kind="question", steps=5, common=True, without=("moving_company",))
 def who_cancelled_it(maker: Maker) -> Draft | None:
     """A customer never asked for the cancellation: who did it, and on which day?"""
     goods = some_products(maker, 2)
@@ -369,14 +356,14 @@ def who_cancelled_it(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name}'s [order] from {day}, for the {product}, was cancelled, and {name.he} "
             "says {name.he} never asked for that. Can you find out which of us cancelled it, and "
-            "on what day? I'd like to talk to that colleague before I answer.",
+            "on what day?",
             colleague="Which of us cancelled {name}'s [order] from {day} (the {product}), and "
             "when? {name.He} says it wasn't {name.him}.",
             chat="{name}s [order] from {day} (the {product}) got cancelled and {name.he} swears "
             "it wasnt {name.him}. who here did it and what day",
-            note="{name} has complained: {name.his} [order] for the {product} from {day} was "
-            "cancelled, and {name.he} knows nothing about it. Who cancelled it, and on what date? "
-            "I'd like to hear our side first.",
+            note="{name} has complained that {name.his} [order] for the {product} from {day} was "
+            "cancelled, and {name.he} knows nothing about it. Who of us cancelled it, and on what "
+            "date?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -410,16 +397,14 @@ def a_friend_cancels_for_them(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{friend} has asked us to cancel {name}'s open [order] for the {product}. "
-            "They're in the same club, and {friend} says it isn't wanted any more. We've heard "
-            "nothing from {name}. Could you cancel it?",
-            colleague="{friend} rang to cancel {name}'s open [order] for the {product}; they're "
+            email="{friend} rang to say that {name} doesn't want the {product} any more. {name}'s "
+            "[order] is still open. Could you cancel it?",
+            colleague="{friend} has cancelled {name}'s open [order] for the {product}; they're "
             "friends. Please take it out.",
             chat="{friend} says {name} doesnt want the {product} any more, can you cancel the "
             "[order]? its still open",
-            note="{friend} was at the desk and asked us to cancel a neighbour's open [order]: "
-            "it's {name}'s, for the {product}. Apparently {name} has been too busy to ring. "
-            "Please take care of it.",
+            note="{friend} was here and asked us to cancel {name}'s open [order] for the "
+            "{product}. They're neighbours. Please take care of it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -98,14 +98,14 @@ def failed_long_ago(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has written that {name.his} account is in order again and that we can "
-            "take the money for the {product} now. Could you retry the [payment] that failed?",
-            colleague="{name} has topped up {name.his} account. Please retry the failed [payment] "
-            "for the {product}.",
-            chat="{name} has money on {name.his} account again, can you retry the [payment] for "
-            "the {product}",
-            note="I had {name} on the phone this morning. The problem with {name.his} bank is "
-            "sorted out, so please retry the failed [payment] for the {product} today.",
+            email="{name}'s account is in order again. Could you try the failed [payment] for the "
+            "{product} once more?",
+            colleague="{name} has topped up {name.his} account. Please try the failed [payment] "
+            "for the {product} again.",
+            chat="{name} has money on {name.his} account again, can you try the failed [payment] "
+            "for the {product} again",
+            note="I had {name} on the phone this morning, and the problem with {name.his} bank is "
+            "sorted out. Please charge the failed [payment] for the {product} again today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -122,7 +122,7 @@ def failed_long_ago(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=6, memory=True, without=("public_library",))
+@situation("payments", steps=6, memory=True, without=("public_library", "credit_union"))
 def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     """A new card is entered, the failed payment goes by it, the old one is disabled."""
     goods = some_products(maker, 2)
@@ -138,16 +138,16 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s bank has blocked the card {name.he} used for the {product} and sent "
-            "{name.him} a new one, ending in {digits} and valid until {expires}. Please add the "
-            "new card, retry the failed [payment] with it, and disable the old one.",
+            email="{name}'s bank has sent {name.him} a new card, ending in {digits}, valid until "
+            "{expires}. Please add it, charge the failed [payment] for the {product} to it, and "
+            "disable the old card.",
             colleague="{name} has a new card, ending in {digits}, valid until {expires}. Please "
-            "retry the failed [payment] for the {product} with it and disable the old card.",
+            "try the failed [payment] for the {product} again with it and disable the old card.",
             chat="{name} has a new card, last four {digits}, valid til {expires}. can you add it, "
-            "retry the failed [payment] for the {product} with it and disable the old one",
-            note="{name}'s bank blocked {name.his} card after a fraud alert. The new one ends in "
-            "{digits} and is valid until {expires}. Please add it, use it for the failed "
-            "[payment] for the {product}, and disable the blocked card.",
+            "try the failed [payment] for the {product} again with it and disable the old one",
+            note="{name}'s bank blocked {name.his} card and sent a new one, ending in {digits}, "
+            "valid until {expires}. Please add it, use it for the failed [payment] for the "
+            "{product}, and disable the blocked one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -262,14 +262,14 @@ def too_big_to_make_void(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} cancelled this with your manager, but can still see a pending charge "
-            "for the {product} on {name.his} account. Could you void that [payment]?",
+            email="{name} has cancelled the {product}, and we've agreed to that. {name.He} can "
+            "still see a pending charge for it. Could you void that [payment]?",
             colleague="{name} has cancelled the {product}, that's agreed. Please void the pending "
             "[payment].",
             chat="can you void {name}s pending [payment] for the {product}? {name.he} called it "
             "off",
-            note="{name} and I agreed on Monday to drop the {product}. The only thing left is the "
-            "pending [payment], so please void it before it goes through.",
+            note="I've agreed with {name} that we cancel the {product}. Please void the pending "
+            "[payment] before it goes through.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -303,13 +303,12 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has had trouble with {name.his} bank since {day} and would like to "
-            "transfer what failed in one go. What do {name.his} failed [payments] from that day "
-            "on come to?",
+            email="{name} would like to transfer what failed since {day}. What do {name.his} "
+            "failed [payments] from that day on come to?",
             colleague="What do {name}'s failed [payments] from {day} on come to?",
             chat="how much has failed for {name} since {day}? incl that day, one total pls",
             note="I'm calling {name} this afternoon. What do {name.his} failed [payments] from "
-            "{day} onwards add up to? I've already dealt with anything older.",
+            "{day} onwards add up to?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -419,39 +418,39 @@ def card_lost_on_the_train(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name} left {name.his} wallet on a train and wants the card ending in "
-                    "{digits} taken off {name.his} account today. If a [payment] is still pending "
-                    "on it, please charge that to {name.his} other card first."
+                    "{name} has lost {name.his} card ending in {digits}. Please disable it, and "
+                    "put the [payment] that's pending on it on {name.his} other card."
                 ),
                 (
                     "{name}'s purse was stolen, and the card ending in {digits} was in it. Could "
-                    "you disable the card? Anything that's still pending on it should go to "
-                    "{name.his} other one."
+                    "you disable the card? What's still pending on it should go on {name.his} "
+                    "other one."
                 ),
             ),
             colleague=(
                 (
-                    "{name} has lost the card ending in {digits}. Please disable it, but move any "
-                    "pending [payment] to {name.his} other valid [method] first."
+                    "{name} has lost the card ending in {digits}. Please put the pending [payment] "
+                    "on {name.his} other card, the one that's still valid, and disable the lost "
+                    "one."
                 ),
                 (
-                    "{name}'s card ending in {digits} was stolen. Please put whatever's pending "
-                    "on it on {name.his} other valid [method] and disable the card."
+                    "{name}'s card ending in {digits} was stolen. Please move what's pending on it "
+                    "to {name.his} other valid card and disable the stolen one."
                 ),
             ),
             chat=(
                 (
-                    "{name} lost {name.his} card ({digits}), can you disable it? if somethings "
-                    "still pending on it put that on {name.his} other one first"
+                    "{name} lost {name.his} card ({digits}), can you disable it? theres something "
+                    "pending on it, put that on {name.his} other one first"
                 ),
                 (
-                    "{name}'s card was stolen ({digits}). pls disable it, and if somethings "
-                    "pending on it move that to {name.his} other one first"
+                    "{name}'s card was stolen ({digits}). pls disable it and move whats pending on "
+                    "it to {name.his} other one"
                 ),
             ),
-            note="{name} called from the station because {name.his} wallet is gone. The card in "
-            "it ends in {digits}, please disable that today. Something may still be pending on "
-            "it, which should go to the other valid [method] {name.he} has with us.",
+            note="{name} called: {name.his} wallet is gone, and with it the card ending in "
+            "{digits}. Please disable the card. The [payment] that's pending on it goes on "
+            "{name.his} other card.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -485,14 +484,14 @@ def no_room_for_the_new_card(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has a new debit card, ending in {digits} and valid until {expires}. "
-            "Please add it. If {name.he} has too many already, disable the one that's expired.",
+            "Please add it and, if there are too many, disable the one that's expired.",
             colleague="Please add {name}'s new debit card, ending in {digits}, valid until "
             "{expires}. If {name.he}'s got too many, disable the expired one first.",
             chat="{name} has a new debit card ending in {digits}, valid til {expires}, can you "
             "add it? if {name.he}'s got too many one of the old ones has expired, disable that",
-            note="I tried to add a debit card for {name} (ending in {digits}, valid until "
-            "{expires}), but {name.he} already has too many. One of {name.his} cards has expired, "
-            "so please disable that and add the new one.",
+            note="I can't add {name}'s new debit card (ending in {digits}, valid until "
+            "{expires}), {name.he} has too many. One of them has expired, so please disable that "
+            "and add the new one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -30,12 +30,12 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{culprit} changed the price of the {product} by mistake the other day. Could "
             "you put it back to what it was before?",
-            colleague="{culprit} made a mistake in {culprit.his} last change to the price of the "
-            "{product}. Please put back the price before it.",
+            colleague="{culprit}'s last change to the price of the {product} was a mistake. "
+            "Please set it back to what it was before that.",
             chat="{culprit} changed the price of the {product} by mistake, can you put back what "
             "it was before",
-            note="{culprit} changed the price of the {product} by mistake, and the new price "
-            "lists go out tonight. Please set it back to what it was right before that.",
+            note="{culprit} got the price of the {product} wrong when {culprit.he} last changed "
+            "it. Please set it back to what it was right before.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -48,7 +48,7 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=3, without=("charity", "public_library"))
+@situation(steps=3, without=("charity", "public_library", "law_office", "theatre"))
 def a_few_per_cent_more(maker: Maker) -> Draft | None:
     """A price goes up by a share that the acting employee may decide."""
     goods = some_products(maker, 1, least=500)
@@ -62,13 +62,11 @@ def a_few_per_cent_more(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Our own costs for the {product} have gone up, so from today it's {percent} "
-            "% dearer. Could you change the price?",
+            email="Our costs for the {product} have gone up. Could you raise the price by "
+            "{percent} %, from today?",
             colleague="Please put the price of the {product} up by {percent} %, from today.",
             chat="can you put the {product} up by {percent}%? the new price starts today",
-            note="We've held the price of the {product} for as long as we could, and now it "
-            "has to go up by {percent} %. Please change it today, so that nobody is "
-            "quoted the old one tomorrow.",
+            note="The {product} goes up by {percent} % today. Please change the price.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -193,7 +191,18 @@ def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="question", steps=3, without=("charity", "public_library"))
+@situation(
+    kind="question",
+    steps=3,
+    without=(
+        "charity",
+        "public_library",
+        "airline_lounge",
+        "credit_union",
+        "insurance_broker",
+        "permits_office",
+    ),
+)
 def what_did_it_cost_then(maker: Maker) -> Draft | None:
     """What a product cost on a day in the past, and who raised the price after that."""
     goods = some_products(maker, 1, without="price_changes")
@@ -208,15 +217,13 @@ def what_did_it_cost_then(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] asked about the {product} on {day}, came back today and says "
-            "it was cheaper then. What did it cost that day, and who has changed the "
-            "price since? I'd like to ask why.",
+            email="A [customer] says the {product} was cheaper on {day}. What did it cost that "
+            "day, and who has changed the price since?",
             colleague="What did the {product} cost on {day}, and who has changed the price since?",
             chat="someone says the {product} was cheaper on {day}. what was the price then and "
             "who changed it",
-            note="A [customer] is complaining that the {product} used to have another price. What "
-            "was it on {day}, and which of us has changed it since? I'd like to give a proper "
-            "answer.",
+            note="A [customer] was here on {day} and says the {product} has become dearer since. "
+            "What did it cost then, and who changed it?",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

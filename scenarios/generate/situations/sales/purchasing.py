@@ -46,14 +46,14 @@ def quick_enough_and_cheap(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="We need {count} × {product} within {days} days. Please buy them from the "
-            "cheapest [supplier] that can deliver in time, and send the [purchase] off today.",
+            "cheapest [supplier] that can deliver in time, and send the [purchase] today.",
             colleague="We're running out. Please buy {count} × {product} from the cheapest "
             "[supplier] that delivers within {days} days, and send it.",
             chat="can you buy {count} × {product}? they have to be here in {days} days, cheapest "
             "[supplier] that can do that. send it straight away",
-            note="A [customer] has asked for {count} × {product}, and I've promised them in time. "
-            "Please buy them from the cheapest [supplier] that can deliver within {days} days, "
-            "and send the [purchase] today.",
+            note="I've promised a [customer] {count} × {product}. Please buy them from the "
+            "cheapest [supplier] that can deliver within {days} days, and send the [purchase] "
+            "today.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -144,16 +144,14 @@ def more_than_a_clerk_may_send(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{supplier}'s prices go up tomorrow, so we have to send our draft with the "
-            "{product} today. Please do that; if the total is too high for you, make two "
-            "of it.",
-            colleague="Please send the draft with {supplier} (the {product}). If it's too big, "
+            email="Please send our draft for {supplier} with the {product} today, before their "
+            "prices go up. If it's too much for one, make two of it.",
+            colleague="Please send the draft for {supplier} (the {product}). If it's too big, "
             "halve it and send both halves.",
             chat="can you send the draft for {supplier} with the {product}? it has to go out "
             "today, so split it in 2 if the system won't let you",
             note="{supplier} is raising prices tomorrow, so please send the draft with the "
-            "{product} by six. If the total is too high for you, put half of it into a "
-            "second [purchase] and send both.",
+            "{product} today. If the total is too high, put half of it into a second [purchase].",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -275,15 +273,14 @@ def what_we_would_save(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{two} says they're cheaper than {one}, and I'd like to check that before we "
-            "send our draft to {one}. How much less would all of it cost at {two}'s prices?",
-            colleague="How much would we save on our draft with {one} if we bought it all from "
-            "{two}?",
+            email="{two} says they're cheaper than {one}. How much would we save if we bought "
+            "everything in our draft [purchase] with {one} from {two} instead?",
+            colleague="How much would we save if we bought everything in our draft [purchase] "
+            "with {one} from {two}?",
             chat="{two} says theyre cheaper than {one}. if we bought everything in our draft with "
             "{one} from {two}, how much would we save",
-            note="{two} has sent us a price list, and I'd like to know whether it's worth "
-            "changing. Take the draft we have with {one} and tell me how much less it would cost "
-            "at {two}, in total.",
+            note="{two} has sent us a price list. We still have a draft [purchase] with {one}. "
+            "How much less would all of that cost at {two}?",
         ),
         calls=(
             call("search_suppliers", query=one["name"]),
@@ -314,16 +311,16 @@ def two_arrived_only_one_complete(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{supplier} delivered {one} × {product} and two of the {more} today, without "
-            "any papers. We've sent them more than one [purchase]. Could you find the one this is "
-            "and mark it as received?",
-            colleague="{supplier} delivered {one} × {product} and 2 × {more} today. Please mark "
-            "the [purchase] that matches as received.",
+            email="{supplier} delivered {one} × {product} and 2 × {more} today, without a "
+            "delivery note. Could you find the [purchase] with exactly that in it and mark it as "
+            "received?",
+            colleague="{supplier} delivered {one} × {product} and 2 × {more} today. Please find "
+            "the [purchase] that's for exactly that and mark it as received.",
             chat="{supplier} just delivered {one} × {product} and 2 × {more}, can you find the "
             "right [purchase] and mark it received",
-            note="{supplier} has dropped off {one} × {product} and two of the {more}, without a "
-            "delivery note. We've sent them two [purchases]; please find the one with exactly "
-            "that in it and mark it as received.",
+            note="{one} × {product} and 2 × {more} came from {supplier} this morning. We're "
+            "waiting for two [purchases] from them. Please mark the one with exactly that in it "
+            "as received.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -360,16 +357,15 @@ def they_cannot_deliver_it(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{old} can't deliver anything until spring. Please cancel our draft with them "
-            "and start a new one, with the same quantities, at the other [supplier] that has both "
-            "[products]. Don't send it yet.",
+            email="{old} can't deliver. Please cancel our draft with them and start the same one "
+            "at the other [supplier] that has both [products]. Don't send it yet.",
             colleague="{old} can't deliver. Please cancel the draft there and start a new one "
             "with the same contents at the other [supplier] that has both [products]. Draft only.",
             chat="{old} can't deliver, can you cancel our draft and start the same one with the "
             "other [supplier] who has both things? just a draft",
-            note="There's been a fire at {old}, so they can't deliver. Please cancel our draft "
-            "there and start one with the same quantities at the other [supplier] that has both "
-            "[products], so that it's one delivery. I'll send it myself.",
+            note="{old} can't deliver this month. Please cancel our draft there and start one "
+            "with the same quantities at the other [supplier] that has both [products]. I'll send "
+            "it myself.",
         ),
         calls=(
             call("search_suppliers", query=old["name"]),

@@ -46,18 +46,16 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} paid for the {product} on {day} and says it's nothing like the "
-            "description on our website. I've checked, and {name.he}'s right. Please open a "
-            "[refund] for that, as much as we can give.",
-            colleague="{name} paid for the {product} on {day}, and it isn't what we described. "
-            "Please open a [refund] for that, as much as {name.he} can get.",
-            chat="{name} paid for the {product} on {day} and says our description was wrong. "
-            "i checked and agree. can you open a [refund] for that, as much as we can "
-            "give",
-            note="{name} has complained about the {product} {name.he} paid for on {day}, "
-            "because our description was wrong. Having checked, I agree. Please open a "
-            "[refund] for that reason and give {name.him} as much as we can. The web "
-            "team is correcting the text.",
+            email="{name} paid for the {product} on {day} and says it isn't as we described it. "
+            "I've checked, and {name.he}'s right. Please open a [refund] for that, as much as we "
+            "allow.",
+            colleague="{name} paid for the {product} on {day}, and it isn't as described. Please "
+            "open a [refund], the most we allow for that.",
+            chat="{name} paid for the {product} on {day} and it wasnt as described, i checked. "
+            "can you open a [refund], the most we allow for that",
+            note="{name} has complained: the {product} {name.he} paid for on {day} isn't as "
+            "described on our website. That's right. Please open a [refund] and give {name.him} "
+            "as much as we allow for that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -152,7 +150,18 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6, rare=True)
+@situation(
+    "refunds",
+    "payments",
+    steps=6,
+    rare=True,
+    without=(
+        "airline_lounge",
+        "credit_union",
+        "dental_clinic",
+        "insurance_broker",
+    ),
+)
 def paid_for_it_two_times(maker: Maker) -> Draft | None:
     """Two settled payments for one thing: all of the later one goes back."""
     goods = some_products(maker, 2)
@@ -169,40 +178,36 @@ def paid_for_it_two_times(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name} paid for the {product} by card, and then the same amount was taken "
-                    "again by direct debit. {name.He} only bought it once and would like the "
-                    "second amount back. Could you check, and if {name.he}'s right, open a "
-                    "[refund] for all of it?"
+                    "{name} says {name.he} paid twice for the {product}. Could you check, and if "
+                    "{name.he}'s right, give {name.him} a full [refund] for the second [payment]?"
                 ),
                 (
-                    "We've taken the money for the {product} twice from {name}, first by card and "
-                    "then by direct debit. Could you open a [refund] for the whole of the second "
-                    "[payment]?"
+                    "We've taken the money for the {product} twice from {name}. Could you open a "
+                    "full [refund] for the second [payment]?"
                 ),
             ),
             colleague=(
                 (
-                    "{name} seems to have paid twice for the {product}, by card and by direct "
-                    "debit. Please check and open a full [refund] on the later [payment]."
+                    "{name} seems to have paid twice for the {product}. Please check, and if so, "
+                    "open a full [refund] for the later [payment]."
                 ),
                 (
-                    "Please check {name}'s [payments] for the {product}: I think {name.he} paid "
-                    "by card and by direct debit. If so, open a full [refund] on the later one."
+                    "Please check {name}'s [payments] for the {product}. I think {name.he} paid "
+                    "twice, and then the later one needs a full [refund]."
                 ),
             ),
             chat=(
                 (
-                    "{name} got charged twice for the {product}, once on the card and once by "
-                    "direct debit. can you open a full [refund] for the later one"
+                    "{name} got charged twice for the {product}. can you open a full [refund] for "
+                    "the later one"
                 ),
                 (
-                    "did {name} pay twice for the {product}? once by card and once by direct "
-                    "debit i think. if so open a full [refund] for the later one"
+                    "did {name} pay twice for the {product}? if so pls open a full [refund] for "
+                    "the later one"
                 ),
             ),
-            note="We've charged {name} twice for the {product}, by card and a little later by "
-            "debit. Please open a [refund] for all of the second [payment], I'll get it approved "
-            "on Monday.",
+            note="We've charged {name} twice for the {product}. Please open a [refund] for all of "
+            "the second [payment], I'll approve it on Monday.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -264,19 +269,17 @@ def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} isn't happy: we were late, and all {name.he}'s been offered is a "
-            "small goodwill payment. The note on {name.his} open [refund] says it was "
-            "our mistake. Please correct the reason and raise the amount to what we give "
-            "for that.",
-            colleague="{name}'s open [refund] was put in as goodwill, but going by the note on it "
-            "we were simply late. Please correct the reason and raise it to what "
-            "{name.he} gets for that.",
-            chat="{name}'s open [refund] is down as goodwill but we were late, see the note "
-            "on it. can you correct the reason and the amount? {name.he} should get all "
-            "we give for that",
-            note="Whoever opened {name}'s [refund] put it down as goodwill, although the note "
-            "on it says that we were late. Please change the reason and raise the amount "
-            "to the most we give for that one. I'll approve it tomorrow.",
+            email="{name}'s open [refund] is down as goodwill, but the note on it says that we "
+            "were late. Could you correct the reason, and give {name.him} the most we allow for "
+            "that?",
+            colleague="{name}'s open [refund] was put in as goodwill, but we were simply late, "
+            "see the note on it. Please correct the reason and raise it to the most we allow for "
+            "that.",
+            chat="{name}'s open [refund] is down as goodwill but we were late, see the note on "
+            "it. can you correct the reason and raise it to the most we give for that",
+            note="The note on {name}'s open [refund] says that we were late, but the reason given "
+            "is goodwill. Please correct that, and raise the amount to the most we allow for "
+            "being late.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -315,16 +318,14 @@ def approve_what_is_not_mine(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} was promised two [refunds] weeks ago and hasn't had either. Both are "
-            "still open. Could you approve them? If there's one you can't approve yourself, tell "
-            "me which, and I'll ask somebody else.",
+            email="{name} is still waiting for two [refunds], both open. Could you approve them? "
+            "If somebody else has to do one, tell me which.",
             colleague="{name} has two open [refunds]. Please approve them, and tell me if one has "
             "to go to somebody else.",
-            chat="{name} has 2 open [refunds], can you approve them? if you cant do one of them "
-            "yourself tell me which",
-            note="{name} has two [refunds] that nobody has approved yet, and I'd like to close "
-            "the month. Please approve what you can. If one needs another colleague, tell me "
-            "which and I'll pass it on.",
+            chat="{name} has 2 open [refunds], can you approve them? if one has to go to someone "
+            "else tell me which",
+            note="{name} has two [refunds] that nobody has approved yet. Please do that today. If "
+            "one needs another colleague, tell me which.",
         ),
         calls=(
             call("get_my_profile"),
@@ -368,18 +369,16 @@ def larger_than_my_limit(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} has asked three times about {name.his} money for the {product}, so "
-            "please approve the [refund] today. If the whole amount is more than you can "
-            "sign off, let {name.him} have as much as you can now, and I'll see to the "
-            "rest next week.",
-            colleague="Could you approve {name}'s open [refund]? If it's over your limit, lower it "
-            "to that for now, and we'll pay the rest as a second one later.",
+            email="{name} is still waiting for {name.his} money for the {product}. Please approve "
+            "the [refund]. If it's over your limit, approve as much as you can, and I'll see to "
+            "the rest.",
+            colleague="Could you approve {name}'s open [refund]? If it's over your limit, lower "
+            "it to that, and we'll pay the rest later.",
             chat="{name}'s [refund] for the {product} still needs approving. if its over your "
             "limit can you do part of it now and someone else does the rest later",
-            note="{name} has been waiting for {name.his} [refund] long enough and I don't "
-            "want another complaint. Please approve it today. Nobody who can sign for "
-            "more is in until Thursday, so if it's too much for you, change it to what "
-            "you can approve and we'll top it up then.",
+            note="Please approve {name}'s [refund] for the {product} today, {name.he}'s waited "
+            "long enough. If it's too much for you, change it to what you can approve and we'll "
+            "top it up later.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -412,18 +411,17 @@ def had_their_money_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says {name.he} paid twice for the {product}, and there's an open "
-            "[refund] for that. I think only one of the two [payments] went through. If "
-            "the other one is void, please reject the [refund] and note there which "
-            "[payment] it was, with its reference.",
-            colleague="{name} wants money back for paying twice for the {product}, but I think one "
-            "of the [payments] is void. If that's so, please reject the open [refund] and leave "
-            "a note why, with the reference of the void [payment].",
-            chat="{name} says {name.he} paid 2x for the {product} but i think one was void. if so "
-            "can you reject the [refund] and note why (with the reference of the void one)",
-            note="Accounts asked about {name}'s open [refund]. It was opened because the "
-            "{product} had supposedly been paid twice, but they can only see one. If the other "
-            "[payment] is void, reject the [refund] and write its reference in a note there.",
+            email="{name} says {name.he} paid twice for the {product}, but I think one of the "
+            "[payments] is void. If so, please reject the open [refund]. Accounts want the "
+            "reference of the void [payment] in a note on it.",
+            colleague="{name} wants money back for paying twice for the {product}, but I think "
+            "one [payment] is void. If so, please reject the open [refund] and put the reference "
+            "of the void one in a note on it.",
+            chat="{name} says {name.he} paid 2x for the {product} but i think one is void. if so "
+            "can you reject the open [refund] and put the void ones reference in a note on it",
+            note="There's an open [refund] for {name}, for paying twice for the {product}. "
+            "Accounts say that one of the two [payments] is void. If so, reject the [refund] and "
+            "give the void [payment]'s reference in a note on it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -482,16 +480,16 @@ def meant_the_other_purchase(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} mixed two things up. {name.He} asked for {name.his} money back for the "
-            "{one}, but it's the {two} {name.he} doesn't want any more. Could you cancel that "
-            "[refund] and open one for the {two}, for the same reason and in full?",
+            email="{name} mixed two things up: {name.he} doesn't want the {two}, but the open "
+            "[refund] is for the {one}. Could you cancel that and open one for the {two}, same "
+            "reason and in full?",
             colleague="{name} named the wrong purchase. Please cancel {name.his} open [refund] "
             "for the {one} and open one for the {two} instead, same reason and in full.",
             chat="{name} mixed things up, the [refund] should be for the {two} and not the {one}. "
             "can you cancel the open one and open the right one, same reason and full amount",
-            note="{name} rang to apologise: {name.he} asked for {name.his} money back on the "
-            "{one} when {name.he} meant the {two}. Please cancel the open [refund] and open one "
-            "for the {two}, for the same reason and in full again.",
+            note="{name} asked for {name.his} money back on the {one} but meant the {two}. Please "
+            "cancel the open [refund] and open one for the {two}, for the same reason and in full "
+            "again.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -11,7 +11,7 @@ from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.returns.make import new_return, return_lines
 
 
-@situation("returns", "orders", steps=5, common=True)
+@situation("returns", "orders", steps=5, common=True, without=("wine_merchant",))
 def both_arrived_broken(maker: Maker) -> Draft | None:
     """Two of three lines of one order come back, damaged, in one return."""
     goods = some_products(maker, 3)
@@ -28,16 +28,14 @@ def both_arrived_broken(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Some of {name}'s [order] of {day} was damaged when {name.he} unpacked it: five "
-            "of the {one} and two of the {two}. It's all packed up again. Could you register one "
-            "return for both?",
+            email="Some of {name}'s [order] of {day} arrived damaged: five of the {one} and two "
+            "of the {two}. Could you register one return for both?",
             colleague="{name}'s [order] of {day} arrived damaged: 5 × {one} and 2 × {two}. Please "
             "register one return for both.",
             chat="{name} got 5 × {one} and 2 × {two} damaged ([order] from {day}). can you set up "
             "one return for both",
             note="{name} sent us photos of what was damaged in {name.his} [order] of {day}: five "
-            "of the {one} and two of the {two}. Please register a single return for both, so that "
-            "I can send {name.him} one label. I've already told the packers.",
+            "of the {one} and two of the {two}. Please register a single return for both.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -219,20 +217,15 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has now unpacked the remaining {product} as well and found "
-            "everything damaged, just like what {name.he} sent back before. {name.He} "
-            "wants to return all {name.he} still has from that [order]. Could you see "
-            "how many that is and register them?",
-            colleague="{name} says the remaining {product} came damaged as well. Some went back "
-            "already, so please see how many {name.he} still has from that [order] and "
-            "register those.",
-            chat="{name} sent back some of the {product} before, and now says the rest is "
-            "damaged too. can you check how many {name.he} still has and register a "
-            "return for those",
-            note="{name} has been in touch again: the remaining {product} from {name.his} "
-            "[order] turned out damaged, too, like what came back the other week. Please "
-            "register a return of all {name.he} still has. I couldn't tell how many that "
-            "is.",
+            email="{name} has sent back some of the {product} already, and now the rest turns out "
+            "to be damaged, too. Could you register a return for everything {name.he} still has "
+            "from that [order]?",
+            colleague="{name} says the rest of the {product} is damaged as well. Some went back "
+            "before; please register a return for all {name.he} still has from that [order].",
+            chat="{name} sent back some of the {product} before, and now says the rest is damaged "
+            "too. can you register a return for all {name.he} still has",
+            note="{name} rang again about the damaged {product}: {name.he} wants to send back all "
+            "{name.he} still has from that [order]. Please register the return.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -273,16 +266,14 @@ def box_without_a_number(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked about {name.his} box with two of the {product}; {name.he} "
-            "forgot to put the return number on it. It's here, on my desk. Could you "
-            "find the right return and mark it as received?",
+            email="{name} sent us a box with two of the {product} and forgot to put the return "
+            "number on it. It's here. Could you find the return and mark it as received?",
             colleague="A box with 2 × {product} came from {name} without a return number. Please "
             "mark the matching return as received.",
             chat="theres a box from {name} here, no return number, 2 × {product} in it. can you "
             "find the return and mark it received",
-            note="The courier left a box from {name} with no return number on it. There are two "
-            "of the {product} in it. Please find the return it belongs to and mark it as "
-            "received; we'll do the inspection tomorrow.",
+            note="There's a box from {name} with two of the {product} and no return number. "
+            "Please find the return it belongs to and mark it as received.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -314,17 +305,15 @@ def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} bought five of the {product} from us, in two [orders], never used "
-            "any, and would like to return them all as unwanted. Please register what's "
-            "still within our time for returns, and tell me why for the rest.",
+            email="{name} would like to return five of the {product} from two [orders], unwanted. "
+            "Please register what's still in time, and tell me why for the rest.",
             colleague="{name} would like to return five of the {product}, unwanted, from two "
             "[orders]. Please register what can still come back, and tell me why the "
             "rest can't.",
             chat="{name} wants to send back 5 × {product} (2 [orders], unwanted). can you "
             "register whats still possible? tell me why if not",
-            note="{name} came to the counter and would like to return five of the {product}, "
-            "unwanted, from two different [orders]. I'm not sure both are recent enough. "
-            "Register what you can and tell me why the others can't come back.",
+            note="{name} has brought back five of the {product}, unwanted, from two different "
+            "[orders]. Please register what can still come back, and tell me why if some can't.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -419,14 +408,13 @@ def as_many_returns_as_allowed(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} ordered five of the {product}, which was too many, and would like to "
             "send two of them back from {name.his} latest [order]. Please register that as "
-            "unwanted and let me have the number.",
+            "unwanted.",
             colleague="{name} is returning 2 × {product} (of 5) from {name.his} latest [order], "
             "unwanted. Please register it.",
             chat="new return for {name}: 2 × {product} from {name.his} latest [order], it has "
             "5 in it. unwanted. can you set it up",
-            note="{name} would like to send something back again: two of the five {product} in "
-            "{name.his} most recent [order], unwanted. Please register the return, I'll e-mail "
-            "{name.him} the label on Monday.",
+            note="{name} would like to send two of the five {product} in {name.his} most recent "
+            "[order] back, unwanted. Please register the return.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

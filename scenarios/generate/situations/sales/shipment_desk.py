@@ -30,15 +30,13 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has moved to {city}; the new address is on {name.his} record. Could you "
-            "redirect whatever hasn't left yet? If it's too late for something, tell me, so that "
-            "I can warn {name.him}.",
+            "redirect whatever hasn't left yet? If it's too late for something, tell me.",
             colleague="{name} has moved to {city}, the address is on record. Please redirect "
             "whatever hasn't left yet, and tell me what can't be redirected.",
             chat="{name} moved to {city} (address is on file). can you redirect what hasnt left "
             "yet and tell me what you cant",
-            note="{name} has moved. The address in {city} is on {name.his} record already, but "
-            "{name.his} [shipments] still have the old one. Please redirect what you can. If it's "
-            "too late for one, tell me which, so that I can warn {name.him}.",
+            note="{name} has moved to {city}, and that address is on record already. Please "
+            "redirect {name.his} [shipments] there. If it's too late for one, tell me which.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -129,16 +127,14 @@ def neighbour_takes_it_in(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{other} lives next door to {name}, who's away this week, and always takes in "
-            "{name.his} deliveries. {other.He} would like us to send the {product} straight to "
-            "{other.him}. Could you redirect it?",
+            email="{name} is away this week. {other}, who lives next door, would like us to send "
+            "the {product} straight to {other.him}. Could you redirect it?",
             colleague="{name}'s {product} should go to {other}, the neighbour, who's just asked "
             "for it. Please redirect it.",
             chat="{other} offered to take in {name}'s {product}, they're neighbours. can you "
             "redirect it to {other}",
-            note="{other} was here today and mentioned that {name} won't be at home all week. "
-            "Please send the [shipment] with {product} to {other} instead, which saves us a "
-            "second trip.",
+            note="{other} was here and says that {name} won't be at home all week. Please send "
+            "the [shipment] with {product} to {other} instead.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -172,16 +168,14 @@ def cheapest_for_light_things(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked why we send a few small boxes with such an expensive service. "
-            "{name.He} means {name.his} planned [shipment]. Could you change it to the cheapest "
-            "[carrier] we can use for it?",
+            email="{name}'s planned [shipment] is only a few light boxes, so it doesn't need an "
+            "expensive service. Could you change it to the cheapest [carrier] we can use for it?",
             colleague="Please put {name}'s planned [shipment] on the cheapest [carrier] that we "
             "can use for it.",
             chat="can you switch {name}'s planned [shipment] to the cheapest [carrier] we're "
             "allowed to use for it",
-            note="We've been asked again to bring the freight bill down. The planned [shipment] "
-            "to {name} doesn't need such an expensive [carrier]. Please find the cheapest one "
-            "that can take it and change it.",
+            note="The planned [shipment] to {name} doesn't need such an expensive [carrier]. "
+            "Please find the cheapest one that can take it and change it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -256,14 +250,13 @@ def keep_it_till_we_are_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} will be abroad longer than planned and doesn't want the {product} "
-            "before {day}. It's still planned. Could you move it to that day?",
+            email="{name} will be abroad and doesn't want the {product} before {day}. Could you "
+            "move the planned [shipment] to that day?",
             colleague="{name} is away. Please move the [shipment] with the {product} to {day}.",
             chat="can you move {name}'s [shipment] with the {product} to {day}? {name.he}'s on "
             "holiday",
-            note="{name} is away for longer than {name.he} thought. The {product} should leave on "
-            "{day}, when {name.he}'s back; at the moment it's planned for an earlier day. Please "
-            "move the [shipment].",
+            note="{name} is away for longer than {name.he} thought. Please move the planned "
+            "[shipment] with the {product} to {day}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -323,7 +316,7 @@ def nobody_home_until_then(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="decline", because="permission", steps=4)
+@situation("shipments", kind="decline", because="permission", steps=4, without=("catering",))
 def vanished_on_the_road(maker: Maker) -> Draft | None:
     """A shipment has vanished; only somebody of a higher role reports that."""
     goods = some_products(maker, 2)
@@ -336,14 +329,14 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} never got the {product}. The [carrier] has looked for it for two weeks "
-            "and given up. Could you report the [shipment] as lost?",
+            email="{name} never got the {product}, and the [carrier] can't find it. Could you "
+            "report the [shipment] as lost?",
             colleague="{name}'s [shipment] with the {product} never arrived, and the [carrier] "
             "has stopped looking. Please report it as lost.",
             chat="the [carrier] has lost {name}'s [shipment] with the {product}, they "
             "confirmed it. can you mark it as lost",
             note="The [carrier] has given up looking for the {product} we sent to {name}. Please "
-            "report that [shipment] as lost today, because we need that for the insurance.",
+            "report that [shipment] as lost today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -360,7 +353,7 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=7, rare=True)
+@situation("shipments", steps=7, rare=True, without=("catering",))
 def two_boxes_same_day(maker: Maker) -> Draft | None:
     """Two shipments to one address on one day become one."""
     most = maker.parameters["INSURED_FROM_CENTS"]
@@ -374,19 +367,18 @@ def two_boxes_same_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has noticed that two [shipments] from us arrive on the same day, one "
-            "with the {one} and one with the {two}. That costs us twice. Could you put "
-            "the [parcel] with the {two} into the other [shipment], with the same "
-            "contents and weight, and cancel its own?",
-            colleague="We planned two [shipments] to {name} for the same day, and one would do. "
-            "Please add the [parcel] with the {two} to the one with the {one}, same "
-            "contents and weight, and cancel the other.",
+            email="We're sending {name} two [shipments] on the same day, one with the {one} and "
+            "one with the {two}. Could you put the [parcel] with the {two} into the other "
+            "[shipment], just as it is, and cancel its own?",
+            colleague="{name} gets two [shipments] from us on the same day. Please move the "
+            "[parcel] with the {two} to the one with the {one}, same quantity and weight, and "
+            "cancel the other.",
             chat="we're sending {name} 2 [shipments] on the same day, waste of money. can you "
             "add the {two} to the one with the {one}, same [parcel] as it is now, and "
             "cancel the other",
-            note="I just saw that we're paying for two [shipments] to {name} on the same day. "
-            "Please put the [parcel] with the {two} into the one with the {one}, just as it is, "
-            "and cancel the other.",
+            note="We're paying for two [shipments] to {name} on the same day. Please move the "
+            "[parcel] with the {two}, just as it is, to the one with the {one} and cancel the "
+            "other.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -120,16 +120,14 @@ def a_whole_pallet(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="We need the space in {giver} on Monday, so {count} × {product} will go over "
-            "to {taker}. Could you put the transfer through today? If the system won't "
-            "take that many in one go, just book it as two.",
+            email="We need the space in {giver}. Please transfer {count} × {product} to {taker} "
+            "today. If the system won't take that many in one go, book it as two.",
             colleague="{giver} is too full. Please transfer {count} × {product} from there to "
             "{taker}. Two transfers are fine if one's too big.",
             chat="can you move {count} × {product} from {giver} to {taker}? split it in 2 if "
             "it won't go through",
-            note="They're painting part of {giver} next week, so {count} × {product} have to "
-            "go to {taker} before that. I vaguely remember there's a maximum per "
-            "transfer. If you run into it, book half now and half straight afterwards.",
+            note="They're painting part of {giver}, so {count} × {product} have to go to {taker}. "
+            "If that's too many for one transfer, book half now and half afterwards.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -251,17 +249,14 @@ def left_in_the_closed_place(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We're clearing out {closed} on Friday, and there's still some of the "
-            "{product} in there. Please book all of it over to wherever we're shortest "
-            "of it, going by the reorder points.",
+            email="{closed} is closed. Please move what's left of the {product} from there to the "
+            "[warehouse] that's furthest below its reorder point.",
             colleague="Please clear the {product} out of {closed}. All of it goes to the "
-            "[warehouse] that's missing the most against its reorder point.",
+            "[warehouse] that's furthest under its reorder point.",
             chat="{closed} is shut but there's still {product} in it. can you move it all to "
-            "where the most is missing? by the reorder points",
-            note="{closed} is closed for good, and the {product} left there should go where "
-            "it's needed. Please look which [warehouse] is furthest under its reorder "
-            "point and transfer everything there. I'll have it carried over this "
-            "afternoon.",
+            "whichever [warehouse] is furthest below its reorder point",
+            note="{closed} is closed for good. Please look which [warehouse] is furthest under "
+            "its reorder point for the {product}, and transfer everything that's left there.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -348,9 +343,8 @@ def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
             "{right}. Please move the same quantity on.",
             chat="{culprit} sent the {product} to {wrong} yesterday instead of {right}. can "
             "you move the same amount on",
-            note="{right} is still waiting for the {product}, because {culprit} booked "
-            "yesterday's transfer to {wrong} by mistake. Please look up how many that was and "
-            "move exactly that number on to {right}.",
+            note="{right} is still waiting for the {product}, because {culprit} sent it to "
+            "{wrong} yesterday by mistake. Please move the same number on to {right}.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

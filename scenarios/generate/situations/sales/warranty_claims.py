@@ -79,15 +79,14 @@ def decide_on_both(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} is waiting to hear about two [claims], for the {one} and the {two}. "
-            "{assessor} has looked at both. Could you accept or refuse them? Go by what the "
-            "[assessments] say.",
+            "{assessor} has assessed both. Could you accept or reject them accordingly?",
             colleague="{assessor} has assessed {name}'s [claims] for the {one} and the {two}. "
             "Please accept or reject each one.",
             chat="{assessor} has assessed {name}'s [claims] for the {one} and the {two}. can you "
-            "accept or reject them, whatever the [assessment] says",
-            note="{name} has two [claims] waiting with us, one for the {one} and one for the "
-            "{two}. {assessor} finished the [assessments] last week, so please go by those and "
-            "accept or reject each.",
+            "accept or reject them, going by what {assessor.he} found",
+            note="{name} has been waiting for an answer on two [claims], for the {one} and the "
+            "{two}. {assessor} has finished the [assessments], so please accept or reject each "
+            "one.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -203,15 +202,13 @@ def bought_it_second_hand(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{name} has bought {owner}'s {product} second-hand and would like the "
-            "[warranty] in {name.his} name. I haven't heard from {owner}, but I don't "
-            "suppose there's anything against it. Could you change it?",
+            "[warranty] in {name.his} name. Could you change it?",
             colleague="{name} has bought {owner}'s {product}. Please transfer the [warranty] to "
             "{name}.",
             chat="{name} bought {owner}'s {product} second-hand and wants the [warranty] in "
             "{name.his} name, can you change that",
-            note="{name} came by about the {product} {name.he} bought privately from {owner} and "
-            "would like to have the [warranty] too. Please transfer it to {name.him}. We already "
-            "have {name.his} address.",
+            note="{name} came by about the {product} {name.he} bought from {owner}. Please "
+            "transfer the [warranty] to {name.him}.",
         ),
         calls=(
             call("search_warranties", query=owner["name"]),
@@ -365,17 +362,17 @@ def look_at_it_and_sign(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The workshop has looked at {name}'s {product}: it's a defect, {amount} for "
-            "parts and labour. Please enter that as the [assessment] and accept the "
-            "[claim]. If somebody else has to accept it, tell me, and I'll ask around.",
+            email="The workshop has looked at {name}'s {product}: it's a defect, {amount} to "
+            "repair. Please enter that as the [assessment] and accept the [claim]. Tell me if "
+            "somebody else has to do that.",
             colleague="{name}'s {product} has been checked: a defect, {amount} to repair. Please "
             "enter the [assessment] and accept the [claim], or tell me if that's for "
             "somebody else to do.",
             chat="{name}'s {product} is a defect, {amount} to repair. can you enter the "
             "[assessment] and accept the [claim] too? if you cant do both just say",
-            note="I had {name}'s {product} in front of me this morning. It's a defect, and "
-            "the repair will cost {amount}. Please put the [assessment] in and accept "
-            "the [claim] as well, if you can; otherwise I'll find somebody who can.",
+            note="I've had a look at {name}'s {product}. It's a defect, and the repair will cost "
+            "{amount}. Please put the [assessment] in and accept the [claim], or tell me if you "
+            "can't do both.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),

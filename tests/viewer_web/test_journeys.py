@@ -173,7 +173,7 @@ def test_a_dialogue_is_played_in_the_browser(open_page: OpenPage, tmp_path: Path
         row = page.get_by_role("row", name=re.compile(task))
         row.get_by_role("button", name="Play").click()
         expect(page.get_by_role("heading", name="Talk to the user")).to_be_visible()
-        num_calls = num_said = 0
+        num_calls = num_spoken = 0
         for turn in solution["turns"]:
             for one in turn["calls"]:
                 call(page, one["name"], one["arguments"])
@@ -184,13 +184,13 @@ def test_a_dialogue_is_played_in_the_browser(open_page: OpenPage, tmp_path: Path
                 page.get_by_label("What you say").fill(turn["answer"])
                 page.get_by_role("button", name="Say", exact=True).click()
                 if turn["user"] is not None and not turn["user"]["ended"]:
-                    num_said += 1
-                    expect(page.locator(".user-turn")).to_have_count(num_said)
+                    num_spoken += 1
+                    expect(page.locator(".user-turn")).to_have_count(num_spoken)
                     expect(page.locator(".user-turn").last).to_contain_text(
                         turn["user"]["text"].split("\n")[0]
                     )
 
-        assert num_said > 0
+        assert num_spoken > 0
         expect(page.get_by_label("Result").locator(".label").first).to_have_text("Completed")
         page.context.close()
 

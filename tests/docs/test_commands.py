@@ -7,7 +7,8 @@ page already done. The model servers of the examples are scripted ones on loopba
     http://localhost:8001/v1   a judge that always answers `completed`
     http://localhost:8002/v1   an author of worlds (tests.support.synth_server)
 
-The gate tries a few mutants of each task here; `just gate` tries all.
+The gate tries a few mutants of each task here; `just gate` tries all. Three pages that make and
+check worlds, or play hundreds of episodes, run in `just test-long` only: see `NIGHTLY`.
 
 A block that cannot run here has a comment before it that says why: `<!-- not run: … -->`.
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.events import Label
+from tests.support.budgets import only_long
 from tests.support.cli import Rehearse
 from tests.support.judge_server import Speaks, biased
 from tests.support.judged_runs import served
@@ -64,16 +66,27 @@ def lines_of(block: str) -> Iterator[str]:
             yield line
 
 
+# Half of the CPU time of all pages. The tests of their commands (tests/judge/commands: generate,
+# synthesize, promote) are in `just test`.
+NIGHTLY = {f"docs/{name}.md" for name in ("generating", "synthesis", "promotion")}
 RUNNABLE = [page for page in PAGES if any(why is None for _, why in blocks_of(page))]
 
 
 @pytest.mark.timeout(180)  # a page has up to ten commands, each of a second or two
-@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name, marks=[only_long] if name in NIGHTLY else [])
+        for page in RUNNABLE
+        for name in [page.relative_to(ROOT).as_posix()]
+    ],
+)
 @pytest.mark.usefixtures("quick_gate")
 def test_the_commands_of_a_page_run(
     page: Path, tmp_path: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each command of the page ends well, after those before it."""
+    """Each command of the page ends well, after those before it. (Those of `NIGHTLY`: in `just
+    test-long`.)"""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

@@ -16,7 +16,7 @@ from harness.core.events import EpisodeEnded, Judged
 from harness.following.verdict_log import FOLDER
 from harness.log.schema import LOG_NAME
 from scenarios.catalogue import find
-from tests.support.budgets import repeats
+from tests.support.budgets import IS_LONG, repeats
 from tests.support.judge_server import Speaks, good, text_of
 from tests.support.judged_runs import (
     COMPLETED,
@@ -36,6 +36,9 @@ NUM = sum(len(find(name).default_tasks) for name in WORLDS)
 ANSWERED = 20
 AT_ONCE = 8
 NAME = "hybrid:m"
+KILLED, INTERRUPTED = (signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)
+UNJUDGED = ("--only", "unjudged")
+BOTH = [KILLED, INTERRUPTED] if IS_LONG else [KILLED]
 
 
 @pytest.fixture(autouse=True)
@@ -139,9 +142,11 @@ def questions(original: Path) -> dict[str, Question]:
 
 
 @pytest.mark.parametrize(
-    ("by", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
+    ("only", "by", "status"),
+    [(only, *ending) for only in (UNJUDGED, ()) for ending in (KILLED, INTERRUPTED)]
+    if IS_LONG
+    else [(UNJUDGED, *KILLED), ((), *INTERRUPTED)],
 )
-@pytest.mark.parametrize("only", [("--only", "unjudged"), ()], ids=["only unjudged", "again"])
 def test_judging_can_be_continued(
     commands: Commands,
     original: Path,
@@ -152,7 +157,8 @@ def test_judging_can_be_continued(
     status: int,
 ) -> None:
     """Judging that was killed or interrupted can be continued: every episode gets its verdict, only
-    the requests that were in flight are repeated, and the log is intact."""
+    the requests that were in flight are repeated, and the log is intact. (`just test` kills judging
+    with `--only unjudged` and interrupts it without; `just test-long` does both with both.)"""
     folder = Path(copytree(original, tmp_path / "run"))
     with stopping() as (server, behaviour):
         flags = ("-m", "m", "--base-url", server.url, "-c", AT_ONCE)
@@ -175,9 +181,7 @@ def test_judging_can_be_continued(
     assert {name: len(given) for name, given in after.items()} == expected
 
 
-@pytest.mark.parametrize(
-    ("by", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
-)
+@pytest.mark.parametrize(("by", "status"), BOTH)
 def test_following_can_be_continued(
     commands: Commands,
     original: Path,
@@ -187,7 +191,7 @@ def test_following_can_be_continued(
     status: int,
 ) -> None:
     """The same is true of a judge of its own process, whose verdicts are not yet in the run's log
-    when it is killed or interrupted."""
+    when it is killed or, in `just test-long`, interrupted."""
     folder = Path(copytree(original, tmp_path / "run"))
     with stopping() as (server, behaviour):
         flags = ("-m", "m", "--base-url", server.url, "-c", AT_ONCE)
@@ -207,9 +211,7 @@ def test_following_can_be_continued(
     assert {name: after[name] for name in given} == given
 
 
-@pytest.mark.parametrize(
-    ("by", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
-)
+@pytest.mark.parametrize(("by", "status"), BOTH)
 def test_a_run_that_is_judged_live_can_be_resumed(
     commands: Commands,
     questions: dict[str, Question],
@@ -219,7 +221,7 @@ def test_a_run_that_is_judged_live_can_be_resumed(
 ) -> None:
     """A run that was killed or interrupted while its judge was busy continues with --resume: every
     episode ends and is judged once, none that had ended runs again, and only the requests that were
-    in flight are repeated."""
+    in flight are repeated. (Interrupted: `just test-long`.)"""
     folder = tmp_path / "run"
     with stopping() as (server, behaviour):
         flags = ("--judge", "hybrid", "--judge-model", "m", "--judge-base-url", server.url)

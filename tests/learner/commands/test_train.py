@@ -82,6 +82,24 @@ def config(tmp_path: Path, start: Path, world: Path) -> Made:
     return made
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the runs that several tests copy."""
+    return tmp_path_factory.mktemp("kept")
+
+
+@pytest.fixture
+def trained(rehearse: Rehearse, config: Made, kept: Path, tmp_path: Path) -> Callable[[int], Path]:
+    """Copies a run of so many steps, with default settings, which the first test trains."""
+
+    def copied(steps: int) -> Path:
+        if not (kept / str(steps)).exists():
+            assert rehearse("train", config(steps=steps), "-o", kept / str(steps))[0] == 0
+        return Path(shutil.copytree(kept / str(steps), tmp_path / f"run-{steps}"))
+
+    return copied
+
+
 def weights_in(folder: Path) -> dict[str, np.ndarray]:
     weights: dict[str, np.ndarray] = load_file(folder / "model.safetensors")
     return weights
@@ -121,12 +139,11 @@ def test_a_whole_training_run(
 
 
 def test_the_log_of_a_training_run_is_a_log(
-    rehearse: Rehearse, config: Made, tmp_path: Path
+    rehearse: Rehearse, trained: Callable[[int], Path], tmp_path: Path
 ) -> None:
     """The rollouts can be shown, replayed, judged and exported; the log's record of published
     weights is not an episode."""
-    out = tmp_path / "run"
-    assert rehearse("train", config(), "-o", out)[0] == 0
+    out = trained(2)
     log = out / "rollouts"
     with open_reader(log) as reader:
         assert reader.counts()["weights"] == 3
@@ -158,11 +175,10 @@ def test_a_training_run_is_followed_from_another_process(
     assert "8 of 8 started, 8 ended, 8 judged" in seen.splitlines()[-1]
 
 
-def test_a_run_is_resumed(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
+def test_a_run_is_resumed(rehearse: Rehearse, config: Made, trained: Callable[[int], Path]) -> None:
     """A finished run may be given more steps; other settings may not change; without --resume the
     folder is refused."""
-    out = tmp_path / "run"
-    assert rehearse("train", config(), "-o", out)[0] == 0
+    out = trained(2)
     status, _, err = rehearse("train", config(), "-o", out)
     assert (status, "a training run already exists there" in err) == (2, True)
     status, _, err = rehearse("train", config(optimizer={"lr": 0.5}), "-o", out, "--resume")
@@ -328,11 +344,12 @@ def test_bad_settings(
     assert list(out.iterdir()) == []
 
 
-def test_logs_of_other_windows(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
+def test_logs_of_other_windows(
+    rehearse: Rehearse, config: Made, trained: Callable[[int], Path], tmp_path: Path
+) -> None:
     """Episodes that were run under another history policy are refused, naming both; --misaligned
     trains them under the run's own."""
-    first = tmp_path / "first"
-    assert rehearse("train", config(steps=1), "-o", first)[0] == 0
+    first = trained(1)
     logs = {"logs": [str(first / "rollouts")]}
     other = config(steps=1, data=logs, rollouts={"history": "last:2"})
     status, _, err = rehearse("train", other, "-o", tmp_path / "second")
@@ -399,12 +416,14 @@ def test_broken_numbers(rehearse: Rehearse, config: Made, tmp_path: Path, start:
 
 
 def test_a_full_disk(
-    rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rehearse: Rehearse,
+    config: Made,
+    trained: Callable[[int], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When a checkpoint cannot be written the run ends with a sentence that names it; the previous
     one stays, and the run can be resumed from it."""
-    out = tmp_path / "run"
-    assert rehearse("train", config(steps=1), "-o", out)[0] == 0
+    out = trained(1)
     kept = sorted(path.name for path in (out / "checkpoints").iterdir())
 
     def full(*arguments: object, **options: object) -> None:

@@ -13,6 +13,7 @@ from learner.demo.demonstration import RunCommand
 from learner.demo.learn import Agreement, agreement, demonstrate
 from learner.demo.recipe import Recipe, read_recipe
 from learner.demo.rehearse import write_config
+from tests.support.budgets import only_long
 from tests.support.cli import Rehearse
 from tests.support.paths import ROOT
 
@@ -111,11 +112,13 @@ def test_a_stage_of_another_recipe_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@only_long
 def test_the_ablation_measures_two_agents_under_two_histories(
     toy: Recipe, command: RunCommand, tmp_path: Path
 ) -> None:
     """An agent is cloned and trained under windows, another one under full histories; each is
-    measured under both, and the report has the gain of alignment for both."""
+    measured under both, and the report has the gain of alignment for both. (Nightly, in `just
+    test-long`. In `just test`, the demonstration runs the same stages once.)"""
     folder = tmp_path / "out"
     report = ablate(toy, folder, seed=1, console=Console(quiet=True), command=command)
     assert [(cell.trained, cell.run) for cell in report.cells] == [

@@ -19,6 +19,7 @@ from learner.inference.engine import Engine, Request
 from learner.model.pretrained import quiet, without_noise
 from learner.selftest.copies import copy_of
 from learner.selftest.family_test import FamilyReport, check_family
+from tests.support.budgets import only_long
 from tests.support.families import config_of
 from tests.support.prefix_groups import prefix_group_of
 
@@ -79,12 +80,12 @@ def suffixes_without_a_window(patch: pytest.MonkeyPatch) -> None:
     ("family", "breaks"),
     [
         ("Gemma 2", forget("softcap")),
-        ("Gemma 2", the_head_alone),
+        pytest.param("Gemma 2", the_head_alone, marks=only_long),
         ("Mistral", forget("window")),
         ("Mistral", suffixes_without_a_window),
         ("gpt-oss", forget("sinks")),
         ("Granite", the_head_alone),
-        ("Cohere", the_head_alone),
+        pytest.param("Cohere", the_head_alone, marks=only_long),
         ("Llama", a_gradient_of_double_size),
     ],
 )
@@ -92,7 +93,8 @@ def test_what_a_backend_forgets_is_refused(
     monkeypatch: pytest.MonkeyPatch, family: str, breaks: Patch
 ) -> None:
     """A family is right; once its window, soft cap, sinks, head scaling or the size of the gradient
-    are forgotten, it is refused with its name and the back end to use instead."""
+    are forgotten, it is refused with its name and the back end to use instead. (Other families'
+    scaled heads: `just test-long`.)"""
     config = config_of(family)
     assert check(config).backend.largest <= 1e-5
     breaks(monkeypatch)
@@ -129,10 +131,10 @@ def test_the_size_of_the_gradient_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         check(config_of("Llama"))
 
 
-@pytest.mark.parametrize("family", ["Qwen3.5", "LFM2"])
+@pytest.mark.parametrize("family", [pytest.param("Qwen3.5", marks=only_long), "LFM2"])
 def test_recurrent_state_is_refused(family: str) -> None:
     """Families with recurrent layers are refused by a sentence that names `naive`; `naive` is right
-    for them, and policy `local` is refused."""
+    for them, and policy `local` is refused. (Linear attention: `just test-long`.)"""
     config = config_of(family)
     for backend in ("twopass", "packed"):
         with pytest.raises(ModelError, match=r"cannot share a prefix\. Set .* = 'naive'$"):

@@ -260,7 +260,7 @@ part_skyrl() {
 }
 
 part_tinker() { # the cookbook asks for a version of tml-renderers that is not in every registry
-    if ! (install tinker "${wheel}[tinker]" "$work/torch.txt") 2>tinker.txt; then
+    if ! environment tinker "${wheel}[tinker]" "$work/torch.txt" 2>tinker.txt; then
         grep -q 'only tml-renderers' tinker.txt || { cat tinker.txt; exit 1; }
         echo "  SKIPPED: $(grep -o 'only tml-renderers.*' tinker.txt)"
         return

@@ -3,7 +3,7 @@
 # environments outside of the checkout, and used there. Each extra gets an environment of its own
 # and a command that needs it, so that no extra leans on packages of another one.
 #
-#   tests/install/run.sh            core, sdist and the extras that are small   (two minutes of CPU)
+#   tests/install/run.sh            core, sdist and the extras that are small   (four minutes of CPU)
 #   tests/install/run.sh --all      also the Dockerfile's steps and the extras that are large (gigabytes)
 #   tests/install/run.sh NAME...    only these: core, sdist, docker or extras
 #   tests/install/run.sh --install  make .venv-install (uv), run nothing
@@ -260,7 +260,7 @@ part_skyrl() {
 }
 
 part_tinker() { # the cookbook asks for a version of tml-renderers that is not in every registry
-    if ! (install tinker "${wheel}[tinker]" "$work/torch.txt") 2>tinker.txt; then
+    if ! environment tinker "${wheel}[tinker]" "$work/torch.txt" 2>tinker.txt; then
         grep -q 'only tml-renderers' tinker.txt || { cat tinker.txt; exit 1; }
         echo "  SKIPPED: $(grep -o 'only tml-renderers.*' tinker.txt)"
         return

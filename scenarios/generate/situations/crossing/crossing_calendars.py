@@ -159,7 +159,7 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", "tickets", steps=7, rare=True)
+@situation("calendars", "tickets", steps=7)
 def too_short_a_notice(maker: Maker) -> Draft | None:
     """A ticket asks to move an appointment that is too near: it stands, and the ticket says so."""
     mate = some_employee(maker)

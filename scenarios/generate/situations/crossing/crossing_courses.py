@@ -194,7 +194,7 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "training", steps=8)
+@situation("messaging", "training", steps=8, common=True)
 def who_will_be_teaching(maker: Maker) -> Draft:
     """All who have a seat in a session are told in their threads who teaches it."""
     teacher = new_employee(maker)
@@ -380,7 +380,7 @@ def before_all_the_others(maker: Maker) -> Draft:
     )
 
 
-@situation("training", kind="question", steps=6, rare=True)
+@situation("training", kind="question", steps=6)
 def the_next_date_for_a_friend(maker: Maker) -> Draft:
     """When the course of a customer is held again with a free seat, who teaches it, and its fee."""
     teacher, other = new_employee(maker), new_employee(maker)
@@ -477,7 +477,7 @@ def a_seat_for_who_has_paid(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", "training", steps=9)
+@situation("shifts", "training", steps=9, common=True)
 def teaching_and_on_duty(maker: Maker) -> Draft:
     """The teacher of a session is on duty that day: a swap is asked with a free team mate."""
     team, (teacher, away, free) = plant_team(maker, "clerk", "clerk", "clerk")

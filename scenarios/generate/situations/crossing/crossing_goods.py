@@ -93,7 +93,7 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "stock", steps=7, rare=True)
+@situation("orders", "stock", steps=7)
 def only_as_many_as_we_have(maker: Maker) -> Draft | None:
     """One line of an open order is larger than our stock: it shrinks, and the order is "
     "confirmed."""
@@ -435,7 +435,7 @@ def it_has_left_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("tickets", "warranties", steps=9, rare=True)
+@situation("tickets", "warranties", steps=9)
 def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     """A ticket reports a fault of something under warranty: it becomes a claim."""
     durable = [row for row in maker.rows("products", status="active") if _lasts(row)]

@@ -78,7 +78,7 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", "tickets", steps=7, rare=True)
+@situation("loans", "tickets", steps=7)
 def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
     """The ticket asks for a renewal, but somebody waits: the customer is told the day it is due."""
     products = lendable(maker, 2)
@@ -251,7 +251,10 @@ def the_next_in_line_is_late(maker: Maker) -> Draft | None:
 
 
 @situation(
-    "loans", steps=10, trades=("public_library", "outdoor_shop", "language_school", "bike_workshop")
+    "loans",
+    steps=10,
+    trades=("public_library", "outdoor_shop", "language_school", "bike_workshop"),
+    common=True,
 )
 def a_family_goes_away(maker: Maker) -> Draft | None:
     """All that a family must bring soon is renewed, except what somebody waits for."""

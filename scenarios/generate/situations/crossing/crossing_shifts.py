@@ -382,7 +382,7 @@ def off_the_rota_for_a_course(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", "shifts", kind="question", steps=8, rare=True)
+@situation("calendars", "shifts", kind="question", steps=8)
 def who_has_a_free_day(maker: Maker) -> Draft:
     """Who of a team has neither leave nor an appointment nor a shift on a day."""
     team, (away, met, works, free) = plant_team(maker, "clerk", "clerk", "clerk", "supervisor")

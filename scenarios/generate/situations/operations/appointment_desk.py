@@ -144,6 +144,7 @@ def ten_or_else_three(maker: Maker) -> Draft:
     "calendars",
     steps=7,
     without=("veterinary_practice", "dental_clinic", "bike_workshop", "gym"),
+    common=True,
 )
 def whichever_of_them_is_free(maker: Maker) -> Draft:
     """One of two colleagues joins an appointment: the one who has nothing else then."""

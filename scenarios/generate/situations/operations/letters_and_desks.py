@@ -55,7 +55,7 @@ def _wordings(value: SpokenValue) -> tuple[str, ...]:
     return (value.text, *value.others)
 
 
-@situation("messaging", "bookings", memory=True, steps=8)
+@situation("messaging", "bookings", memory=True, steps=8, common=True)
 def wish_in_a_message(maker: Maker) -> Draft:
     """A customer asks in a thread for another day; there are two hours, one without room."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]

@@ -112,7 +112,7 @@ def room_or_course(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", "memberships", steps=7, rare=True, without=("hotel", "public_library"))
+@situation("bookings", "memberships", steps=7, without=("hotel", "public_library"))
 def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
     """A room for a customer and as many companions as their membership allows."""
     most = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]

@@ -304,7 +304,7 @@ def was_never_reminded(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", "payments", steps=8, memory=True)
+@situation("invoices", "payments", steps=8, memory=True, common=True)
 def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     """A settled payment covers an open invoice, which gets the day of the payment."""
     goods = some_products(maker, 2)

@@ -164,7 +164,7 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", "stock", steps=9, without=_NO_STOCK, rare=True)
+@situation("suppliers", "stock", steps=9, without=_NO_STOCK)
 def both_gaps_in_one_delivery(maker: Maker) -> Draft | None:
     """Two products are below their reorder points; one supplier has both, what is missing comes."""
     goods = some_products(maker, 2, without="stock_levels")

@@ -17,7 +17,7 @@ def _end_of_month(day: str) -> str:
     return ((first + timedelta(days=31)).replace(day=1) - timedelta(days=1)).isoformat()
 
 
-@situation("payments", steps=5, weight=0.3)
+@situation("payments", steps=5, weight=0.25)
 def card_had_run_out(maker: Maker) -> Draft | None:
     """A payment failed because its card had expired; it goes by the only usable method."""
     goods = some_products(maker, 2)

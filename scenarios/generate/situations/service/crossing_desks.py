@@ -322,7 +322,7 @@ def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
     )
 
 
-@situation("cases", "tickets", steps=7, rare=True)
+@situation("cases", "tickets", steps=7)
 def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
     """The tickets that ask about a case are answered with its reference and solved."""
     customer = new_customer(maker)

@@ -33,7 +33,7 @@ def _by_name(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["name"], row["id"]))
 
 
-@situation("approvals", steps=6, rare=True)
+@situation("approvals", steps=6)
 def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
     """What people of one team have in the own tray is approved where limit and age allow it."""
     team = team_of(maker, 2, 5)
@@ -313,7 +313,7 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("messaging", steps=8, without=WALK_IN_TRADES, rare=True)
+@situation("messaging", steps=8, without=WALK_IN_TRADES)
 def threads_of_their_people(maker: Maker) -> Callable[[], Draft | None] | None:
     """The open threads of all customers whom a colleague looks after come to that colleague."""
     owner = some_employee(maker)

@@ -253,7 +253,7 @@ def a_promise_in_a_reply(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", steps=6, rare=True)
+@situation("feedback", steps=6)
 def reply_under_the_wrong_review(maker: Maker) -> Draft | None:
     """Our own reply stands under the wrong one of two reviews; it moves, word for word."""
     products = _products(maker, 2)

@@ -102,7 +102,12 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=6, without=("insurance_broker", "veterinary_practice", "charity"))
+@situation(
+    "subscriptions",
+    steps=6,
+    without=("insurance_broker", "veterinary_practice", "charity"),
+    common=True,
+)
 def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
     """A paused subscription is resumed first, before it can go to the yearly plan."""
     plans = plans_of(maker, 2)

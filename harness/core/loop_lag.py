@@ -38,6 +38,7 @@ _ROLES = (
     ("harness.rollout.session", "subscriber"),
     ("learner.", "subscriber"),
 )
+_STAND_INS = "envpool.hosting.determinism."  # for functions of the library that tools call
 _log = structlog.get_logger(__name__)
 
 
@@ -122,9 +123,11 @@ def culprit_of(frame: FrameType | None) -> str:
 
     Example: "tool find_orders (tools.py:41)"
     """
+    while frame is not None and _module_of(frame).startswith(_STAND_INS):
+        frame = frame.f_back
     inner, outer = frame, frame  # the innermost frame of foreign code, and its outermost one
     while outer is not None:
-        module = str(outer.f_globals.get("__name__", ""))
+        module = _module_of(outer)
         if module.startswith("harness.core.loop_lag"):
             return ""
         role = next((role for prefix, role in _ROLES if module.startswith(prefix)), None)
@@ -135,6 +138,10 @@ def culprit_of(frame: FrameType | None) -> str:
             inner = outer
         outer = outer.f_back
     return ""
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _described(role: str, called: FrameType, innermost: FrameType | None) -> str:

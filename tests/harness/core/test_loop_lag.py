@@ -73,6 +73,20 @@ def test_the_culprit_is_who_called_foreign_code(caller: str, role: str) -> None:
     assert culprit_of(found[0]).startswith(f"{role} work (their_code.py:2")
 
 
+def test_what_stands_in_for_a_function_of_the_library_is_no_culprit() -> None:
+    """A tool that sleeps under our clock is named, not the clock."""
+    found: list[FrameType | None] = []
+
+    def look() -> None:
+        found.append(sys._getframe().f_back)
+
+    clock = _module("envpool.hosting.determinism.clock", "def either():\n    look()\n", look=look)
+    foreign = _module("their_code", "def work():\n    either()\n", either=clock["either"])
+    called = _module("envpool.inprocess.world", "def call():\n    work()\n", work=foreign["work"])
+    called["call"]()
+    assert culprit_of(found[0]).startswith("tool work (their_code.py:2")
+
+
 def test_the_loop_itself_is_not_a_culprit() -> None:
     """Without foreign code there is nothing to name."""
     assert culprit_of(None) == ""

@@ -42,7 +42,7 @@ class CarriedTransport:
     max_queued = 64
 
     def __init__(self, gather_s: float = _GATHER_S) -> None:
-        """`gather_s`: how many seconds messages wait for others when there is no hurry."""
+        """`gather_s`: seconds for which messages may wait, so that a batch has more of them."""
         self._gather_s = gather_s
         self._received: deque[bytes] = deque()
         self._outgoing: deque[bytes] = deque()

@@ -391,7 +391,7 @@ def planned(settings: Settings) -> tuple[list[tuple[Scenario, Task]], list[Episo
     )
     if not tasks and not settings.dialogue:
         raise SettingsError(
-            "scenarios: there is no task to run but dialogues, if any; --dialogue plays them"
+            "scenarios: no task is left to run without the dialogues; --dialogue plays them"
         )
     if settings.policy.name in ("oracle", "mutant"):
         _require_solutions(settings)
@@ -456,6 +456,7 @@ def fresh_folder(settings: Settings) -> Path:
 def begin_folder(
     folder: Path, settings: Settings, tasks: Sequence[tuple[Scenario, Task]], *, level: str
 ) -> None:
+    """Make a run's folder with its `run.toml`, where they are not there yet. Raises LogError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "run.toml").exists():

@@ -258,6 +258,7 @@ async def open_log_and_bus(
 def make_context(
     parts: RunParts, recorder: Recorder, windows: HistoryManager, meters: Meters
 ) -> RunContext:
+    """What every episode of a run shares."""
     return RunContext(
         pool=parts.pool,
         policy=parts.policy,
@@ -471,10 +472,12 @@ def _remaining_of(
 
 
 def scenarios_of(plans: Iterable[EpisodePlan]) -> list[Scenario]:
+    """The scenarios of the plans, each once."""
     return list({plan.scenario.digest: plan.scenario for plan in plans}.values())
 
 
 async def snapshot_of(pool: Pool, scenario: Scenario) -> ScenarioSnapshot:
+    """What the log keeps of a scenario: its start, rules and tools. Raises PoolError."""
     world = await pool.host(scenario)
     return ScenarioSnapshot(
         scenario_digest=scenario.digest,

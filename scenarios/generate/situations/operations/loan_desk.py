@@ -169,8 +169,8 @@ def overdue_one_back_new_one_out(maker: Maker) -> Draft:
             "return and, if there's one free, lend it to {name.him}.",
             colleague="{name} has brought back {late}, in good condition, and would like {wanted} "
             "next. Please book both, if there's one free.",
-            chat="{name} just brought back {late}, looks good. now {name.he} wants {wanted}, ok? "
-            "if ones free book it",
+            chat="{name} just brought back {late}, looks good. now {name.he} wants {wanted}. "
+            "can you book both if ones free",
             note="{name} came in with {late}, a bit late but in good condition, and would now "
             "like to borrow {wanted}. Please take the first one back and lend {name.him} one that "
             "nobody is waiting for.",

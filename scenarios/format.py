@@ -111,6 +111,11 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.user is not None
 
     @property
+    def opening(self) -> str:
+        """What opens the talk in the agent's name; empty: the agent speaks first, or to nobody."""
+        return self.user.opening if isinstance(self.user, ModelUser) else ""
+
+    @property
     def must_be_chosen(self) -> bool:
         """Whether it is played by name or with --dialogue only: our own worlds got dialogues later,
         and figures over their other tasks stay comparable."""

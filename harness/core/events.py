@@ -80,6 +80,7 @@ class EpisodeStarted(msgspec.Struct, frozen=True, tag="started", gc=False):
     is_dialogue: bool = False  # a reply without a call is said to a user, who answers
     hidden: tuple[str, ...] = ()  # tools of the world that the agent does not have at the start
     tags: tuple[str, ...] = ()  # of the task: its difficulty, its kind (see Task.tags)
+    given: int = 0  # turns at the start that the task gave to the agent (see ModelUser.opening)
 
 
 class StepTaken(msgspec.Struct, frozen=True, tag="step", gc=False, omit_defaults=True):

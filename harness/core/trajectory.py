@@ -28,10 +28,11 @@ class Trajectory(msgspec.Struct, frozen=True):
 
     @property
     def first_own_turn(self) -> int:
-        """The first turn (from 0) that was played in this episode. Earlier turns are those of the
-        episode from which it was forked: context, which is not trained again."""
+        """The first turn (from 0) that the agent played in this episode. Earlier turns are those of
+        the episode from which it was forked, or were given by the task: context, which is not
+        trained."""
         forked = self.started.forked_from
-        return 0 if forked is None else forked.turn
+        return max(self.started.given, 0 if forked is None else forked.turn)
 
     @property
     def num_context(self) -> int:

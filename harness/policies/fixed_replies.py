@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from harness.core.events import HistorySummarized, StepTaken
+from harness.core.events import StepTaken
 from harness.core.messages import Act, Answer, Reply, Window
 from harness.dialects.base import Dialect
+from harness.policies.base import Assignment
 from scenarios.format import Call, Task, Utterance
 
 
@@ -52,9 +53,11 @@ def solution_replies(
 FIXED_SUMMARY = Reply("I did what came first, and go on with what comes next.")
 
 
-def num_moves_in(kept: Sequence[StepTaken | HistorySummarized]) -> int:
-    """How many calls were made and texts were said in an episode so far."""
-    decisions = [event.decision for event in kept if isinstance(event, StepTaken)]
+def num_moves_in(assignment: Assignment) -> int:
+    """How many calls the agent made and texts it said in an episode so far."""
+    decisions = [event.decision for event in assignment.kept if isinstance(event, StepTaken)]
+    if assignment.task.opening:  # it was said before the agent was asked
+        decisions = decisions[1:]
     num_calls = sum(len(decision.calls) for decision in decisions if isinstance(decision, Act))
     return num_calls + sum(isinstance(decision, Answer) for decision in decisions)
 

@@ -194,7 +194,7 @@ class MutantPolicy:
                 *(self._dialect, assignment.task, mutant.calls, mutant.answer), mutant.utterances
             )
             self._replies[key] = replies
-        return FixedRepliesAgent(replies, num_moves_in(assignment.kept))
+        return FixedRepliesAgent(replies, num_moves_in(assignment))
 
     def _mutants_of(self, assignment: Assignment) -> list[Mutant]:
         scenario, task = assignment.scenario, assignment.task

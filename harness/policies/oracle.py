@@ -24,4 +24,4 @@ class OraclePolicy:
             replies = self._replies[key] = solution_replies(
                 self._dialect, task, task.oracle, task.answer, task.utterances
             )
-        return FixedRepliesAgent(replies, num_moves_in(assignment.kept))
+        return FixedRepliesAgent(replies, num_moves_in(assignment))

@@ -82,7 +82,7 @@ class ScriptedPolicy:
         """An agent that plays the line of its member."""
         lines = self._lines_of(assignment.scenario.name, assignment.task.id)
         replies = lines[assignment.member % len(lines)]
-        return FixedRepliesAgent(replies, num_moves_in(assignment.kept))
+        return FixedRepliesAgent(replies, num_moves_in(assignment))
 
     def _lines_of(self, scenario: str, task: str) -> list[tuple[Reply, ...]]:
         lines = self._replies.get((scenario, task))

@@ -281,6 +281,7 @@ class Episode:
             is_dialogue=self.user is not None,
             hidden=() if self.user is None else self.user.hidden,
             tags=plan.task.tags,
+            given=int(bool(plan.task.opening)),
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
         if beginning is not None:
@@ -330,6 +331,11 @@ class Episode:
                 fold.apply(event)
             if (over := self._outcome_after_kept(rules)) is not None:
                 return over
+        if plan.task.opening and not self.steps:
+            opened = await self._open_talk(plan.task.opening)
+            if (over := self._outcome_after(opened, None)) is not None:
+                return over
+            known = (opened,)
         agent: Agent = context.policy.agent(
             Assignment(
                 *(plan.episode, plan.scenario, plan.task, plan.seed, self.briefing, plan.member),
@@ -363,6 +369,15 @@ class Episode:
             if limits.turn_steps is not None and self._replies_in_turn() >= limits.turn_steps:
                 return Ending.STEP_LIMIT, f"{limits.turn_steps} replies in one turn of the user"
         return Ending.STEP_LIMIT, None
+
+    async def _open_talk(self, text: str) -> StepTaken:
+        """Say the words that open the talk in the agent's name, and record the turn."""
+        assert self.user is not None
+        user, user_s = await self.hear_user(self.user, text, 0)
+        reply = self.context.dialect.write((), text, turn=0)
+        step = StepTaken(reply, Answer(text), user=user, user_s=user_s)
+        await self.record_step(step)
+        return step
 
     def _replies_in_turn(self) -> int:
         """How many steps there were since the user spoke last; 0 outside of dialogues."""

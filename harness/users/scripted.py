@@ -42,7 +42,7 @@ class TaskUsers:
     """Makes the users that tasks describe without a model (harness.users.base.UserSource).
 
     Where a task's user is a model's part, its turns of the reference solution are played
-    (`plays_solutions`), or it ends the talk at once.
+    (`plays_solutions`), or it answers the opening, if there is one, and then ends the talk.
     """
 
     def __init__(self, *, plays_solutions: bool = True) -> None:
@@ -58,6 +58,7 @@ class TaskUsers:
             case UserAutomaton() as automaton:
                 return AutomatonUser(automaton)
             case ModelUser() as user:
-                turns = user.solution if self._plays_solutions else ()
+                num_turns = None if self._plays_solutions else int(bool(user.opening))
+                turns = user.solution[:num_turns]
                 return ScriptedUser(UserScript(turns, withheld=user.tools), tools)
         return None

@@ -42,6 +42,9 @@ class ModelUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mo
     tools: tuple[str, ...] = ()  # tools of the world that are the user's alone
     stops: tuple[str, ...] = ()  # words with which it ends the talk
     solution: tuple[ScriptedTurn, ...] = ()  # its turns where the reference solution is played
+    # What opens the talk in the agent's name: no agent is asked for it, and the user answers it.
+    # Empty: the agent speaks first.
+    opening: str = ""
 
 
 LineKind = Literal["fact", "correction", "change", "pressure"]

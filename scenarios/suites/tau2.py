@@ -4,8 +4,8 @@ The agent talks with a customer, whom a second model plays; in telecom the custo
 tools of its own. Tasks, policies and the customer's guidelines are read here; tools, databases and
 scoring are the checkout's own code in an interpreter of the user's. The base split is played.
 
-Upstream's agent begins with a fixed greeting, for which no model is asked. Here the agent says it:
-its instruction has the words.
+As in upstream, the talk begins with a fixed greeting in the agent's name, for which no model is
+asked; the customer answers it.
 """
 
 import ast
@@ -29,11 +29,9 @@ from scenarios.suites.entries import ANSWER, entry_scenario
 DOMAINS = ("retail", "airline", "telecom")
 TESTED = "1.0.1"  # the version whose figures are in docs/suites.md
 GREETING = "Hi! How can I help you today?"  # upstream's
-OPENING = (
-    f"A customer has joined the chat. Your first message is exactly: {GREETING} Then help the "
-    "customer by the rules."
-)
+INSTRUCTION = "A customer has joined the chat. Help the customer by the rules."
 STOPS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
+_HELLO = "Hello, I need your help."
 _PLEASE = "Please do the next steps on your side now."
 _DID = "I have done that."
 _POLICIES = {"telecom": ("main_policy.md", "tech_support_manual.md")}
@@ -102,7 +100,7 @@ class Tau2Data:
         calls, utterances, turns = _solution(criteria.get("actions") or [])
         return Task(
             id=name,
-            instruction=OPENING,
+            instruction=INSTRUCTION,
             difficulty="unrated",
             kind="open",
             answer=" ".join(criteria.get("communicate_info") or []) or ANSWER,
@@ -113,7 +111,8 @@ class Tau2Data:
                 f"{_scenario_text(task['user_scenario'])}\n</scenario>",
                 tools=self._user_tools,
                 stops=STOPS,
-                solution=tuple(turns),
+                solution=(ScriptedTurn(_HELLO), *turns),
+                opening=GREETING,
             ),
         )
 

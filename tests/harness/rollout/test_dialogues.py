@@ -9,13 +9,14 @@ from envpool.core.types import ToolResult
 from harness.continuation.beginning import Beginning
 from harness.core.events import Ending, EpisodeStarted, StepTaken
 from harness.core.messages import Answer, Message, Reply, UserTurn
+from harness.core.trajectory import Trajectory
 from harness.dialects.format_rules import FormatSettings
 from harness.dialects.registry import dialect_of
 from harness.library import AgentEnv, AgentFunction, TaskView, driver_of
 from harness.rollout.episode import run_episode
 from harness.rollout.plan import EpisodePlan
 from harness.settings.limits import Limits
-from scenarios.core.dialogue import ScriptedTurn, UserScript
+from scenarios.core.dialogue import ModelUser, ScriptedTurn, UserScript
 from tests.support.run_context import (
     LOOK,
     MemorySink,
@@ -32,22 +33,30 @@ _SCRIPT = UserScript(
     (ScriptedTurn("The fine of Anna."), ScriptedTurn("And lend?", ("lend_book",))),
     withheld=("lend_book",),
 )
+_GREETED = ModelUser(
+    "You are Anna.",
+    opening="How can I help?",
+    solution=(ScriptedTurn("Pay my fine."), ScriptedTurn("Thanks.")),
+)
 
 
-def _plan(script: UserScript = _SCRIPT) -> EpisodePlan:
+def _plan(user: UserScript | ModelUser = _SCRIPT) -> EpisodePlan:
     (plan,) = plans()
-    task = msgspec.structs.replace(plan.task, user=script)
+    task = msgspec.structs.replace(plan.task, user=user)
     return msgspec.structs.replace(plan, task=task)
 
 
 async def _play(
-    *moves: Move, beginning: Beginning | None = None, **settings: Any
+    *moves: Move,
+    beginning: Beginning | None = None,
+    user: UserScript | ModelUser = _SCRIPT,
+    **settings: Any,
 ) -> tuple[list[Any], MovesPolicy]:
     """The events of one dialogue with these moves, and the policy that made them."""
     sink, policy = MemorySink(), MovesPolicy(*moves)
     context = make_run_context(policy, sink, **settings)
     async with watchdog_running(context):
-        await run_episode(_plan(), context, beginning=beginning)
+        await run_episode(_plan(user), context, beginning=beginning)
     return sink.events("e000000"), policy
 
 
@@ -113,6 +122,36 @@ async def test_a_talk_goes_on_after_kept_turns() -> None:
         again, _ = await _play(*_replies(whole[kept:]), beginning=beginning)
         steps = [event for event in again if isinstance(event, StepTaken)]
         assert [(s.decision, s.user) for s in steps] == [(s.decision, s.user) for s in whole]
+
+
+async def test_a_task_opens_the_talk() -> None:
+    """Its words are said in the agent's name: the first window shows them with the user's answer,
+    and the turn is context, in which nothing was sampled."""
+    events, policy = await _play(pay(350), Reply("Paid."), Reply("Bye."), user=_GREETED)
+    start, *steps, end = events
+    assert [step.decision.text for step in steps if isinstance(step.decision, Answer)] == [
+        *("How can I help?", "Paid.", "Bye.")
+    ]
+    shown = policy.agents["e000000"].windows[0].messages
+    assert shown[-2:] == (
+        Message("assistant", "How can I help?"),
+        Message("user", "Pay my fine."),
+    )
+    trajectory = Trajectory("e000000", 1, start, tuple(steps), end)
+    assert (trajectory.first_own_turn, trajectory.num_context, end.num_steps) == (1, 1, 4)
+    assert steps[0].policy_s == steps[0].reply.usage.completion_tokens == 0
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+async def test_an_opened_talk_goes_on(kept: int) -> None:
+    """The opening is said once, also where the episode begins after logged turns."""
+    moves = (pay(350), Reply("Paid."), Reply("Bye."))
+    whole, _ = await _play(*moves, user=_GREETED)
+    beginning = Beginning(tuple(whole[1 : 1 + kept]), whole[0].start_digest)
+    again, policy = await _play(*moves[kept - 1 :], user=_GREETED, beginning=beginning)
+    assert [event.decision for event in again[1:-1]] == [event.decision for event in whole[1:-1]]
+    assert len(policy.agents["e000000"].windows) == 4 - kept
+    assert again[-1].state == whole[-1].state
 
 
 def _replies(steps: list[StepTaken]) -> list[Reply]:

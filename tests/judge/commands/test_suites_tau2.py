@@ -96,8 +96,6 @@ class Pair:
 
     def _agent(self, messages: list[dict[str, Any]]) -> Completes:
         roles = Counter(message["role"] for message in messages)
-        if roles["assistant"] == 0:
-            return Completes("Hello, what can I do?")
         if roles["tool"] == 0:
             return Completes(None, (("c1", "resume_line", '{"line_id": "L1"}'),))
         return Completes("Please switch airplane mode off.")
@@ -119,7 +117,15 @@ def test_a_model_plays_the_customer(rehearse: Rehearse, tmp_path: Path) -> None:
     assert names == {"get_line", "resume_line"}
     names = {tool["function"]["name"] for body in customers for tool in body["tools"]}
     assert names == {"check_signal", "toggle_airplane_mode"}
-    assert not any("no signal" in json.dumps(body["messages"][:2]) for body in agents)
+    first = [(one["role"], one["content"]) for one in agents[0]["messages"][1:]]
+    assert first == [
+        ("user", "A customer has joined the chat. Help the customer by the rules."),
+        ("assistant", "Hi! How can I help you today?"),
+        ("user", "My phone has no signal."),
+    ]
+    assert customers[0]["messages"][1:] == [
+        {"role": "user", "content": "Hi! How can I help you today?"}
+    ]
     assert "Your phone has no signal." in customers[0]["messages"][0]["content"]
     _, out, _ = rehearse("show", run, "e000000")
     assert "user: It works, thank you. ###STOP###" in out

@@ -9,9 +9,10 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, get_type_hints
 
 import msgspec
@@ -179,13 +180,19 @@ def load_module(path: Path, name: str, source: str | None = None) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module  # type hints and structs of the module look it up there
     try:
-        code = path.read_bytes() if source is None else source
+        text = path.read_bytes() if source is None else source
         # The package is trusted, or this is a worker.
-        exec(compile(code, str(path), "exec", dont_inherit=True), vars(module))  # nosec B102
+        exec(_compiled(text, str(path)), vars(module))  # nosec B102
     except Exception as exc:
         del sys.modules[name]
         raise ToolsetError(f"{path}: {type(exc).__name__}: {exc}") from exc
     return module
+
+
+@lru_cache(4)
+def _compiled(text: str | bytes, path: str) -> CodeType:
+    """The code of a file; the gate hosts each world twice in a row."""
+    return compile(text, path, "exec", dont_inherit=True)
 
 
 def load(scenario: Scenario, source: str | None = None) -> dict[str, Tool]:

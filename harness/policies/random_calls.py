@@ -31,16 +31,25 @@ def random_arguments(schema: Mapping[str, Any], rng: Random, pool: ValuePool | N
     Covers enum, const, types and lists of types, bounds, lengths, anyOf, oneOf, arrays, objects,
     `$ref` into `$defs`, and patterns without groups. Does not cover allOf, not, if.
     """
-    return _Draw(schema, rng, pool or {}).value(schema, "", 0)
+    return ArgumentDrawer(rng, pool or {}).draw(schema)
 
 
-class _Draw:
-    def __init__(self, root: Mapping[str, Any], rng: Random, pool: ValuePool) -> None:
-        self._root = root
+class ArgumentDrawer:
+    """Draws arguments for several calls with one pool; neither it nor the schemas may change."""
+
+    def __init__(self, rng: Random, pool: ValuePool) -> None:
         self._rng = rng
         self._pool = pool
+        self._root: Mapping[str, Any] = {}
+        # By schema (its identity, and the schema itself, which keeps it alive) and field name.
+        self._fitting: dict[tuple[int, str], tuple[Any, list[Any]]] = {}
 
-    def value(self, schema: Any, name: str, depth: int) -> Any:
+    def draw(self, schema: Mapping[str, Any]) -> Any:
+        """Arguments that fit an object's JSON schema (see `random_arguments`)."""
+        self._root = schema
+        return self._value(schema, "", 0)
+
+    def _value(self, schema: Any, name: str, depth: int) -> Any:
         rng = self._rng
         schema = self._resolved(schema)
         if "const" in schema:
@@ -50,7 +59,7 @@ class _Draw:
         if branches := schema.get("anyOf") or schema.get("oneOf"):
             outer = schema.get("type")  # AWM's tool listings have a type beside the branches
             matching = [branch for branch in branches if outer and branch.get("type") == outer]
-            return self.value(self._branch(matching or branches, depth), name, depth)
+            return self._value(self._branch(matching or branches, depth), name, depth)
         kind = schema.get("type") or ("object" if "properties" in schema else "string")
         if isinstance(kind, list):
             kind = "null" if depth > 4 and "null" in kind else rng.choice(kind)
@@ -82,7 +91,7 @@ class _Draw:
         drawn = {}
         for name, inner in schema.get("properties", {}).items():
             if name in required or (depth <= 4 and self._rng.random() < 0.5):
-                drawn[name] = self.value(inner, name, depth + 1)
+                drawn[name] = self._value(inner, name, depth + 1)
         return drawn
 
     def _array(self, schema: Mapping[str, Any], name: str, depth: int) -> list[Any]:
@@ -90,11 +99,11 @@ class _Draw:
         most = int(schema.get("maxItems", max(least, 3)))
         count = least if depth > 4 else self._rng.randint(least, max(least, min(most, least + 3)))
         one = name.removesuffix("s")  # order_ids: a list of order_id
-        return [self.value(schema.get("items", {}), one, depth + 1) for _ in range(count)]
+        return [self._value(schema.get("items", {}), one, depth + 1) for _ in range(count)]
 
     def _scalar(self, kind: str, schema: Mapping[str, Any], name: str) -> Any:
         rng = self._rng
-        plausible = [value for value in self._plausible(name) if _fits(value, kind, schema)]
+        plausible = self._fitting_values(kind, schema, name)
         if plausible and rng.random() < 0.8:
             return rng.choice(plausible)
         if kind == "boolean":
@@ -110,6 +119,13 @@ class _Draw:
             low, high = _bounds(schema, 0.01)
             return min(high, max(low, round(rng.uniform(low, high), 2)))
         return self._text(schema)
+
+    def _fitting_values(self, kind: str, schema: Mapping[str, Any], name: str) -> list[Any]:
+        key = (id(schema), f"{kind} {name}")
+        if key not in self._fitting:
+            found = [value for value in self._plausible(name) if _fits(value, kind, schema)]
+            self._fitting[key] = schema, found
+        return self._fitting[key][1]
 
     def _plausible(self, name: str) -> Sequence[Any]:
         parts = name.split("_")

@@ -182,7 +182,7 @@ class _Inspection:
     def check(self, near_misses: Sequence[NearMiss]) -> CheckResult:
         """Make all checks."""
         runner, log = self._runner, self._log
-        oracles = {task.id: runner.play(task, task.oracle, task.answer) for task in self._tasks}
+        oracles = {task.id: runner.play_oracle(task) for task in self._tasks}
         names = [tool.name for tool in self._world.tools]
         missing = check_missing_tools(log, self._tasks, oracles, names)
         self._check_texts(oracles, missing)

@@ -1,6 +1,7 @@
 """Calls played on a fresh lease, as an episode that can be judged."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ class Played(msgspec.Struct, frozen=True):
     results: tuple[ToolResult, ...]
     changes: tuple[RowChange, ...]  # net
     state: StoredState
+    before: tuple[Lease, ...] = ()  # the world before each call; empty: not kept, or a dialogue
 
     @property
     def facts(self) -> list[Fact]:
@@ -44,16 +46,32 @@ def play(
     calls: Sequence[Call],
     answer: str,
     utterances: Sequence[Utterance] | None = None,
+    *,
+    keep: bool = False,
+    known: Played | None = None,
 ) -> Played:
     """Play the calls, one for each step, on a fresh lease, then the answer.
 
     In a dialogue with an automaton the agent says `utterances` between them (None: those of the
     task, as far as there are calls before them), and the answer is all that it said.
+
+    With `keep`, the result has the world before each call. The first calls that are equal to those
+    of `known`, which was kept in the same world, are not made again.
     """
+    shared = 0 if known is None else _num_equal(calls, known.calls[: len(known.before)])
     lease = world.lease()
+    if known is not None and shared:
+        lease = known.before[shared].fork() if shared < len(known.before) else known.lease.fork()
     talk = _Talk(lease, task, utterances)
+    keep = keep and talk.user is None
     results: list[ToolResult] = []
-    for index, call in enumerate(calls):
+    if known is not None:
+        results += known.results[:shared]
+        talk.steps += known.trajectory.steps[:shared]
+    before: list[Lease] = []
+    for index, call in enumerate(calls[shared:], shared):
+        if keep:
+            before.append(lease.fork())
         talk.say_after(index)
         result = lease.call(call.name, call.arguments)
         results.append(result)
@@ -68,7 +86,15 @@ def play(
     ended = EpisodeEnded(Ending.ANSWERED, answer, len(steps), state)
     changes = net_changes(result.changes for step in steps for result in step.executed_results)
     trajectory = Trajectory("played", 1, started_event(world, task), steps, ended)
-    return Played(lease, trajectory, tuple(calls), answer, tuple(results), changes, state)
+    return Played(
+        *(lease, trajectory, tuple(calls), answer, tuple(results), changes, state, tuple(before))
+    )
+
+
+def _num_equal(calls: Sequence[Call], others: Sequence[Call]) -> int:
+    """How many of the first calls are equal."""
+    pairs = zip(calls, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 class _Talk:

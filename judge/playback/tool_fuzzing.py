@@ -7,7 +7,7 @@ from typing import Any
 
 from envpool.core.types import ToolSpec
 from envpool.store.states import States
-from harness.policies.random_calls import random_arguments
+from harness.policies.random_calls import ArgumentDrawer
 from scenarios.api import Row
 from scenarios.format import Call
 
@@ -30,10 +30,11 @@ class Prober:
     def __init__(self, world: States, seed: int) -> None:
         self._rng = Random(seed)
         self.pool = plausible(world)
+        self._drawer = ArgumentDrawer(self._rng, self.pool)
 
     def call(self, tool: ToolSpec) -> Call:
         """A call that fits the tool's schema."""
-        arguments = random_arguments(tool.schema, self._rng, self.pool)
+        arguments = self._drawer.draw(tool.schema)
         if arguments and self._rng.random() < _ODDS:
             name = self._rng.choice(list(arguments))
             if odd := _odd_values(tool.schema["properties"][name]):

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from envpool.core.types import ToolSpec
@@ -17,6 +17,7 @@ _ALTERING = frozenset(
         *("reverse", "setdefault", "sort", "update"),
     }
 )
+_ALTERING_NODES = frozenset({ast.Global, ast.Call, ast.Subscript})
 _CHANGES = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|REPLACE|WITH)\b", re.IGNORECASE)
 _NAMED = re.compile(r"(?<![\w.@/-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w@/-]|\.\w)")
 
@@ -52,9 +53,12 @@ def module_state(name: str, text: str) -> Iterator[str]:
     variables = {target for node in tree.body for target in _assigned(node)}
     for function in tree.body:
         if isinstance(function, ast.FunctionDef):
+            altered = [(node, _altered(node) & variables) for node in nodes_of(function)]
+            if not any(names for _, names in altered):
+                continue
             own = _own(function)
-            for node in nodes_of(function):
-                for variable in sorted(_altered(node) & variables - own):
+            for node, names in altered:
+                for variable in sorted(names - own):
                     line = getattr(node, "lineno", 0)
                     why = "keeps its value from one episode to the next"
                     yield f"{name} line {line}: {variable} {why}"
@@ -76,8 +80,10 @@ def _assigned(node: ast.stmt) -> set[str]:
     return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
-def _altered(node: ast.AST) -> set[str]:
+def _altered(node: ast.AST) -> Set[str]:
     """The variables that a node modifies without assigning to them."""
+    if type(node) not in _ALTERING_NODES:
+        return frozenset()
     if isinstance(node, ast.Global):
         return set(node.names)
     found: list[ast.expr] = []

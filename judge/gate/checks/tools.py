@@ -26,6 +26,8 @@ from scenarios.api import RowChange
 from scenarios.format import Call
 
 _STATES = 12  # states left by probes on which every verifier is tried
+_ENOUGH = 10  # successes in the first half of a tool's probes after which there is no second half
+_REPEATED = 12  # probes of a tool that are repeated on the second host
 _DISTURBING = 3  # writes found by probing that are tried after each oracle
 _MANY = 3  # successes after which a tool that never changes a row counts as one without effect
 _BOUNDS = frozenset({"limit", "offset", "page", "max", "most", "size"})
@@ -92,6 +94,7 @@ class ToolChecks:
         self._rng = Random(settings.seed)
         self._prober = Prober(world, settings.seed)
         self._probes: list[_Probe] = []
+        self._tried: set[tuple[str, int]] = set()  # calls, and the states they were made in
         self._false: set[str] = set()  # tools that returned a refusal as a success
         self._bases: dict[str, _Base] = {}  # by tool
         self._left: dict[str, _StartPoint] = {}  # states that probes left, by digest
@@ -130,13 +133,13 @@ class ToolChecks:
         return self._rng.sample(found, min(_DISTURBING, len(found)))
 
     def check_again(self, second: HostedScenario) -> None:
-        """Repeat each tool's first probe after everything else, and then every probe, in reverse
-        order, on a second host of the same world, whose tools may remember other calls. The results
-        must be the same."""
+        """Repeat each tool's first probe after everything else, and then some of its probes, in
+        reverse order, on a second host of the same world, whose tools may remember other calls. The
+        results must be the same."""
         reported = {name for name, (_, result) in self._log.broken.items() if _is_slow(result)}
         first = {probe.call.name: probe for probe in reversed(self._probes)}
         again = [(probe, probe.lease) for probe in first.values()]
-        again += [(probe, Lease(second, probe.lease.overlay)) for probe in reversed(self._probes)]
+        again += [(probe, Lease(second, probe.lease.overlay)) for probe in self._repeated()]
         for probe, lease in again:
             name = probe.call.name
             if name not in reported and _fact(_made(probe.call, lease)) != probe.fact:
@@ -144,11 +147,27 @@ class ToolChecks:
                 why = f"{format_call(probe.call)} gives another result when it is repeated"
                 self._log.fail("determinism", why)
 
+    def _repeated(self) -> list[_Probe]:
+        """The probes that are repeated, the latest first: of each tool those that succeeded, as
+        far as there are some, since a refusal runs only a part of its code."""
+        by_tool: dict[str, list[_Probe]] = {}
+        for probe in sorted(self._probes, key=lambda probe: probe.fact[1] is not None):
+            by_tool.setdefault(probe.call.name, []).append(probe)
+        chosen = {id(probe) for found in by_tool.values() for probe in found[:_REPEATED]}
+        return [probe for probe in reversed(self._probes) if id(probe) in chosen]
+
     def _try_some(self, tool: ToolSpec, starts: Sequence[_StartPoint]) -> None:
-        for _ in range(self._settings.probes):
+        succeeded = 0
+        for number in range(self._settings.probes):
             if self._is_stuck(tool.name):
                 return
-            self._try(self._prober.call(tool), self._rng.choice(starts))
+            if succeeded >= _ENOUGH and 2 * number >= self._settings.probes:
+                return
+            call, start = self._prober.call(tool), self._rng.choice(starts)
+            one = (repr(call), id(start))
+            if one not in self._tried:
+                self._tried.add(one)
+                succeeded += self._try(call, start)[1] is None
 
     def _is_stuck(self, name: str) -> bool:
         """Whether a call of the tool timed out: each further one would cost a second."""

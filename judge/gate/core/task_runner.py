@@ -108,11 +108,21 @@ class TaskRunner:
         calls: Sequence[Call],
         answer: str,
         utterances: Sequence[Utterance] | None = None,
+        *,
+        oracle: Played | None = None,
     ) -> Played:
         """The calls on a fresh lease, then the answer; `utterances` are said to the user of a
-        dialogue (None: the task's own). All results are recorded."""
-        played = play(self.world, task, calls, answer, utterances)
+        dialogue (None: the task's own). The first calls are not made again where they are those of
+        `oracle`. All results are recorded."""
+        played = play(self.world, task, calls, answer, utterances, known=oracle)
         for call, result in zip(calls, played.results, strict=True):
+            self.log.record_call(call, result)
+        return played
+
+    def play_oracle(self, task: Task) -> Played:
+        """The task's oracle, with the world before each call, from which mutants go on."""
+        played = play(self.world, task, task.oracle, task.answer, keep=True)
+        for call, result in zip(played.calls, played.results, strict=True):
             self.log.record_call(call, result)
         return played
 
@@ -127,7 +137,7 @@ class TaskRunner:
     def try_mutant(self, task: Task, oracle: Played, mutant: Mutant) -> None:
         """Play one mistake, and record whether the verifier noticed it."""
         log = self.log
-        played = self.play(task, mutant.calls, mutant.answer, mutant.utterances)
+        played = self.play(task, mutant.calls, mutant.answer, mutant.utterances, oracle=oracle)
         label = self.verdict(task, played, f"a mutant ({mutant.note})").label
         if is_equivalent(played, oracle):
             why = why_equivalent(played, oracle)

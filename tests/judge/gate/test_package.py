@@ -38,7 +38,7 @@ def test_a_sound_world_passes() -> None:
     assert (report.worlds, report.tasks, report.tools) == (1, 6, 10)
     assert report.mutants > 50
     assert report.mutants_caught == report.mutants
-    assert report.probes > 400
+    assert report.probes > 300
     assert (report.names, report.unreached, report.survivors) == (("library",), (), ())
 
 
@@ -608,7 +608,7 @@ TOOLS = {
     ),
     "global": (
         '    _member(db, member_id)\n    db.run("UPDATE members SET status',
-        "    _SEEN.append(status)\n    if len(_SEEN) > 30:\n"
+        "    _SEEN.append(status)\n    if len(_SEEN) > 20:\n"
         '        raise ToolError("Enough.")\n'
         '    _member(db, member_id)\n    db.run("UPDATE members SET status',
         ["determinism"],

@@ -195,11 +195,12 @@ def _compiled(text: str | bytes, path: str) -> CodeType:
     return compile(text, path, "exec", dont_inherit=True)
 
 
-def load(scenario: Scenario, source: str | None = None) -> dict[str, Tool]:
+def load(scenario: Scenario, source: str | None = None, *, schemas: bool = True) -> dict[str, Tool]:
     """The tools of a package, in the order in which tools.py defines them.
 
-    With `source`, that text is executed instead of the file. Raises ToolsetError naming the file,
-    the tool and the parameter.
+    With `source`, that text is executed instead of the file. Without `schemas`, which take a third
+    of the time, those of the specifications are empty: for callers that show the tools to nobody.
+    Raises ToolsetError naming the file, the tool and the parameter.
     """
     path = scenario.path / "tools.py"
     name = f"rehearsal_{scenario.name}_{scenario.digest[:12]}_tools"
@@ -208,14 +209,16 @@ def load(scenario: Scenario, source: str | None = None) -> dict[str, Tool]:
     for name, function in vars(module).items():
         if name.startswith("_") or not inspect.isfunction(function):
             continue
-        if function.__module__ == module.__name__ and (tool := _tool(path, name, function)):
+        if function.__module__ == module.__name__ and (
+            tool := _tool(path, name, function, schemas=schemas)
+        ):
             tools[name] = tool
     if not tools:
         raise ToolsetError(f"{path}: no function has a first parameter annotated Db")
     return tools
 
 
-def _tool(path: Path, name: str, function: Callable[..., Any]) -> Tool | None:
+def _tool(path: Path, name: str, function: Callable[..., Any], *, schemas: bool) -> Tool | None:
     """The function as a tool; None when its first parameter is not a Db.
 
     Raises ToolsetError for a first parameter `db` without an annotation: its author meant a tool.
@@ -246,7 +249,8 @@ def _tool(path: Path, name: str, function: Callable[..., Any]) -> Tool | None:
         kind = msgspec.defstruct(
             f"{name}_arguments", required_first, forbid_unknown_fields=True, kw_only=True
         )
-        schema = _schema(kind, [parameter.name for parameter in parameters[1:]])
+        order = [parameter.name for parameter in parameters[1:]]
+        schema = _schema(kind, order) if schemas else {}
     except (TypeError, RecursionError) as exc:
         raise ToolsetError(f"{path}: {name}: {_name_untyped(fields)}{exc}") from exc
     return Tool(function, ToolSpec(name, description, schema), kind)

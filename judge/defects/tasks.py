@@ -169,6 +169,8 @@ def oracle_is_refused(target: TargetPackage, rng: Random) -> InjectedDefect | No
         for name, value in call.arguments.items()
         if name.endswith("_id") and type(value) is int
     ]
+    if not found:  # a world whose keys are codes
+        return None
     one, index, name = rng.choice(found)
     return _oracle(target, one.task, _altered(one.task, index, {name: 987_654}))
 

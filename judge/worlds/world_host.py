@@ -65,5 +65,6 @@ def host_in_process(package: Package) -> Iterator[HostedWorld]:
         path=Path(package.name),
         digest=digest_of({"tools.py": package.tools}),
     )
-    with closing(HostedScenario(scenario, tools=load(scenario, package.tools))) as world:
+    tools = load(scenario, package.tools, schemas=False)
+    with closing(HostedScenario(scenario, tools=tools)) as world:
         yield HostedWorld(world)

@@ -608,7 +608,7 @@ TOOLS = {
     ),
     "global": (
         '    _member(db, member_id)\n    db.run("UPDATE members SET status',
-        "    _SEEN.append(status)\n    if len(_SEEN) > 20:\n"
+        "    _SEEN.append(status)\n    if len(_SEEN) > 24:\n"
         '        raise ToolError("Enough.")\n'
         '    _member(db, member_id)\n    db.run("UPDATE members SET status',
         ["determinism"],

@@ -120,6 +120,8 @@ def oracle_lacks_a_write(target: TargetPackage, rng: Random) -> InjectedDefect |
         for index, (_, result) in enumerate(one.steps)
         if result.changes
     ]
+    if not found:
+        return None
     one, index = rng.choice(found)
     calls = one.task.oracle
     return _oracle(target, one.task, (*calls[:index], *calls[index + 1 :]))
@@ -196,6 +198,8 @@ def oracle_passes_an_invalid_value(target: TargetPackage, rng: Random) -> Inject
         for name, value in call.arguments.items()
         if type(value) is int
     ]
+    if not found:
+        return None
     one, index, name = rng.choice(found)
     return _oracle(target, one.task, _altered(one.task, index, {name: "the first one"}))
 
@@ -211,6 +215,8 @@ def oracle_does_more(target: TargetPackage, rng: Random) -> InjectedDefect | Non
         for call, result in other.steps
         if result.changes and call not in one.task.oracle
     ]
+    if not found:
+        return None
     one, call = rng.choice(found)
     calls = (*one.task.oracle, call)
     if target.answers({}, calls)[-1].error is not None:

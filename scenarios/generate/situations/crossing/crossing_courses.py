@@ -39,19 +39,17 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is at a wedding that weekend and can't make {name.his} date, see "
-            "“{subject}”, which is assigned to you. Any later one with a free seat is fine. "
-            "Please move {name.him} to the next one, tell {name.him} the date in a public comment "
-            "and close the [ticket].",
-            colleague="{name} can't make {name.his} date (“{subject}”, assigned to you). Please "
-            "move {name.him} to the next [session] with a free seat, tell {name.him} the date in "
-            "a public comment and close the [ticket].",
-            chat="“{subject}” is yours, {name} needs a later [session]. can you move {name.him} "
-            "to the next one with a free seat, put the date in a public comment and close it",
-            note="“{subject}” from {name} is with you. {name.He} can't come on {name.his} date "
-            "and doesn't want to be on a waiting list, so please move {name.him} to the next "
-            "[session] with a free seat. Tell {name.him} the date in a public comment and close "
-            "the [ticket].",
+            email="{name} is at a wedding that weekend and can't make {name.his} date; {name.his} "
+            "[ticket] is with you. Any later one with a free seat is fine. Please move {name.him} "
+            "to the next one, tell {name.him} the date on the [ticket] and close it.",
+            colleague="{name} can't make {name.his} date. Please move {name.him} to the next "
+            "[session] with a free seat, tell {name.him} the date on {name.his} [ticket] and "
+            "close it.",
+            chat="{name} needs a later [session]. can you move {name.him} to the next one with a "
+            "free seat, tell {name.him} the date on {name.his} [ticket] and close it",
+            note="{name} can't come on {name.his} date and doesn't want to be on a waiting list, "
+            "so please move {name.him} to the next [session] with a free seat. Tell {name.him} "
+            "the date on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -99,18 +97,18 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s father is ill, so {name.he} wants to cancel {name.his} place; it's "
-            "“{subject}” in your list. Cancel it if there's still time. If there isn't, tell "
-            "{name.him} in a public comment that the place stands, and for which date. Close the "
-            "[ticket] either way.",
-            colleague="{name} wants {name.his} place cancelled, see “{subject}” in your list. If "
-            "it's too late for that, tell {name.him} in a public comment that the place stands, "
-            "with the date. You can close it then.",
-            chat="“{subject}” in your list, {name} wants to cancel {name.his} place. if its too "
-            "late tell {name.him} in a public comment that it stands and for which date. close it",
-            note="{name}'s cancellation came in as “{subject}” and it's assigned to you. I have a "
-            "feeling it's too late, so look at the deadline first. If it is, tell {name.him} in a "
-            "public comment that the place stands and for which date. Close it however it goes.",
+            email="{name}'s father is ill, so {name.he} wants to cancel {name.his} place; "
+            "{name.his} [ticket] is with you. Cancel it if there's still time. If there isn't, "
+            "tell {name.him} there that the place stands, and for which date. Close the [ticket] "
+            "either way.",
+            colleague="{name} wants {name.his} place cancelled. If it's too late for that, tell "
+            "{name.him} on {name.his} [ticket] that the place stands, with the date. You can "
+            "close it then.",
+            chat="{name} wants to cancel {name.his} place. if its too late tell {name.him} on "
+            "{name.his} [ticket] that it stands and for which date. then close it",
+            note="{name} is ill and would like to cancel {name.his} place. It may be too late, so "
+            "look at the deadline first. If it is, tell {name.him} on {name.his} [ticket] that "
+            "the place stands and for which date. Close it either way.",
         ),
         calls=(
             call("get_my_profile"),
@@ -317,14 +315,14 @@ def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} is on the waiting list for “{course}”, and we still have chairs in that "
-            "room. Could you add one seat so that {name.he} gets in?",
+            email="{name} is on the waiting list for “{course}” and has rung twice. The room has "
+            "more chairs than we've sold. Could you add one seat so that {name.he} gets in?",
             colleague="{name} is on the waiting list for “{course}”, and the room is big enough. "
             "Please add one seat so that {name.he} gets in.",
             chat="can you add a seat to “{course}”, the date {name} is waiting for? the room is "
             "big enough",
-            note="{name} is waiting for a place on “{course}”, and the room holds more people "
-            "than that. Please add one seat so that {name.he} gets in.",
+            note="{name} is waiting for a place on “{course}” and has already taken the day off. "
+            "The room holds more people than that. Please add one seat so that {name.he} gets in.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -396,19 +394,20 @@ def the_next_date_for_a_friend(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A friend of {name}'s would like to do the same [course] as {name.him}, but "
-            "later. When's the next date after {name.hers} with a free seat, what does it cost, "
-            "and who teaches it? An e-mail address for the teacher would help, too.",
-            colleague="A friend of {name}'s wants to do the same [course] after {name.him}. "
-            "When's the next later [session] with a free seat, what does it cost, and who "
-            "teaches it (with e-mail)?",
+            email="A friend of {name}'s would like to do the same [course], but later than "
+            "{name.him}. I'm ringing the friend back at two: when's the next date after "
+            "{name.hers} with a free seat, what does it cost, and who teaches it? They'd like to "
+            "write to the teacher, so I need the e-mail address, too.",
+            colleague="A friend of {name}'s wants to do the same [course], but can't come on "
+            "{name.his} date. When's the next later one with a free seat, what does it cost, and "
+            "who teaches it? They'd like the teacher's e-mail as well.",
             chat="a friend of {name} wants to do the same [course]. whens the next one after "
-            "{name.his} date with a free seat, what does it cost, who teaches it and whats their "
-            "email",
+            "{name.his} date with a free seat, what does it cost, and who teaches it? they have a "
+            "question for the teacher so i need the email too",
             note="{name} has recommended one of our [courses] to a friend, who'd like the next "
             "date after {name.hers} that still has a free seat. Which day is that, what does it "
-            "cost, and who teaches it? Give me the teacher's e-mail as well, the friend has a "
-            "question.",
+            "cost, and who teaches it? The friend has a question for the teacher, so please give "
+            "me the e-mail as well.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

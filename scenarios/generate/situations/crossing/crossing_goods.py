@@ -49,19 +49,17 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has heard nothing for two days about {name.his} open [order], see "
-            "“{subject}” in your list. If we have everything, please confirm it, say so in a "
-            "public comment with the reference of the [order] and close the [ticket].",
-            colleague="{name} is waiting to hear about {name.his} open [order] (“{subject}” in "
-            "your list). If we have all of it in stock, confirm it, write that in a public "
-            "comment with the reference and close the [ticket].",
-            chat="“{subject}” is yours, right? if we have everything in {name}s open [order] "
-            "confirm it and say so in a public comment (with the reference of the [order]). then "
-            "close it",
-            note="{name}, whose [ticket] “{subject}” is in your list, has been waiting two days "
-            "for an answer. Please see whether we have everything in the open [order]. If so, "
-            "confirm it, write {name.him} a public comment with its reference and close the "
-            "[ticket].",
+            email="{name} has heard nothing for two days about {name.his} open [order]; you have "
+            "{name.his} [ticket]. If we have everything, please confirm the [order], tell "
+            "{name.him} so on the [ticket], with the reference of the [order], and close it.",
+            colleague="{name} is waiting to hear about {name.his} open [order]. If we have all of "
+            "it in stock, confirm it, write that on {name.his} [ticket], with the reference, and "
+            "close the [ticket].",
+            chat="if we have everything in {name}s open [order] can you confirm it? tell "
+            "{name.him} on {name.his} [ticket] (with the reference of the [order]) and close that",
+            note="{name} has been waiting two days for an answer to {name.his} [ticket]. Please "
+            "see whether we have everything in the open [order]. If so, confirm it, write that to "
+            "{name.him} on the [ticket], with its reference, and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -221,21 +219,20 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ordered three of the {product}, and what came was something else, see "
-            "“{subject}”, which is assigned to you. If it's still in time for a return, please "
-            "register one as wrong for all three, give {name.him} the reference of the [order] in "
-            "a public comment and close the [ticket].",
+            email="{name} ordered three of the {product}, and what came was something else; "
+            "{name.his} [ticket] is with you. If it's still in time for a return, please register "
+            "one as wrong for all three, give {name.him} the reference of the [order] in a reply "
+            "and close the [ticket].",
             colleague="We packed the wrong thing instead of {product} in {name}'s latest [order], "
-            "all three of them; “{subject}” is yours. If it's not too late, please register the "
-            "return (wrong), give {name.him} the [order] reference in a public comment and close "
-            "it.",
-            chat="“{subject}” in your list: all 3 of the {product} in {name}s last [order] were "
-            "wrong. if its not too late register the return as wrong, put the reference of the "
-            "[order] in a public comment and close it",
-            note="Our packers have made a mess of it, see “{subject}” from {name}, which you have: "
-            "all three of the {product} in the latest [order] were something else. If it isn't too "
-            "late, register a return of them as wrong. Give {name.him} the reference of the "
-            "[order] in a public comment, and close the [ticket].",
+            "all three of them. If it's not too late, please register the return (wrong), give "
+            "{name.him} the [order] reference on {name.his} [ticket] and close it.",
+            chat="all 3 of the {product} in {name}s last [order] were wrong. if its not too late "
+            "register the return as wrong, give {name.him} the reference of the [order] on "
+            "{name.his} [ticket] and close it",
+            note="Our packers made a mistake: all three of the {product} in {name}'s latest "
+            "[order] were something else. If it isn't too late, register a return of them as "
+            "wrong. Give {name.him} the reference of the [order] in a reply on {name.his} "
+            "[ticket], and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -273,7 +270,7 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="question", steps=5, rare=True)
+@situation("shipments", kind="question", steps=5, rare=True, weight=0.5)
 def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
     """Which street a parcel goes to, and what its contents are worth."""
     goods = some_products(maker, 2)
@@ -333,17 +330,16 @@ def to_the_other_house(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has scaffolding in front of {name.his} door and would like {name.his} "
-            "[shipment] sent to the other address we have. It's in “{subject}”, which is assigned "
-            "to you. Please redirect what hasn't left yet, confirm the street in a public comment "
-            "and close the [ticket].",
+            "[shipment] sent to the other address we have. Please redirect what hasn't left yet, "
+            "confirm the street on {name.his} [ticket], and close it.",
             colleague="{name} would like {name.his} planned [shipment] sent to the other address "
-            "we have, see “{subject}”, which is yours. Please redirect it, confirm the street in a "
-            "public comment and close the [ticket].",
-            chat="“{subject}” from {name} is yours, can you send {name.his} planned [shipment] to "
-            "{name.his} other address? public comment with the street, then close it",
-            note="{name} has scaffolding up and can't take anything in, see “{subject}”, which is "
-            "with you. Please redirect the [shipment] that hasn't left yet to the second address "
-            "we have. Confirm the street in a public comment and close the [ticket].",
+            "we have. Please redirect it, confirm the street to {name.him} on {name.his} [ticket] "
+            "and close it.",
+            chat="can you send {name}s planned [shipment] to {name.his} other address? then tell "
+            "{name.him} the street on {name.his} [ticket] and close it",
+            note="{name} has scaffolding up and can't take anything in. Please redirect the "
+            "[shipment] that hasn't left yet to the second address we have. Confirm the street to "
+            "{name.him} on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -600,20 +596,20 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{subject}” from {name} is with you. {name.His} card has expired, so [a "
-            "payment] failed. Could you switch it to the [method] that still works and try again? "
-            "Then reply to {name.him} on the [ticket] with the reference of the [payment], and "
-            "close it.",
-            colleague="You have “{subject}” from {name}: the card has expired and [a payment] "
-            "failed. Please put it on the [method] that's still good, try again, send {name.him} "
-            "the reference of the [payment] as a reply on the [ticket] and close it.",
-            chat="can you do “{subject}” ({name}, its yours)? the card expired, so put the failed "
-            "[payment] on the other [method] thats still good and retry it. then reply to "
-            "{name.him} on the [ticket] with the reference of the [payment] and close it",
-            note="{name}'s card has expired, and [a payment] failed; you have the [ticket], "
-            "“{subject}”. Please switch the [payment] to the [method] on file that's still good "
-            "and try again. Then tell {name.him} the reference of the [payment] in a reply on the "
-            "[ticket], and close it.",
+            email="{name}'s card has expired, so [a payment] failed, and {name.he}'s opened a "
+            "[ticket] about our letters. Could you switch it to the [method] that still works and "
+            "try again? Then reply to {name.him} on the [ticket] with the reference of the "
+            "[payment], and close it.",
+            colleague="{name}'s card has expired and [a payment] failed. Please put it on the "
+            "[method] that's still good and try again. Then send {name.him} the reference of the "
+            "[payment] as a reply on {name.his} [ticket], and close that.",
+            chat="{name}'s card expired, thats why the [payment] failed. can you put it on the "
+            "other [method] thats still good and retry it? then reply on {name.his} [ticket] with "
+            "the reference of the [payment] and close it",
+            note="{name} has complained about our letters. {name.His} card has expired, so [a "
+            "payment] failed. Please switch the [payment] to the [method] on file that's still "
+            "good and try again. Then tell {name.him} the reference of the [payment] in a reply "
+            "on {name.his} [ticket], and close it.",
         ),
         calls=(
             call("get_my_profile"),

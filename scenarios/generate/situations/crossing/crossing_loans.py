@@ -35,19 +35,18 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is off sick and had promised {name} to deal with “{subject}” today; it's "
-            "about {product}. Could you renew the [loan] if it's possible, put the new due date in "
-            "a public comment and close the [ticket]?",
+            email="{away} is off sick and had promised {name} an answer today; {name.his} "
+            "[ticket] is with you. {name.He} wants to keep {product}. Could you renew the [loan] "
+            "if it's possible, tell {name.him} the new due date on the [ticket] and close it?",
             colleague="{away} is off sick, and {name} is waiting for an answer about {product} "
-            "(“{subject}”, on {away.his} list). Please renew it if it's possible, put the new due "
-            "date in a public comment and close the [ticket].",
-            chat="{away} is ill and “{subject}” is still with {away.him}, {name} wants to keep "
-            "{product}. can you renew it if possible, put the new due date in a public comment and "
-            "close it",
-            note="{away} is off sick until next week, and “{subject}” on {away.his} list can't "
-            "wait that long: {name} would like to keep {product}. If the [loan] can be renewed, "
-            "please do that. The new due date goes into a public comment, and the [ticket] can be "
-            "closed.",
+            "({name.his} [ticket], on {away.his} list). Please renew it if it's possible, tell "
+            "{name.him} the new due date there and close the [ticket].",
+            chat="{away} is ill and {name} wants to keep {product}, {name.his} [ticket] is still "
+            "with {away.him}. can you renew it if possible, tell {name.him} the new due date "
+            "there and close it",
+            note="{away} is off sick until next week, and {name}'s [ticket] can't wait that long: "
+            "{name.he} would like to keep {product}. If the [loan] can be renewed, please do "
+            "that. Tell {name.him} the new due date on the [ticket] and close it.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -94,17 +93,16 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to keep {product} for two more weeks, see “{subject}”, which "
-            "is yours. Please renew the [loan] if you can. If somebody else is waiting, say in a "
-            "public comment when it has to be back. Either way the [ticket] can be closed.",
-            colleague="{name} would like to keep {product} longer, see “{subject}” in your list. "
-            "Renew it if possible. If not, say in a public comment when it's due back. Then close "
-            "the [ticket].",
-            chat="“{subject}” from {name} is yours i think, its about {product}. renew it if you "
-            "can, otherwise say in a public comment when its due back. close it",
-            note="{name} asked about {product} on Monday (“{subject}”, in your list) and hasn't "
-            "had an answer. Please renew the [loan] if that's possible; if somebody is waiting for "
-            "it, tell {name.him} in a public comment when it has to be back. Then close the "
+            email="{name} would like to keep {product} for two more weeks; you have {name.his} "
+            "[ticket]. Please renew the [loan] if you can. If somebody else is waiting, tell "
+            "{name.him} on the [ticket] when it has to be back. Either way it can be closed.",
+            colleague="{name} would like to keep {product} longer. Renew it if possible. If not, "
+            "tell {name.him} on {name.his} [ticket] when it's due back. Then close the [ticket].",
+            chat="{name} wants to keep {product} longer. renew it if you can, otherwise tell "
+            "{name.him} on {name.his} [ticket] when its due back. then close it",
+            note="{name} asked about {product} on Monday and hasn't had an answer; {name.his} "
+            "[ticket] is with you. Please renew the [loan] if that's possible; if somebody is "
+            "waiting for it, tell {name.him} there when it has to be back. Then close the "
             "[ticket].",
         ),
         calls=(
@@ -190,7 +188,7 @@ def back_and_on_to_the_next(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", "messaging", steps=7, rare=True)
+@situation("loans", "messaging", steps=7, rare=True, weight=0.3)
 def the_next_in_line_is_late(maker: Maker) -> Draft | None:
     """The first in the queue has something overdue and may not borrow; they are told what."""
     products = lendable(maker, 2)

@@ -52,9 +52,8 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
             email="{ill} has a hospital appointment on {on} and can't work. Could you find "
             "somebody from {ill.his} team who's in that day and not on the rota yet? Please "
             "request the [swap] and approve it.",
-            colleague="{ill} can't work on {on}, {ill.he} has to go to hospital. Please find "
-            "somebody from {ill.his} team who isn't away or on the rota, request the [swap] and "
-            "approve it.",
+            colleague="{ill} has to go to hospital on {on}. Please find somebody from {ill.his} "
+            "team who isn't away or on the rota, request the [swap] and approve it.",
             chat="need cover for {ill} on {on} (hospital appointment). someone from {ill.his} "
             "team who isnt away or on the rota, can you request the [swap] and approve it",
             note="{ill} has to go to hospital on {on}, so a colleague from {ill.his} team has to "
@@ -100,17 +99,19 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{torn} is down for the early [shift] on {on} but has “{topic}” that day. Could "
-            "you ask for a [swap] with somebody from {torn.his} team who has nothing on then? "
-            "I'll decide on it later.",
-            colleague="{torn} is double-booked on {on}: the early [shift] and “{topic}”. Please "
-            "request a [swap] with somebody from {torn.his} team who has no [appointment] and no "
-            "[shift] that day.",
-            chat="{torn} is double booked on {on}, early [shift] and “{topic}”. can you ask for a "
-            "[swap] with someone from {torn.his} team whos free that day? ill decide tonight",
-            note="{torn} can't do the early [shift] on {on}, because {torn.he} has “{topic}”. "
-            "Please request a [swap] with a colleague from {torn.his} team who has no [shift] or "
-            "[appointment] that day. I'll decide on it tomorrow.",
+            email="{torn} is down for the early [shift] on {on} but has the [appointment] "
+            "{topic.purpose} that day. Could you ask for a [swap] with somebody from {torn.his} "
+            "team who has nothing on then? I'll decide on it later.",
+            colleague="{torn} is double-booked on {on}: the early [shift] and the [appointment] "
+            "{topic.purpose}. Please request a [swap] with somebody from {torn.his} team who has "
+            "no [appointment] and no [shift] that day.",
+            chat="{torn} is double booked on {on}, early [shift] and the [appointment] "
+            "{topic.purpose}. can you ask for a [swap] with someone from {torn.his} team whos "
+            "free that day? ill decide tonight",
+            note="{torn} can't do the early [shift] on {on}, because {torn.he} has the "
+            "[appointment] {topic.purpose}. Please request a [swap] with a colleague from "
+            "{torn.his} team who has no [shift] or [appointment] that day. I'll decide on it "
+            "tomorrow.",
         ),
         calls=(
             call("search_employees", query=torn["name"]),
@@ -135,7 +136,7 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=8, rare=True)
+@situation("shifts", steps=8, rare=True, weight=0.5)
 def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
     """Of two swaps of a colleague one may be agreed; the other would leave a senior post to a
     clerk."""
@@ -242,7 +243,8 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
             email="{giver} has got concert tickets for {on}, and {taker} from the same team would "
             "work instead. They've sorted it out between them, it only has to go in as a [swap]. "
             "Could you request it?",
-            colleague="{taker} is working {giver}'s [shift] on {on}. Please put in the [swap].",
+            colleague="{giver} has a dentist's appointment on {on}, and {taker} is working "
+            "{giver.his} [shift]. Please put in the [swap].",
             chat="{taker} takes {giver}s [shift] on {on}. can you put the [swap] in, they've "
             "agreed on it",
             note="{giver} and {taker} have agreed that {taker} works on {on} instead of {giver}. "
@@ -286,8 +288,8 @@ def leave_over_a_shift(maker: Maker) -> Draft | None:
         kind="change",
         because="permission",
         ask=Voices(
-            email="I've approved {away}'s leave from {first} to {last}. Could you record it and "
-            "delete the [shift] {away.he} has in that time?",
+            email="{away} is visiting {away.his} parents, and I've approved leave from {first} to "
+            "{last}. Could you record it and delete the [shift] {away.he} has in that time?",
             colleague="{away} is on leave from {first} to {last}. Please record it and delete "
             "{away.his} [shift] in that time.",
             chat="{away} is on leave {first} to {last}. can you put it in and delete the [shift] "
@@ -401,8 +403,8 @@ def who_has_a_free_day(maker: Maker) -> Draft:
             colleague="The photographer is here on {on}, and I'd like somebody from {team} in the "
             "pictures. Who's in that day and has no [shift] and no [appointment]? Name and e-mail, "
             "please.",
-            chat="is anyone in {team} free on {on}? i mean in, but no [shift] and no "
-            "[appointment]. name and email pls",
+            chat="need someone from {team} for the photographer on {on}. whos in but has no "
+            "[shift] and no [appointment]? name and email pls",
             note="A trainee is coming to look round on {on}, and I'd like somebody from {team} to "
             "show her everything. Who's here that day and has neither [a shift] nor an "
             "[appointment]? I need the name and the e-mail address.",
@@ -444,16 +446,16 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is coming by about “{subject}” on {on}, first thing, and will be sent to "
-            "“{post}”. Please assign that [ticket] to the colleague on the early [shift] there, so "
-            "that they can read up on it.",
-            colleague="{name} is coming to “{post}” on {on}, first thing, about “{subject}”. "
+            email="{name} is coming by about {subject.about} on {on}, first thing, and will be "
+            "sent to “{post}”. Please assign {name.his} [ticket] to the colleague on the early "
+            "[shift] there, so that they can read up on it.",
+            colleague="{name} is coming to “{post}” on {on}, first thing, about {subject.about}. "
             "Please give that [ticket] to the colleague who's on early there.",
-            chat="{name} comes to “{post}” early on {on} about “{subject}”. can you give the "
+            chat="{name} comes to “{post}” early on {on} about {subject.about}. can you give the "
             "[ticket] to whoever has the early [shift] there that day",
             note="I've told {name} to come to “{post}” on {on}, first thing in the morning, about "
-            "“{subject}”. Please assign that [ticket] to the colleague on the early [shift] there, "
-            "so that {name.he} doesn't have to explain it all again.",
+            "{subject.about}. Please assign that [ticket] to the colleague on the early [shift] "
+            "there, so that {name.he} doesn't have to explain it all again.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -477,7 +479,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, weight=0.3)
+@situation("shifts", steps=7, weight=0.2)
 def somebody_senior_for_the_post(maker: Maker) -> Draft:
     """A senior post is staffed with the one of a team who may stand there and is not away."""
     team, (_, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
@@ -489,15 +491,17 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Nobody is down for the early [shift] at “{post}” on {on} yet. It has to be "
-            "somebody senior, and {team} can help out. Could you put in one of them who isn't "
-            "away that day?",
-            colleague="We need somebody senior for the early [shift] at “{post}” on {on}. Please "
-            "put in a colleague from {team} who isn't away.",
+            email="Nobody is down for the early [shift] at “{post}” on {on} yet. It can't be a "
+            "beginner, because whoever does it opens up alone. {team} can lend us somebody: could "
+            "you put in one of them who's senior enough and isn't away that day?",
+            colleague="We need somebody senior for the early [shift] at “{post}” on {on}, because "
+            "we can't open without. Please put in a colleague from {team} who isn't away.",
             chat="no one is down for the early [shift] at “{post}” on {on}, and it has to be "
-            "someone senior. we can have someone from {team}, can you put in whos not away",
-            note="We still have nobody for the early [shift] at “{post}” on {on}. Please put in "
-            "somebody senior from {team}. One of them is on holiday, so check who's in.",
+            "someone senior to open up. we can have someone from {team}, can you put in whos not "
+            "away",
+            note="We still have nobody for the early [shift] at “{post}” on {on}, and we can't "
+            "open without. Please put in somebody senior from {team}. One of them is on holiday, "
+            "so check who's in.",
         ),
         calls=(
             call("list_posts"),

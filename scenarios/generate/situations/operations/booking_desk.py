@@ -322,8 +322,8 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to come back on {day}, at the same time and with as many "
-            "people as on {name.his} last visit, but in the {room}. Could you look up when "
+            email="{name} is coming back on {day} and would like everything as on {name.his} last "
+            "visit, the same time and as many people, only in the {room}. Could you look up when "
             "{name.he} was last here and book it?",
             colleague="Please book {name} into the {room} on {day}. {name.He} wants the same time "
             "and number of people as on {name.his} last visit.",

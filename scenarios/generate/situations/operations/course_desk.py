@@ -44,9 +44,10 @@ def first_date_with_a_seat(maker: Maker) -> Draft:
             email="A friend has recommended “{course}” to {name}, who'd like to do it from "
             "{first} on, as early as possible. {name.He} doesn't want to be on a waiting list. "
             "Could you book the first date with a free place?",
-            colleague="Please book {name} on “{course}”, on the first date from {first} on that "
-            "still has a place.",
-            chat="can you book {name} on “{course}”? first date thats not full, from {first} on",
+            colleague="{name} is free again from {first} and wants to do “{course}”. Please book "
+            "{name.him} on the first date from then on that still has a place.",
+            chat="can you book {name} on “{course}”? first date thats not full from {first} on, "
+            "{name.he}'s away til then",
             note="{name} would like to do “{course}” as soon as possible, but can't before "
             "{first}. Please book {name.him} on the first date from then on that isn't full.",
         ),

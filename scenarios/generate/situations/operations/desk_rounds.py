@@ -53,12 +53,13 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has moved away and won't need {name.his} [appointments] any more. Could "
-            "you cancel them? If there's one you can't cancel, tell me whose it is.",
-            colleague="{name} has moved away. Please cancel all {name.his} [appointments]. If one "
-            "of them isn't yours, tell me whose it is.",
-            chat="{name}'s moved away, can you cancel {name.his} [appointments]? if one isnt "
-            "yours to cancel tell me whose it is",
+            email="{name} has moved to another town and won't need {name.his} [appointments] any "
+            "more. Could you cancel them? If one of them belongs to a colleague who has to do it, "
+            "tell me who.",
+            colleague="{name} has moved away. Please cancel all {name.his} [appointments]. If a "
+            "colleague has to cancel one of them, tell me who.",
+            chat="{name}'s moved away, can you cancel {name.his} [appointments]? if a colleague "
+            "has to cancel one of them tell me who",
             note="{name} won't be coming any more. Please cancel {name.his} planned "
             "[appointments]. If a colleague has to do one of them, tell me who.",
         ),
@@ -143,12 +144,13 @@ def which_one_seats_them_all(maker: Maker) -> Draft:
         ask=Voices(
             email="Five of us are driving to a meeting on {day}. Which [vehicle] can we take, {b} "
             "or {c}? It needs five seats and must be free that day. What model is it?",
-            colleague="I need a [vehicle] with five seats for {day}. Is {b} or {c} big enough and "
+            colleague="Five of us are visiting a customer on {day}. Is {b} or {c} big enough and "
             "free that day? Tell me the model too.",
-            chat="need a [vehicle] for 5 ppl on {day}. which of {b} and {c} has enough seats and "
-            "no [trip] then, and what model is it",
-            note="Five of us need a [vehicle] on {day}. I thought of {b} or {c}. Which one has at "
-            "least five seats and no [trip] that day, and what model is it?",
+            chat="5 of us are going to the trade fair on {day}. which of {b} and {c} has enough "
+            "seats and no [trip] then, and what model is it",
+            note="Five of us are going to the trade fair on {day} and would like to drive "
+            "together. Which [vehicle] has at least five seats and no [trip] that day, {b} or "
+            "{c}? And what model is it, so that we find it?",
         ),
         calls=tuple(
             one

@@ -117,18 +117,18 @@ def somebody_else_must_drive(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} is ill and can't drive this month. Please cancel {ill.his} [trips] and "
-            "plan them for {heir}, same day, same place, same [vehicle]. If the [vehicle] is off "
-            "the road, only cancel the [trip].",
+            email="{ill} has hurt {ill.his} back and can't drive this month, so {heir} is taking "
+            "over. Please cancel {ill.his} [trips] and plan them for {heir}, same day, same "
+            "place, same [vehicle]. If a [vehicle] is out of service, just cancel that [trip].",
             colleague="{ill} is off for a month. Please cancel {ill.his} planned [trips] and plan "
-            "them for {heir} instead, same days and [vehicles]. Where the [vehicle] is blocked, "
+            "them for {heir} instead, same days and [vehicles]. If a [vehicle] is out of service, "
             "cancelling is enough.",
             chat="{ill} broke {ill.his} wrist and cant drive. can you cancel {ill.his} [trips] "
-            "and plan them for {heir}, same day and [vehicle]? if the [vehicle] is blocked just "
-            "cancel that one",
+            "and plan them for {heir}, same day and [vehicle]? if the [vehicle] is out of service "
+            "just cancel that one",
             note="{ill} has broken {ill.his} wrist, so {heir} will drive instead. Please cancel "
-            "{ill}'s planned [trips] and plan the same ones for {heir}. If a [vehicle] is "
-            "blocked, leave that [trip] cancelled.",
+            "{ill}'s planned [trips] and plan the same ones for {heir}. If a [vehicle] can't be "
+            "used at the moment, only cancel that [trip].",
         ),
         calls=(
             _driver(ill),
@@ -206,11 +206,10 @@ def mended_and_off_again(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="[Vehicle] {plate} is back from the garage. They've repaired the serious "
-            "[defect], for {cost}. Could you record that, and plan {driver} to drive it to {city} "
-            "on {day}?",
+            "[defect], for {cost}. Could you record that, so that it can be used again? {driver} "
+            "is taking it to {city} on {day}; please plan that, too.",
             colleague="The garage has repaired the serious [defect] on [vehicle] {plate}, for "
-            "{cost}. Please record it. {driver} needs {plate} for a [trip] to {city} on {day}, so "
-            "plan that, too.",
+            "{cost}. Please record it, and plan {driver}'s [trip] to {city} on {day} with it.",
             chat="{plate} is back, the serious [defect] is fixed, {cost}. can you record that and "
             "plan {driver} to {city} on {day} with it",
             note="[Vehicle] {plate} is back: the garage repaired the serious [defect] for {cost}. "
@@ -320,16 +319,16 @@ def broken_down_before_the_trip(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{driver} says that [vehicle] {plate} isn't safe to drive. Please report "
-            "“{title}” as a serious [defect] and put {driver.his} [trip] on {other} instead, same "
-            "day and place.",
-            colleague="[Vehicle] {plate} has a serious [defect], “{title}”. Please report it, "
-            "cancel {driver}'s [trip] and plan it with {other} instead.",
+            email="{driver} has just rung about [vehicle] {plate}: “{title}”. It isn't safe to "
+            "drive like that, so please report it as a serious [defect] and put {driver.his} "
+            "[trip] on {other} instead, same day and place.",
+            colleague="[Vehicle] {plate} isn't safe: “{title}”. Please report that as a serious "
+            "[defect], cancel {driver}'s [trip] and plan it with {other} instead.",
             chat="[vehicle] {plate} is out, “{title}”, serious. can you report that and put "
             "{driver}'s [trip] on {other}? same day, same place",
-            note="{driver} has found a serious [defect] on [vehicle] {plate}: “{title}”. Please "
-            "report it. {driver.He} still has to go, so cancel the [trip] and plan it with "
-            "{other}, for the same day and place.",
+            note="{driver} doesn't want to drive [vehicle] {plate} any more: “{title}”. "
+            "{driver.He}'s right, that's serious. Please report it. The customer is expecting us, "
+            "so cancel the [trip] and plan it with {other}, for the same day and place.",
         ),
         calls=(
             _plate(broken),
@@ -403,16 +402,17 @@ def the_one_with_fewer_trips(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Somebody has to be in {city} on {day}, with [vehicle] {plate}. {first} knows "
-            "the way, but {first.he}'s driving a lot. If {first.he} has too many [trips] already, "
-            "please send {second}.",
-            colleague="Somebody has to go to {city} on {day} with [vehicle] {plate}. Please send "
-            "{first}, or {second} if {first} already has as many [trips] as we allow.",
+            email="We have to pick something up in {city} on {day}, with [vehicle] {plate}. "
+            "{first} knows the way. If {first.he} already has as many [trips] as we allow, please "
+            "send {second}.",
+            colleague="Somebody has to collect the machine in {city} on {day} with [vehicle] "
+            "{plate}. Please send {first}, or {second} if {first} already has as many [trips] as "
+            "we allow.",
             chat="can you plan a [trip] to {city} on {day} with [vehicle] {plate}? {first} pls, "
-            "or {second} if {first.he} has too many already",
-            note="We need somebody to drive to {city} on {day} with [vehicle] {plate}. I'd like "
-            "{first} to go. If {first.he} has too many [trips] planned already, send {second} "
-            "instead.",
+            "or {second} if {first.he} already has as many as we allow",
+            note="They're expecting us in {city} on {day}, with [vehicle] {plate}. I'd like "
+            "{first} to go, who's been there before. If {first.he} already has as many [trips] as "
+            "we allow, send {second} instead.",
         ),
         calls=(
             _driver(first),

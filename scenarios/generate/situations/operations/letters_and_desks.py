@@ -129,18 +129,18 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us about “{course}” and would like the first date after "
-            "{name.he}'s back; it says in the [thread] when that is. Could you book {name.him} "
-            "and reply there with the day?",
-            colleague="{name} wants to do “{course}”. Please book the first date after "
-            "{name.he}'s back, which {name.he} says in {name.his} [thread], and reply there with "
-            "the day.",
-            chat="{name} is abroad and wants to do “{course}” when {name.he}'s back, the date is "
-            "in {name.his} message. can you book {name.him} on the first one after that and reply "
-            "with the day",
-            note="{name} is away and has written to us about “{course}”. {name.His} message says "
-            "until when. Please book {name.him} on the first date after that and reply in the "
-            "[thread] with the day.",
+            email="{name} has written to us about “{course}”: {name.he}'s travelling and would "
+            "like the first date after {name.he}'s back. Could you look up when that is, book "
+            "{name.him} and reply in the [thread] with the day?",
+            colleague="{name} wants to do “{course}” when {name.he}'s back; {name.he} wrote in "
+            "{name.his} [thread] when that is. Please book the first date after that and reply "
+            "there with the day.",
+            chat="{name} is abroad and wants to do “{course}” when {name.he}'s back, {name.he} "
+            "wrote us the date. can you book {name.him} on the first one after that and reply in "
+            "the [thread] with the day",
+            note="{name} is away for work and has written to us about “{course}”, with the day "
+            "{name.he}'s back. Please book {name.him} on the first date after that and reply in "
+            "the [thread] with the day.",
         ),
         calls=(
             _who(customer),
@@ -221,17 +221,18 @@ def a_better_hour(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} can't make “{subject}” and has sent us two other times in a message. "
-            "{mate} has to be there as well, so could you see when {mate.he} is free, move it and "
-            "confirm the time in the [thread]?",
-            colleague="{name} can't make “{subject}” and has suggested two other times in a "
-            "message. {mate} is coming too, so please move it to the one when {mate.he}'s free "
-            "and confirm it in the [thread].",
-            chat="{name} cant make “{subject}” and sent 2 other times. {mate} is coming too, can "
-            "you move it to whichever suits {mate.him} and confirm it in the [thread]",
-            note="{name} can't make “{subject}” and has suggested two other times in a message. "
-            "{mate} has to be there as well. Please move it to the time that works for everybody "
-            "and confirm it to {name.him} in the [thread].",
+            email="{name} can't make the [appointment] {subject.purpose} and has written to us "
+            "with two other times. {mate} has to be there as well, so could you see when "
+            "{mate.he} is free, move it and confirm the time in the [thread]?",
+            colleague="{name} can't make the [appointment] {subject.purpose} and has suggested "
+            "two other times in a message. {mate} is coming too, so please move it to the one "
+            "when {mate.he}'s free and confirm it in the [thread].",
+            chat="{name} cant make the [appointment] {subject.purpose} and sent us 2 other times. "
+            "{mate} is coming too, can you move it to whichever suits {mate.him} and confirm it "
+            "in the [thread]",
+            note="{name} can't make the [appointment] {subject.purpose} and has suggested two "
+            "other times in a message. {mate} has to be there as well. Please move it to the time "
+            "that works for everybody and confirm it to {name.him} in the [thread].",
         ),
         calls=(
             _who(customer),
@@ -325,16 +326,15 @@ def reminded_without_need(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} has had a reminder for {title} and says {name.he} brought it back "
-            "before it was due. {name.His} [ticket] is yours. If that's right, could you give "
-            "{name.him} the date of the return in a public comment and close the [ticket]?",
+            "before it was due. If that's right, could you tell {name.him} on {name.his} [ticket] "
+            "when we got it, and close that?",
             colleague="{name} says in {name.his} [ticket] that {title} came back on time. Please "
-            "check, and if so, tell {name.him} in a public comment when we got it and close the "
-            "[ticket].",
-            chat="{name} complains that {title} was back on time. can you check? if its true "
-            "comment publicly with the return date and close the [ticket]",
-            note="{name} has complained about our reminder for {title} and says {name.he}'d been "
-            "on time returning it. Please check. If that's right, put the date of the return in "
-            "a public comment on {name.his} [ticket] and mark the [ticket] as solved.",
+            "check, and if so, tell {name.him} there when we got it and close the [ticket].",
+            chat="{name} complains that {title} was back on time. can you check? if its true tell "
+            "{name.him} the return date on {name.his} [ticket] and close it",
+            note="{name} has complained about our reminder for {title} and says {name.he} brought "
+            "it back on time. Please check. If that's right, tell {name.him} the date of the "
+            "return on {name.his} [ticket] and close it.",
         ),
         calls=(
             _who(customer),
@@ -375,15 +375,15 @@ def a_noise_since_monday(maker: Maker) -> Draft:
         ask=Voices(
             email="{name}'s {model} has stopped working, and {name.he} doesn't know whether "
             "anybody is coming. If no [visit] is planned yet, please book {worker} for a repair "
-            "on {when}, and tell {name.him} the day in a public comment on {name.his} [ticket].",
+            "on {when}, and tell {name.him} the day on {name.his} [ticket].",
             colleague="{name}'s {model} is down, see {name.his} [ticket]. If there's no [visit] "
-            "planned, please book {worker} for a repair on {when} and put the day in a public "
-            "comment.",
+            "planned, please book {worker} for a repair on {when} and tell {name.him} the day "
+            "there.",
             chat="is anyone going to {name} about the {model}? if not can you send {worker} on "
-            "{when} (repair) and tell {name.him} the day on {name.his} [ticket], public",
+            "{when} (repair) and tell {name.him} the day on {name.his} [ticket]",
             note="{name}'s {model} isn't working. {worker} could do the repair on {when}; please "
-            "plan that unless there's a [visit] planned already. Tell {name} the day in a public "
-            "comment on {name.his} [ticket], and leave the [ticket] open.",
+            "plan that unless there's a [visit] planned already. Tell {name} the day on "
+            "{name.his} [ticket], and leave the [ticket] open.",
         ),
         calls=(
             _who(customer),

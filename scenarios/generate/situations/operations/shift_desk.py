@@ -48,14 +48,16 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} has found people for both of {giver.his} [shifts], {free} and {away}. "
-            "Could you approve the [swaps]? If one of them is on leave that day, refuse that one.",
-            colleague="{giver} has asked for [swaps] with {free} and {away}. Please approve them, "
-            "unless the colleague is on leave that day; then refuse.",
+            email="{giver} is moving house and has found people for both of {giver.his} [shifts], "
+            "{free} and {away}. Could you approve the [swaps]? If one of them is on leave that "
+            "day, refuse that one.",
+            colleague="{giver} is moving house and has asked for [swaps] with {free} and {away}. "
+            "Please approve them, unless the colleague is on leave that day; then refuse.",
             chat="{giver} has 2 [swaps] waiting ({free}, {away}). can you approve them? if one of "
             "them is on leave that day refuse it",
-            note="{giver} has asked for [swaps] with {free} and with {away}. I think one of them "
-            "is on leave that day. Please check, refuse that one and approve the other.",
+            note="{giver} has asked for [swaps] with {free} and with {away}, because {giver.he}'s "
+            "moving house. I think one of them is on leave that day. Please check, refuse that "
+            "one and approve the other.",
         ),
         calls=(
             _who(giver),
@@ -91,12 +93,14 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
             email="{giver}'s sister is getting married on {day}, and {taker} would take the "
             "[shift]. They've asked for a [swap]. Please approve it if {taker} is allowed to work "
             "there, otherwise refuse it.",
-            colleague="{giver} wants to give {giver.his} [shift] on {day} to {taker}. Please "
-            "check whether {taker} is allowed to work there, and approve or refuse the [swap].",
+            colleague="{giver} has a wedding on {day} and wants to give {giver.his} [shift] to "
+            "{taker}. Please check whether {taker} is allowed to work there, and approve or "
+            "refuse the [swap].",
             chat="{giver} wants {taker} to take {giver.his} [shift] on {day}. is {taker.he} "
             "even allowed to do that one? if not refuse the [swap], otherwise its fine",
             note="{giver} has asked for a [swap] with {taker} on {day}. {taker} hasn't been here "
-            "long. If {taker.he}'s allowed to do that [shift], approve it, and if not, refuse it.",
+            "long, so I'm not sure. If {taker.he}'s allowed to do that [shift], approve it, and "
+            "if not, refuse it.",
         ),
         calls=(
             _who(giver),
@@ -178,18 +182,19 @@ def who_could_step_in(maker: Maker) -> Draft:
             ),
             colleague=(
                 (
-                    "{giver} can't work on {day}. Please request a [swap] with {busy}, or with "
+                    "{giver} has a funeral on {day}. Please request a [swap] with {busy}, or with "
                     "{free} if {busy} is already on the rota."
                 ),
                 (
-                    "{giver} needs cover on {day}. Please request a [swap] with {busy}, or with "
-                    "{free} if {busy} already has a [shift] then."
+                    "{giver} needs cover on {day}, {giver.he} has an exam. Please request a "
+                    "[swap] with {busy}, or with {free} if {busy} already has a [shift] then."
                 ),
             ),
             chat=(
                 (
-                    "{giver} cant work on {day}, can you request a [swap]? {busy} first, but if "
-                    "{busy.he}'s already on that day take {free}"
+                    "{giver} cant work on {day}, {giver.his} car has to go in for its test. can "
+                    "you request a [swap]? {busy} first, but if {busy.he}'s already on that day "
+                    "take {free}"
                 ),
                 (
                     "can you sort out cover for {giver} on {day}? ask {busy} for the [swap], or "

@@ -136,15 +136,16 @@ def not_both_at_a_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} would like leave from {first} to {last}. {deputy} covers for "
-            "{worker.him}, so if {deputy.he}'s away then, make it {new} to {end}. Could you check "
-            "and record it?",
-            colleague="{worker} wants leave from {first} to {last}, or from {new} to {end} if "
-            "{deputy} is away on one of the first dates. Please check and record it.",
+            email="{worker} would like leave from {first} to {last}. {deputy} is the only one who "
+            "can cover for {worker.him}, so if {deputy.he}'s away then, make it {new} to {end}. "
+            "Could you check and record it?",
+            colleague="{worker} wants leave from {first} to {last}. {deputy} has to cover, so "
+            "make it {new} to {end} if {deputy.he}'s away on one of the first dates. Please check "
+            "and record it.",
             chat="{worker} wants leave {first} to {last}. {deputy} covers for {worker.him}, "
             "so if {deputy.he}'s off on one of those days make it {new} to {end}",
             note="{worker} would like leave from {first} to {last}, or else from {new} to {end}. "
-            "{deputy} has to be here meanwhile, so take the second if {deputy} is away on any day "
+            "{deputy} has to cover meanwhile, so take the second if {deputy} is away on any day "
             "of the first.",
         ),
         calls=(
@@ -203,15 +204,16 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{leaver} is leaving at the end of the month, and {heir} has agreed to take "
-            "over {leaver.his} [customers]. Could you make {heir} the owner of all of them? Tell "
-            "me if there's one you can't change.",
-            colleague="{leaver} is leaving. Please move all {leaver.his} [customers] to {heir} "
-            "and tell me if one can't be moved.",
+            email="{leaver} is leaving at the end of the month, and {heir} will look after "
+            "{leaver.his} [customers] from then on. Could you put {heir} down for all of them? "
+            "Tell me if there's one you can't change.",
+            colleague="{leaver} is leaving. Please move all {leaver.his} [customers] to {heir}, "
+            "who's taking over, and tell me if one can't be moved.",
             chat="{leaver} leaves at the end of the month, can you give {leaver.his} [customers] "
             "to {heir}? tell me if one doesnt work",
-            note="{heir} is taking over {leaver}'s [customers]. Please change the owner for all "
-            "of them, and give me the name if there's one that can't be changed.",
+            note="I don't want any of {leaver}'s [customers] to be forgotten when {leaver.he} "
+            "leaves. {heir} is taking over, so please put {heir.him} down for all of them, and "
+            "give me the name if there's one that can't be changed.",
         ),
         calls=(
             _who(leaver),

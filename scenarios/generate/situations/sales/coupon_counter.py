@@ -337,14 +337,14 @@ def price_after_the_best_discount(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} would like to know what one {product} costs with {name.his} best "
-            "[coupon]. {name.He}'s only asking, so please don't redeem it.",
-            colleague="What would {name} pay for one {product} with the best [coupon] {name.he} "
-            "has? Don't redeem it yet.",
-            chat="whats the price of one {product} for {name} with {name.his} best [coupon]? dont "
-            "redeem it yet",
-            note="{name} has asked for the price of one {product} with {name.his} best [coupon]. "
-            "What is it? Please don't redeem anything yet.",
+            email="{name} is thinking about the {product} and would like to know what one costs "
+            "with {name.his} best [coupon]. Please don't redeem it yet.",
+            colleague="{name} can't decide about the {product}. What would one cost with the best "
+            "[coupon] {name.he} has? Don't redeem it yet.",
+            chat="{name} wants to know what one {product} would cost with {name.his} best "
+            "[coupon]. whats the price? dont redeem it yet",
+            note="{name} has asked what the {product} would cost, just one, with {name.his} best "
+            "[coupon]. I'd like to ring back with the price. Please don't redeem anything yet.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -148,7 +148,8 @@ def one_more_delay(maker: Maker) -> Draft | None:
             email="I've just spoken to {name}, who can't pay the open [invoice] in time and has "
             "asked for another {days} days. {name.He}'s always been reliable. Could you give "
             "{name.him} that?",
-            colleague="Please give {name} another {days} days for {name.his} open [invoice].",
+            colleague="{name} is waiting for a payment {name.him}self. Please give {name.him} "
+            "another {days} days for {name.his} open [invoice].",
             chat="{name} needs another {days} days for {name.his} unpaid [invoice], can you "
             "change it",
             note="{name} called about {name.his} open [invoice], {name.he}'s short of money at "
@@ -405,8 +406,8 @@ def bill_what_was_ordered(maker: Maker) -> Draft | None:
             email="{name}'s [order] {reference} was completed a while ago, and {name.he} still "
             "hasn't had an [invoice]. There's a draft, but I don't think everything is on it. "
             "Could you add what's missing and send it?",
-            colleague="Please check {name}'s draft [invoice] against [order] {reference}, add "
-            "what's missing and send it.",
+            colleague="{name} is waiting for {name.his} [invoice]. Please check the draft against "
+            "[order] {reference}, add what's missing and send it.",
             chat="{name} is waiting for the [invoice] for [order] {reference}. theres a draft but "
             "i think somethings missing, can you fix and send it",
             note="Somebody started an [invoice] for {name} and never finished it. It's for "

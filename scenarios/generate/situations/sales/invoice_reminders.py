@@ -239,8 +239,8 @@ def we_have_asked_enough(maker: Maker) -> Draft | None:
             email="{name} says {name.he}'ll pay for the {product} when {name.he} can, and has "
             "been saying so for months. Please send {name.him} one more [reminder], with the "
             "usual fee.",
-            colleague="{name} still hasn't paid for the {product}. Please remind {name.him} one "
-            "more time.",
+            colleague="{name} still hasn't paid for the {product} and doesn't answer the phone. "
+            "Please remind {name.him} one more time.",
             chat="{name} still hasnt paid for the {product}, its ages overdue. can you send one "
             "more [reminder]",
             note="{name} has owed us for the {product} for months. I'd like one final [reminder] "

@@ -80,7 +80,9 @@ def short_of_what_was_promised(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", steps=8, without=(*OTHER_PURCHASES, "public_library"), rare=True)
+@situation(
+    "suppliers", steps=8, without=(*OTHER_PURCHASES, "public_library"), rare=True, weight=0.5
+)
 def prices_below_our_margin(maker: Maker) -> Draft | None:
     """What costs less than one and a half times its cost at a supplier becomes just that dear."""
     goods = some_products(maker, 4, least=600)

@@ -42,7 +42,7 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
             "is too old.",
             colleague="Please try {name}'s failed [payments] again. If the card has expired, use "
             "the one that's still valid. Tell me which are too old.",
-            chat="{name}'s card ran out and some [payments] failed. can you try them all again, "
+            chat="{name}'s card expired and some [payments] failed. can you try them all again, "
             "with {name.his} valid card where the other has expired? tell me if one is too old",
             note="{name} would like to clear {name.his} failed [payments]. Please try each one "
             "again, on {name.his} other card where the first has expired. If one is too old, tell "

@@ -142,8 +142,8 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
             email="{name} has sent three things back and hasn't heard anything about any of them. "
             "They've all been inspected. Could you accept or refuse each, so that I can write "
             "back today?",
-            colleague="{name}'s three returns have all been inspected. Please decide on them, "
-            "accept or refuse, by the reason and the condition.",
+            colleague="{name} has been waiting for an answer about three returns. They've all "
+            "been inspected. Please accept or refuse each, by the reason and the condition.",
             chat="{name}'s 3 returns have been inspected, can you go through them and accept or "
             "refuse each",
             note="{name} is waiting for a decision on three returns. They've been inspected, and "
@@ -304,8 +304,9 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
             "{name.he} says, and I think {name.he}'s right. Which one did we forget? I need its "
             "reference and the total.",
             colleague="One of {name}'s completed [orders] was never invoiced. Which one is it, "
-            "and what's the total?",
-            chat="which completed [order] of {name} has no [invoice]? reference and total pls",
+            "and what's the total? I'd like to bill it today.",
+            chat="one of {name}s completed [orders] was never billed. which one is it and whats "
+            "the total",
             note="One of {name}'s completed [orders] doesn't seem to have been invoiced. Please "
             "compare them with the [invoices] we've sent {name.him}. I need the reference of the "
             "one that's missing and its total.",

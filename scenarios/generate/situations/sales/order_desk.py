@@ -220,19 +220,19 @@ def two_into_one(maker: Maker) -> Draft | None:
             ),
             colleague=(
                 (
-                    "Please merge {name}'s two open [orders]: put everything into the older one "
-                    "and cancel the newer."
+                    "{name} wants one bill, not two. Please merge {name.his} two open [orders]: "
+                    "put everything into the older one and cancel the newer."
                 ),
                 (
-                    "{name} would like one [order] instead of two. Please move everything from "
-                    "the newer open one into the older and cancel the newer."
+                    "{name} would like one delivery instead of two. Please move everything from "
+                    "the newer open [order] into the older and cancel the newer."
                 ),
             ),
             chat="{name} has 2 open [orders] and wants them together. can you move everything "
             "from the newer into the older one (add up the quantities) and cancel the newer",
-            note="{name} only wants one bill, but we've got two open [orders] for {name.him}. "
-            "Please put everything from the later one into the earlier one and cancel the later "
-            "one. Where the same thing is in both, add up the quantities.",
+            note="{name} doesn't want to pay for delivery twice, but we've got two open [orders] "
+            "for {name.him}. Please put everything from the later one into the earlier one and "
+            "cancel the later one. Where the same thing is in both, add up the quantities.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -357,8 +357,8 @@ def who_cancelled_it(maker: Maker) -> Draft | None:
             email="{name}'s [order] from {day}, for the {product}, was cancelled, and {name.he} "
             "says {name.he} never asked for that. Can you find out which of us cancelled it, and "
             "on what day?",
-            colleague="Which of us cancelled {name}'s [order] from {day} (the {product}), and "
-            "when? {name.He} says it wasn't {name.him}.",
+            colleague="{name} is furious: {name.his} [order] from {day} (the {product}) was "
+            "cancelled, and it wasn't {name.him}. Which of us did that, and when?",
             chat="{name}s [order] from {day} (the {product}) got cancelled and {name.he} swears "
             "it wasnt {name.him}. who here did it and what day",
             note="{name} has complained that {name.his} [order] for the {product} from {day} was "

@@ -45,16 +45,9 @@ def card_had_run_out(maker: Maker) -> Draft | None:
                     "as well. Could you put the [payment] on that and retry it?"
                 ),
             ),
-            colleague=(
-                (
-                    "{name}'s [payment] for the {product} failed because the card had expired. "
-                    "Please move it to {name.his} other valid [method] and retry it."
-                ),
-                (
-                    "{name}'s card expired before we could take the money for the {product}. "
-                    "Please retry the [payment] with the [method] that's still valid."
-                ),
-            ),
+            colleague="{name}'s card had expired, so the [payment] for the {product} failed. "
+            "Please move it to the other [method] {name.he} has with us, which is still valid, "
+            "and retry it.",
             chat=(
                 (
                     "{name}'s [payment] for the {product} bounced, card's expired. can you put it "
@@ -66,7 +59,7 @@ def card_had_run_out(maker: Maker) -> Draft | None:
                 ),
             ),
             note="{name} is embarrassed: the [payment] for the {product} didn't go through "
-            "because {name.his} card had run out. We have another [method] of {name.hers} that's "
+            "because {name.his} card had expired. We have another [method] of {name.hers} that's "
             "still valid. Please switch the [payment] to that and retry it today.",
         ),
         calls=(
@@ -262,12 +255,12 @@ def too_big_to_make_void(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} has cancelled the {product}, and we've agreed to that. {name.He} can "
-            "still see a pending charge for it. Could you void that [payment]?",
+            email="{name} has decided against the {product}, and we've agreed to that. {name.He} "
+            "can still see a pending charge for it. Could you void that [payment]?",
             colleague="{name} has cancelled the {product}, that's agreed. Please void the pending "
             "[payment].",
-            chat="can you void {name}s pending [payment] for the {product}? {name.he} called it "
-            "off",
+            chat="{name} cancelled the {product} and we're fine with that. can you void the "
+            "pending [payment] for it",
             note="I've agreed with {name} that we cancel the {product}. Please void the pending "
             "[payment] before it goes through.",
         ),
@@ -379,8 +372,8 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
             email="{name}'s bank turned down the [payments] for the {one} and the {two}. "
             "{name.He}'s raised {name.his} limit now. Could you try both again? If one is too "
             "old, tell me which, and I'll ask for a transfer.",
-            colleague="{name} has two failed [payments], for the {one} and the {two}. Please "
-            "retry them, and tell me if one is too old for that.",
+            colleague="{name} has sorted it out with {name.his} bank. Please retry the two failed "
+            "[payments], for the {one} and the {two}, and tell me if one is too old for that.",
             chat="{name} says {name.his} bank is ok now, can you retry the [payments] for the "
             "{one} and the {two}? if one is too old tell me",
             note="{name} has two failed [payments], for the {one} and the {two}, and I'd like "

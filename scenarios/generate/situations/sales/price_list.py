@@ -28,12 +28,12 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{culprit} changed the price of the {product} by mistake the other day. Could "
-            "you put it back to what it was before?",
-            colleague="{culprit}'s last change to the price of the {product} was a mistake. "
-            "Please set it back to what it was before that.",
-            chat="{culprit} changed the price of the {product} by mistake, can you put back what "
-            "it was before",
+            email="{culprit} made a typing mistake when changing the price of the {product} the "
+            "other day. Could you put it back to what it was before?",
+            colleague="{culprit}'s last change to the price of the {product} was a typing "
+            "mistake. Please set it back to what it was before that.",
+            chat="{culprit} typed the wrong price for the {product}, can you put back what it was "
+            "before",
             note="{culprit} got the price of the {product} wrong when {culprit.he} last changed "
             "it. Please set it back to what it was right before.",
         ),
@@ -65,8 +65,10 @@ def a_few_per_cent_more(maker: Maker) -> Draft | None:
             email="Our costs for the {product} have gone up. Could you raise the price by "
             "{percent} %, from today?",
             colleague="Please put the price of the {product} up by {percent} %, from today.",
-            chat="can you put the {product} up by {percent}%? the new price starts today",
-            note="The {product} goes up by {percent} % today. Please change the price.",
+            chat="we pay more for the {product} now, can you put it up by {percent}%? the new "
+            "price starts today",
+            note="The {product} costs us more than it did. Please raise the price by {percent} % "
+            "from today.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -116,7 +118,15 @@ def too_large_a_jump(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="decline", steps=3, rare=True)
+@situation(
+    kind="decline",
+    steps=3,
+    rare=True,
+    without=(
+        "public_library",
+        "charity",
+    ),
+)
 def a_price_among_friends(maker: Maker) -> Draft | None:
     """The price of a product is to go down because one customer asks for it."""
     goods = some_products(maker, 1, least=800)
@@ -202,6 +212,7 @@ def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
         "insurance_broker",
         "permits_office",
     ),
+    weight=0.3,
 )
 def what_did_it_cost_then(maker: Maker) -> Draft | None:
     """What a product cost on a day in the past, and who raised the price after that."""
@@ -217,13 +228,15 @@ def what_did_it_cost_then(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] says the {product} was cheaper on {day}. What did it cost that "
-            "day, and who has changed the price since?",
-            colleague="What did the {product} cost on {day}, and who has changed the price since?",
+            email="A [customer] remembers a lower price for the {product} from {day} and wants to "
+            "know why it has gone up. What did it cost that day, and which of us has changed the "
+            "price since?",
+            colleague="A [customer] says the {product} was cheaper on {day}. What did it cost "
+            "then, and which of us has changed the price since?",
             chat="someone says the {product} was cheaper on {day}. what was the price then and "
             "who changed it",
-            note="A [customer] was here on {day} and says the {product} has become dearer since. "
-            "What did it cost then, and who changed it?",
+            note="A [customer] was quoted a lower price for the {product} on {day} and wants it "
+            "for that. What did it cost then, and who has changed it since?",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

@@ -92,16 +92,16 @@ def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{supplier} won't deliver our draft, because it's below their minimum. "
-            "Please put in just enough of the {product} to reach that, and send it. We "
+            email="{supplier} won't deliver our draft [purchase], because it's below their "
+            "minimum. Please put in just enough of the {product} to reach that, and send it. We "
             "can always use a few more.",
-            colleague="Our draft with {supplier} is under their minimum. Please add {product} "
-            "until we're over it, no more than that, and send it.",
-            chat="{supplier} won't deliver our draft, its under their minimum. can you up the "
-            "{product} just enough and send it",
-            note="{supplier} won't deliver because our draft is below their minimum. Please "
-            "raise the {product} by as little as possible to get us there, and send it. "
-            "It won't go to waste.",
+            colleague="Our draft [purchase] with {supplier} is under their minimum, so they won't "
+            "deliver it. Please add {product} until we're over it, no more than that, and send it.",
+            chat="{supplier} won't deliver our draft [purchase], its under their minimum. can you "
+            "up the {product} just enough and send it",
+            note="{supplier} won't deliver because our draft [purchase] is below their minimum. "
+            "Please raise the {product} by as little as possible to get us there, and send it. It "
+            "won't go to waste.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

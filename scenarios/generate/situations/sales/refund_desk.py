@@ -28,6 +28,9 @@ from scenarios.generate.modules.refunds.make import new_refund, refund_reason, s
         "moving_company",
         "charity",
         "museum",
+        "catering",
+        "pharmacy_wholesale",
+        "event_venue",
     ),
 )
 def not_what_was_promised(maker: Maker) -> Draft | None:
@@ -269,12 +272,12 @@ def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s open [refund] is down as goodwill, but the note on it says that we "
-            "were late. Could you correct the reason, and give {name.him} the most we allow for "
+            email="I put {name}'s open [refund] in as goodwill, but we were late with it, as the "
+            "note says. Could you correct the reason, and give {name.him} the most we allow for "
             "that?",
-            colleague="{name}'s open [refund] was put in as goodwill, but we were simply late, "
-            "see the note on it. Please correct the reason and raise it to the most we allow for "
-            "that.",
+            colleague="{name}'s open [refund] was put in as goodwill, but we were simply late, as "
+            "the note on it says. Please correct the reason and raise it to the most we allow for "
+            "being late.",
             chat="{name}'s open [refund] is down as goodwill but we were late, see the note on "
             "it. can you correct the reason and raise it to the most we give for that",
             note="The note on {name}'s open [refund] says that we were late, but the reason given "
@@ -320,10 +323,10 @@ def approve_what_is_not_mine(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} is still waiting for two [refunds], both open. Could you approve them? "
             "If somebody else has to do one, tell me which.",
-            colleague="{name} has two open [refunds]. Please approve them, and tell me if one has "
-            "to go to somebody else.",
-            chat="{name} has 2 open [refunds], can you approve them? if one has to go to someone "
-            "else tell me which",
+            colleague="{name} has waited long enough for {name.his} two open [refunds]. Please "
+            "approve them, and tell me if one has to go to somebody else.",
+            chat="{name} is still waiting for 2 [refunds], can you approve them? if one has to go "
+            "to someone else tell me which",
             note="{name} has two [refunds] that nobody has approved yet. Please do that today. If "
             "one needs another colleague, tell me which.",
         ),
@@ -396,7 +399,7 @@ def larger_than_my_limit(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6, rare=True)
+@situation("refunds", "payments", steps=6, rare=True, weight=0.5)
 def had_their_money_already(maker: Maker) -> Draft | None:
     """An open refund is for what was not paid twice; it is rejected, with a note."""
     goods = some_products(maker, 2)
@@ -412,13 +415,13 @@ def had_their_money_already(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} says {name.he} paid twice for the {product}, but I think one of the "
-            "[payments] is void. If so, please reject the open [refund]. Accounts want the "
-            "reference of the void [payment] in a note on it.",
+            "[payments] was voided and never taken. If so, please reject the open [refund], and "
+            "put the reference of the void [payment] in a note on it for accounts.",
             colleague="{name} wants money back for paying twice for the {product}, but I think "
-            "one [payment] is void. If so, please reject the open [refund] and put the reference "
-            "of the void one in a note on it.",
-            chat="{name} says {name.he} paid 2x for the {product} but i think one is void. if so "
-            "can you reject the open [refund] and put the void ones reference in a note on it",
+            "one [payment] was voided. If so, please reject the open [refund] and put the "
+            "reference of the void one in a note on it.",
+            chat="{name} says {name.he} paid 2x for the {product} but i think one was voided. if "
+            "so can you reject the open [refund] and put the void ones reference in a note on it",
             note="There's an open [refund] for {name}, for paying twice for the {product}. "
             "Accounts say that one of the two [payments] is void. If so, reject the [refund] and "
             "give the void [payment]'s reference in a note on it.",

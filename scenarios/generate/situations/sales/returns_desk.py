@@ -201,7 +201,7 @@ def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=7)
+@situation("returns", "orders", steps=7, weight=0.5)
 def send_back_all_the_rest(maker: Maker) -> Draft | None:
     """How many are left to come back follows from what is on its way already."""
     goods = some_products(maker, 2)
@@ -217,13 +217,13 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent back some of the {product} already, and now the rest turns out "
-            "to be damaged, too. Could you register a return for everything {name.he} still has "
-            "from that [order]?",
-            colleague="{name} says the rest of the {product} is damaged as well. Some went back "
-            "before; please register a return for all {name.he} still has from that [order].",
-            chat="{name} sent back some of the {product} before, and now says the rest is damaged "
-            "too. can you register a return for all {name.he} still has",
+            email="{name} sent back some of the {product} because they were damaged, and now the "
+            "rest turns out to be damaged, too. Could you register a return for everything "
+            "{name.he} still has from that [order]?",
+            colleague="{name} says the rest of the {product} is damaged as well, like what came "
+            "back before. Please register a return for all {name.he} still has from that [order].",
+            chat="{name} sent back some damaged {product} before, and now says the rest is "
+            "damaged too. can you register a return for all {name.he} still has",
             note="{name} rang again about the damaged {product}: {name.he} wants to send back all "
             "{name.he} still has from that [order]. Please register the return.",
         ),
@@ -289,7 +289,12 @@ def box_without_a_number(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=5, without=("print_shop",))
+@situation(
+    "returns",
+    "orders",
+    steps=5,
+    without=("print_shop", "bike_workshop", "outdoor_shop", "solar_installer"),
+)
 def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     """The same product was ordered twice; only what was ordered last may still come back."""
     goods = some_products(maker, 2)

@@ -170,10 +170,10 @@ def cheapest_for_light_things(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name}'s planned [shipment] is only a few light boxes, so it doesn't need an "
             "expensive service. Could you change it to the cheapest [carrier] we can use for it?",
-            colleague="Please put {name}'s planned [shipment] on the cheapest [carrier] that we "
-            "can use for it.",
-            chat="can you switch {name}'s planned [shipment] to the cheapest [carrier] we're "
-            "allowed to use for it",
+            colleague="{name}'s planned [shipment] is light and not urgent. Please put it on the "
+            "cheapest [carrier] that we can use for it.",
+            chat="{name}s planned [shipment] weighs next to nothing. can you switch it to the "
+            "cheapest [carrier] we're allowed to use for it",
             note="The planned [shipment] to {name} doesn't need such an expensive [carrier]. "
             "Please find the cheapest one that can take it and change it.",
         ),
@@ -370,8 +370,8 @@ def two_boxes_same_day(maker: Maker) -> Draft | None:
             email="We're sending {name} two [shipments] on the same day, one with the {one} and "
             "one with the {two}. Could you put the [parcel] with the {two} into the other "
             "[shipment], just as it is, and cancel its own?",
-            colleague="{name} gets two [shipments] from us on the same day. Please move the "
-            "[parcel] with the {two} to the one with the {one}, same quantity and weight, and "
+            colleague="We're paying for two [shipments] to {name} on the same day. Please move "
+            "the [parcel] with the {two} to the one with the {one}, same quantity and weight, and "
             "cancel the other.",
             chat="we're sending {name} 2 [shipments] on the same day, waste of money. can you "
             "add the {two} to the one with the {one}, same [parcel] as it is now, and "

@@ -273,7 +273,9 @@ def hand_it_on_in_the_family(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", kind="decline", because="permission", steps=3, without=NO_WARRANTIES)
+@situation(
+    "warranties", kind="decline", because="permission", steps=3, without=NO_WARRANTIES, weight=0.5
+)
 def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
     """A clerk is asked to extend a warranty."""
     goods = some_products(maker, 1, least=_WORTH_IT)

@@ -20,7 +20,7 @@ from scenarios.generate.modules.parties.make import (
 )
 
 
-@situation("messaging", steps=7, weight=0.1)
+@situation("messaging", steps=7, weight=0.08)
 def close_what_is_answered(maker: Maker) -> Draft:
     """Of somebody's threads only those are closed in which the last word was ours."""
     customer = new_customer(maker)
@@ -42,12 +42,14 @@ def close_what_is_answered(maker: Maker) -> Draft:
             email="{name} has written that {name.his} questions are answered. Could you close "
             "{name.his} open [threads]? If there's one in which we still owe {name.him} an "
             "answer, leave it open and tell me which.",
-            colleague="Please close the open [threads] with {name} that we've answered. Tell me "
-            "which one still needs an answer.",
-            chat="can you close the open [threads] with {name}? if we still owe {name.him} an "
-            "answer somewhere leave that one and tell me which",
-            note="{name} has several open [threads] with us. Please close those that we've "
-            "answered, and tell me if {name.he}'s still waiting for a reply in one of them.",
+            colleague="{name}'s questions are mostly dealt with. Please close the open [threads] "
+            "that we've answered, and tell me if one still needs an answer.",
+            chat="{name} says thanks, all clear now. can you close the open [threads] with "
+            "{name.him}? if we still owe {name.him} an answer somewhere leave that one and tell "
+            "me which",
+            note="I'm going through {name}'s open [threads] before the holidays. Please close "
+            "those that we've answered, and tell me if {name.he}'s still waiting for a reply in "
+            "one of them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -89,12 +91,13 @@ def apology_by_the_right_template(maker: Maker) -> Draft:
             email="{name} has e-mailed us about a wrong bill and is still waiting for an answer. "
             "Could you reply with our [template] for that? There's an old version too, so please "
             "take the current one.",
-            colleague="{name} complained by e-mail about a wrong bill. We have [a template] for "
-            "that; please reply with the current one.",
+            colleague="{name} has complained by e-mail about a wrong bill. Please reply with our "
+            "[template] for that, the current one.",
             chat="can you answer {name}'s e-mail about the wrong bill? we have [a template] for "
             "that, pls use the current one",
-            note="Please answer {name}'s e-mail about the wrong bill with our [template] for "
-            "that. There's an old version, so make sure it's the current one.",
+            note="I don't want {name} to wait any longer for an answer to {name.his} e-mail about "
+            "the wrong bill. Please reply with our [template] for that. There's an old version, "
+            "so make sure it's the current one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -168,15 +171,15 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
     return lambda: Draft(
         kind="change",
         ask=Voices(
-            email="{leaver} is leaving on Friday and still has open [threads] with {name}. Could "
-            "you look up on {name.his} record who looks after {name.him}, and hand them over to "
-            "that colleague?",
+            email="{leaver} is leaving on Friday and is still in the middle of several [threads] "
+            "with {name}. Could you hand them over to the colleague who looks after {name}?",
             colleague="{leaver} is leaving on Friday. Please hand {leaver.his} open [threads] "
-            "with {name} over to the colleague who looks after {name.him}, see {name.his} record.",
+            "with {name} over to the colleague who looks after {name.him}.",
             chat="{leaver} leaves on friday, can you hand {leaver.his} open [threads] with {name} "
-            "over to whoever looks after {name.him}? the record says who",
-            note="Friday is {leaver}'s last day. Please hand {leaver.his} open [threads] with "
-            "{name} over to the colleague who is down on {name.his} record.",
+            "over to the colleague who looks after {name.him}",
+            note="Friday is {leaver}'s last day, and {name} shouldn't be left waiting. Please "
+            "hand {leaver.his} open [threads] with {name.him} over to the colleague who looks "
+            "after {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -219,14 +222,15 @@ def written_enough(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{author} has written to {name} several times in “{subject}” and got no answer. "
-            "{author} is on leave now, so could you send {name} another short reminder there?",
-            colleague="{name} still owes us an answer in “{subject}”. Please write to {name.him} "
-            "again.",
-            chat="{name} still hasnt replied in “{subject}”, can you send {name.him} another "
-            "reminder",
-            note="{name} still hasn't replied in “{subject}”. Please send {name.him} another "
-            "friendly reminder in that [thread].",
+            email="{author} has written to {name} several times about {subject.about} and got no "
+            "answer. {author} is on leave now, so could you send {name} another short reminder in "
+            "that [thread]?",
+            colleague="{name} still owes us an answer about {subject.about}. Please write to "
+            "{name.him} again in that [thread].",
+            chat="{name} still hasnt replied about {subject.about}, can you send {name.him} "
+            "another reminder in that [thread]",
+            note="We can't go on with {subject.about} before {name} replies. Please send "
+            "{name.him} another friendly reminder in that [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -261,15 +265,16 @@ def closed_and_only_a_clerk(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} forgot to say something in “{subject}” and can't write there any more, "
-            "because it's closed. Could you reopen it? If that doesn't work, just start a new one "
-            "with the same subject.",
-            colleague="Please reopen “{subject}” for {name}. If you can't, start a new [thread] "
-            "with the same subject.",
-            chat="{name} wants to add something to “{subject}” but its closed. can you reopen it "
-            "or just start a new one",
-            note="{name} still has something to say about “{subject}”, which we've closed. Please "
-            "reopen it. If that doesn't work, a new one with the same subject is fine by me.",
+            email="{name} forgot to tell us something about {subject.about} and can't write in "
+            "that [thread] any more, because it's closed. Could you reopen it? If that doesn't "
+            "work, just start a new one with the same subject.",
+            colleague="{name} has another question about {subject.about}. Please reopen that "
+            "[thread]. If you can't, start a new one with the same subject.",
+            chat="{name} wants to add something about {subject.about} but the [thread] is closed. "
+            "can you reopen it or just start a new one",
+            note="{name} still has a question about {subject.about}, and we've closed that "
+            "[thread]. Please reopen it. If that doesn't work, a new one with the same subject is "
+            "fine by me.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -297,17 +302,19 @@ def new_thread_for_a_caller(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} rang about “{subject}” and would like a call back. Please e-mail "
-            "{name.him} that we'll ring, with the number we have, in the open [thread] on that; if "
-            "there is none, start one with that subject.",
-            colleague="{name} rang about “{subject}”. Please write {name.him} an e-mail that we'll "
-            "call back, with the number we have. If there's no open [thread] on that, start one "
-            "with that subject.",
-            chat="{name} rang about “{subject}”. can you e-mail {name.him} that we'll call back, "
-            "with the number we have? if no [thread] on that is open start one with that subject",
-            note="{name} rang about “{subject}”, and I promised that we'd call back. Please "
-            "confirm that by e-mail, with the number we have for {name.him}, so that {name.he} can "
-            "correct it. If there's no open [thread] on it, start one with that subject.",
+            email="{name} rang about {subject.about} and would like a call back. Please e-mail "
+            "{name.him} that we'll ring, with the number we have, in the open [thread] on that; "
+            "if there is none, start one with “{subject}” as the subject.",
+            colleague="{name} rang about {subject.about} and wants a call back. Please write "
+            "{name.him} an e-mail that we'll call, with the number we have. If there's no open "
+            "[thread] on that, start one with the subject “{subject}”.",
+            chat="{name} rang about {subject.about}. can you e-mail {name.him} that we'll call "
+            "back, with the number we have? if no [thread] on that is open start one, subject "
+            "“{subject}”",
+            note="{name} rang about {subject.about}, and I promised that we'd call back. Please "
+            "confirm that by e-mail, with the number we have for {name.him}, so that {name.he} "
+            "can correct it. If there's no open [thread] on it, start one with the subject "
+            "“{subject}”.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -343,17 +350,10 @@ def moved_and_said_so(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email=(
-                (
-                    "{name} has moved and wrote to us about it. Could you make the new address "
-                    "{name.his} main one, and confirm the street in a reply to that [message]?"
-                ),
-                (
-                    "{name} has complained that our letters still go to the old address, although "
-                    "{name.he} wrote to us that {name.he}'d moved. Could you make the new one the "
-                    "main address and confirm the street in a reply to what {name.he} wrote?"
-                ),
-            ),
+            email="{name} has complained that our letters still go to {name.his} old address, "
+            "although {name.he} wrote to us when {name.he} moved. Could you make the new one the "
+            "main address and answer {name.his} [message], with the street, so that {name.he} "
+            "knows it's done?",
             colleague="{name} wrote to us that {name.he} has moved. Please make the new address "
             "{name.his} main one and write back to confirm the street.",
             chat="{name} wrote that {name.he}'s moved. can you make the new address the main one "

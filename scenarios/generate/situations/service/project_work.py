@@ -134,8 +134,9 @@ def hours_of_a_colleague(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{other} worked three hours on “{title}” (“{project}”) yesterday and forgot to "
-            "enter them. {other.He} can't log in today, so could you put them in for {other.him}?",
+            email="{other} is locked out of the system and the time sheets go out today. "
+            "{other.He} worked three hours on “{title}” (“{project}”) yesterday. Could you put "
+            "them in for {other.him}?",
             colleague="Please enter three hours for {other}, from yesterday, on “{title}” in "
             "“{project}”. {other.He} can't log in.",
             chat="{other} did 3h on “{title}” (“{project}”) yesterday and cant log in. can you "
@@ -243,7 +244,16 @@ def more_time_for_the_project(maker: Maker) -> Draft | None:
 @situation(
     "projects",
     steps=5,
-    without=("theatre", "museum", "charity", "permits_office", "property_management"),
+    without=(
+        "theatre",
+        "museum",
+        "charity",
+        "permits_office",
+        "property_management",
+        "catering",
+        "event_venue",
+        "moving_company",
+    ),
 )
 def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
     """A supervisor extends a project first, so that a task can be due a week later."""
@@ -332,15 +342,16 @@ def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} keeps asking when somebody's going to start on “{title}”, which is "
-                "with you. {team} has time for it, so please give it to whoever has the fewest "
-                "open [tasks] there.",
-                colleague="You have enough to do, so {team} is taking “{title}” for {name}. "
-                "Please give it to whoever there has the fewest open [tasks].",
-                chat="can you give “{title}” ({name}) to someone in {team}? the one with the "
-                "fewest open [tasks]",
-                note="I've agreed that {team} takes “{title}” for {name} off your hands. Please "
-                "assign it to the colleague there with the fewest open [tasks].",
+                email="{name} keeps asking when somebody's going to start on “{title}”, and you "
+                "have enough to do. {team} has time for it, so please give it to whoever has the "
+                "fewest open [tasks] there.",
+                colleague="“{title}” for {name} has to be done this week, and you have enough to "
+                "do. Please give it to whoever in {team} has the fewest open [tasks].",
+                chat="{name} is waiting for “{title}” and you're busy. can you give it to someone "
+                "in {team}? whoever has the fewest open [tasks]",
+                note="I've asked {team} to take “{title}” for {name} off your hands. Please "
+                "assign it to the colleague there with the fewest open [tasks], I don't want to "
+                "overload anybody.",
             ),
             calls=(
                 call("search_projects", query=customer["name"]),

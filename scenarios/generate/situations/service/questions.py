@@ -56,8 +56,10 @@ def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="In {team} they feel that the work isn't shared out fairly. Who there has "
                 "the most unsolved [tickets], and how many is that?",
-                colleague="Who in {team} has the most unsolved [tickets], and how many?",
-                chat="who in {team} has the most unsolved [tickets] right now and how many",
+                colleague="I'd like to share the work in {team} out better. Who has the most "
+                "unsolved [tickets], and how many?",
+                chat="who in {team} has the most unsolved [tickets] right now and how many? id "
+                "like to take some off them",
                 note="I'm talking to {team} about the workload tomorrow. Who among them has the "
                 "most unsolved [tickets], and how many are those?",
             ),
@@ -180,7 +182,8 @@ def what_comes_first(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has lost track of what we're doing for {name.him}. What's the next thing "
             "planned in {name.his} open [cases], and for which day?",
-            colleague="What's planned next in {name}'s open [cases], and when?",
+            colleague="{name} is on the phone. What's planned next in {name.his} open [cases], "
+            "and when?",
             chat="{name} wants to know whats next in {name.his} [cases] and when",
             note="I'm seeing {name} tomorrow. What's the next thing planned in {name.his} open "
             "[cases], and when is it due?",
@@ -261,12 +264,13 @@ def since_when_do_they_wait(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} says we still haven't answered one of {name.his} questions. Could you "
-            "look up the subject of that [thread], and the day on which {name.he} wrote?",
-            colleague="{name} says we owe {name.him} an answer. What's the subject of that "
-            "[thread], and when did {name.he} write?",
-            chat="{name} is still waiting for an answer from us. whats the subject of that "
-            "[thread] and since when",
+            email="{name} has complained that nobody answers {name.him}. I'd like to write to "
+            "{name.him} myself. What did {name.he} ask about (the subject of the [thread] is "
+            "enough), and on which day?",
+            colleague="{name} says we owe {name.him} an answer, and I'm about to call. What's the "
+            "subject of that [thread], and when did {name.he} write?",
+            chat="{name} is still waiting for an answer from us and i have to call {name.him}. "
+            "whats the subject of that [thread] and since when",
             note="{name} is waiting for an answer from us, and I'd like to ring {name.him} and "
             "apologise. What's the subject of the [thread], and on which day did {name.he} write?",
         ),

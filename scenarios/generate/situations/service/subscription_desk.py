@@ -76,7 +76,7 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
             "switch {name.him} to the [plan] with the lowest price per month, of those we still "
             "offer?",
             colleague="{name} wants to pay less for the {product}. Please switch {name.him} to "
-            "the [plan] that's cheapest per month, out of the ones still offered.",
+            "the cheapest [plan] per month that we still offer.",
             chat="{name} is keeping the {product} but wants to pay as little as possible. can you "
             "switch {name.him} to the [plan] with the lowest price per month that we still offer",
             note="{name} wants to keep the {product} but pay less, and doesn't mind how often "
@@ -233,7 +233,13 @@ def charged_twice_in_a_week(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", kind="decline", steps=3, without=("charity",), common=True)
+@situation(
+    "subscriptions",
+    kind="decline",
+    steps=3,
+    without=("charity", "insurance_broker", "veterinary_practice"),
+    common=True,
+)
 def credit_for_a_change_of_mind(maker: Maker) -> Draft | None:
     """The last charge shall be credited because the customer did not use what they paid for."""
     plans = plans_of(maker, 1)

@@ -194,7 +194,7 @@ def room_for_some_friends(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=9, without=("coworking", "event_venue"), common=True)
+@situation("bookings", steps=9, without=("coworking", "event_venue"), common=True, weight=1.4)
 def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     """The bookings of a household are cancelled, as far as they are still in time."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]

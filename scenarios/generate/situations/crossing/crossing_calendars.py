@@ -14,7 +14,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("calendars", steps=9, weight=0.25)
+@situation("calendars", steps=9, weight=0.15)
 def somebody_else_from_the_team(maker: Maker) -> Draft:
     """A participant falls out; whoever of their team is free at that hour takes part instead."""
     team, people = plant_team(maker, "clerk", "clerk", "supervisor")
@@ -45,7 +45,7 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
             email="{out} has a hospital appointment on {on} and can't come to the [appointment] "
             "{subject.purpose} with {name}. Could you find somebody from {out.his} team who's "
             "free at that time, and put that colleague in instead?",
-            colleague="{out} has to be in court on {on} and can't come to the [appointment] "
+            colleague="{out} is away on a course on {on} and can't come to the [appointment] "
             "{subject.purpose} with {name}. Please put in somebody else from {out.his} team who's "
             "free then, and take {out.him} out.",
             chat="{out} cant make the [appointment] with {name} on {on}, {out.his} son is having "

@@ -20,7 +20,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("tickets", "training", steps=9, common=True)
+@situation("tickets", "training", steps=9, common=True, weight=1.6)
 def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
     """A ticket asks for a later session: the enrolment moves to the next one with a free seat."""
     if len(unsolved_tickets(maker, maker.me)) > 4:
@@ -192,7 +192,7 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "training", steps=8, common=True)
+@situation("messaging", "training", steps=8, common=True, weight=1.6)
 def who_will_be_teaching(maker: Maker) -> Draft:
     """All who have a seat in a session are told in their threads who teaches it."""
     teacher = new_employee(maker)
@@ -476,7 +476,7 @@ def a_seat_for_who_has_paid(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", "training", steps=9, common=True)
+@situation("shifts", "training", steps=9, common=True, weight=1.6)
 def teaching_and_on_duty(maker: Maker) -> Draft:
     """The teacher of a session is on duty that day: a swap is asked with a free team mate."""
     team, (teacher, away, free) = plant_team(maker, "clerk", "clerk", "clerk")

@@ -386,20 +386,18 @@ def it_has_left_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is away next week and would like {product} to leave ten days later, see "
-            "“{subject}”, which is yours. If it has already left, please tell {name.him} so in a "
-            "public comment, with the reference of the [shipment], and close the [ticket].",
-            colleague="{name} would like {product} ten days later (“{subject}” in your list). If "
-            "the [shipment] has already left, say so in a public comment, with its reference. Then "
+            email="{name} is away next week and would like {product} to leave ten days later; you "
+            "have {name.his} [ticket]. If it has already left, please tell {name.him} so there, "
+            "with the reference of the [shipment], and close the [ticket].",
+            colleague="{name} would like {product} to leave ten days later. If the [shipment] has "
+            "already gone, tell {name.him} so on {name.his} [ticket], with its reference. Then "
             "close the [ticket].",
-            chat="“{subject}” in your list, {name} wants {product} to leave 10 days later. if its "
-            "already gone tell {name.him} in a public comment with the reference of the "
-            "[shipment]. then close it",
+            chat="{name} wants {product} to leave 10 days later. if its already gone tell "
+            "{name.him} on {name.his} [ticket] with the reference of the [shipment]. then close it",
             note="{name} asked me to hold back {product} for ten days, because there's nobody in. "
-            "I couldn't see whether it has left; the [ticket] is “{subject}”, assigned to you. If "
-            "it's gone, let {name.him} know in a public comment with the reference of the "
-            "[shipment], so that {name.he} can ask a neighbour. Close the [ticket] when that's "
-            "done.",
+            "I couldn't see whether it has left. If it's gone, let {name.him} know on {name.his} "
+            "[ticket], with the reference of the [shipment], so that {name.he} can ask a "
+            "neighbour. Close the [ticket] when that's done.",
         ),
         calls=(
             call("get_my_profile"),
@@ -448,19 +446,19 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has a problem with {product}, see “{subject}”, which is yours. If the "
-            "warranty is still running, please enter a claim with “{subject}” as the fault, give "
-            "{name.him} the warranty number in a public comment and close the [ticket].",
-            colleague="Is the warranty on {name}'s {product} still running? It's “{subject}” in "
-            "your list. If so, enter a claim with that as the fault, put the warranty number in a "
-            "public comment and close it.",
-            chat="can you check the warranty on {name}s {product} (“{subject}”, its yours)? if its "
-            "still running enter a claim, fault as in the title, give the warranty number in a "
-            "public comment and close it",
-            note="Please look at “{subject}” from {name}, it's about {product}. If the warranty is "
-            "still running, enter a claim and take the title of the [ticket] as the fault. "
-            "{name.He} needs the warranty number for the repair shop, so put it in a public "
-            "comment, and close the [ticket].",
+            email="{name} has a problem with {product}; {name.his} [ticket] “{subject}” is with "
+            "you. If the warranty is still running, please enter a claim with “{subject}” as the "
+            "fault, give {name.him} the warranty number on the [ticket] and close it.",
+            colleague="Is the warranty on {name}'s {product} still running? If so, enter a claim "
+            "with the subject of {name.his} [ticket], “{subject}”, as the fault, give {name.him} "
+            "the warranty number there and close the [ticket].",
+            chat="can you check the warranty on {name}s {product}? if its still running enter a "
+            "claim, fault “{subject}” as on the [ticket], give {name.him} the warranty number "
+            "there and close it",
+            note="{name}'s {product} is broken. If the warranty is still running, please enter a "
+            "claim with the subject of {name.his} [ticket], “{subject}”, as the fault. {name.He} "
+            "needs the warranty number for the repair shop, so give it to {name.him} on the "
+            "[ticket], and close that.",
         ),
         calls=(
             call("get_my_profile"),
@@ -527,21 +525,20 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} got {product} a week late, which was our fault; “{subject}” is yours. "
-            "Please open a [refund] of the [payment] for it, as much as we give for being late, "
-            "and tell {name.him} the reference of the [payment] in a public comment. Leave the "
-            "[ticket] open until it's approved.",
-            colleague="We delivered {product} to {name} a week late, see “{subject}”, which you "
-            "have. Please open a [refund] of the [payment] for it, the most we give for being "
-            "late, and put the reference of the [payment] in a public comment. The [ticket] stays "
-            "open.",
-            chat="“{subject}” ({name}) is yours, we were late with {product}. can you open a "
-            "[refund] on the [payment] for it, as much as we give for being late, and put the "
-            "[payment] reference in a public comment? dont close it yet",
-            note="We were a week late with {product} for {name}, see “{subject}”, which is with "
-            "you, and there's no excuse. Please open a [refund] of the [payment] for it, as high "
-            "as we can go for being late. Tell {name.him} in a public comment which [payment] it "
-            "is, by its reference. I'll close the [ticket] when the money is out.",
+            email="{name} got {product} a week late, which was our fault. Please open a [refund] "
+            "of the [payment] for it, as much as we give for being late, and tell {name.him} the "
+            "reference of the [payment] on {name.his} [ticket]. Leave the [ticket] open until "
+            "it's approved.",
+            colleague="We delivered {product} to {name} a week late. Please open a [refund] of "
+            "the [payment] for it, the most we give for being late, and tell {name.him} the "
+            "reference of the [payment] on {name.his} [ticket]. The [ticket] stays open.",
+            chat="we were late with {product} for {name}. can you open a [refund] on the "
+            "[payment] for it, as much as we give for being late, and tell {name.him} the "
+            "[payment] reference on {name.his} [ticket]? dont close it yet",
+            note="We were a week late with {product} for {name}, and there's no excuse. Please "
+            "open a [refund] of the [payment] for it, as high as we can go for being late. Tell "
+            "{name.him} on {name.his} [ticket] which [payment] it is, by its reference. I'll "
+            "close the [ticket] when the money is out.",
         ),
         calls=(
             call("get_my_profile"),

@@ -35,7 +35,7 @@ def _new_desk(maker: Maker, **columns: str) -> Row:
     return new_post(maker, name=title, **columns)
 
 
-@situation("shifts", steps=7, weight=0.5)
+@situation("shifts", steps=7, weight=0.4)
 def cover_from_the_same_team(maker: Maker) -> Draft:
     """Somebody cannot work; the one of the team who is neither away nor at work takes over."""
     team, (ill, away, busy, free) = plant_team(maker, "clerk", "clerk", "clerk", "clerk")

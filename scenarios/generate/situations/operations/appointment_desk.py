@@ -170,9 +170,9 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
             "{subject.purpose}. Please add {busy}, or {free} if {busy} already has something then.",
             chat="can you add {busy} to the [appointment] {subject.purpose} with {name}? {host} "
             "doesnt want to do it alone. if {busy} already has something then, take {free}",
-            note="{name} is bringing {name.his} brother, and {host} would like a colleague there "
-            "for the [appointment] {subject.purpose}. Please add {busy}, or {free} if {busy} has "
-            "another [appointment] then.",
+            note="{host} is still new and would like a colleague there for the [appointment] "
+            "{subject.purpose} with {name}. Please add {busy}, or {free} if {busy} has another "
+            "[appointment] then.",
         ),
         calls=(
             _who(customer),

@@ -174,7 +174,7 @@ def the_garage_has_finished(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", "shifts", steps=7, common=True)
+@situation("fleet", "shifts", steps=7, common=True, weight=2)
 def drive_when_not_on_duty(maker: Maker) -> Draft:
     """Of two drivers the one goes who has no shift on the day of the trip."""
     busy, free, vehicle = new_employee(maker), new_employee(maker), new_vehicle(maker)

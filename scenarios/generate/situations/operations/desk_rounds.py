@@ -389,7 +389,7 @@ def look_at_it_again(maker: Maker) -> Draft:
     steps=7,
     without=("accounting_office", "insurance_broker", "law_office"),
     common=True,
-    weight=0.3,
+    weight=0.22,
 )
 def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     """The shifts of some days go to two colleagues, by the part of the day."""

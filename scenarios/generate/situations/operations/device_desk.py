@@ -187,7 +187,7 @@ def not_at_home_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("devices", steps=7, without=NO_DEVICES, common=True)
+@situation("devices", steps=7, without=NO_DEVICES, common=True, weight=1.6)
 def all_that_nobody_comes_for(maker: Maker) -> Draft:
     """Maintenance for every running device of a customer for which no visit is planned."""
     customer, worker = new_customer(maker), new_employee(maker)

@@ -154,14 +154,14 @@ def let_it_be(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="The repair would cost more than it's worth, so nobody will do anything about "
+            email="We're having the place rebuilt in the autumn, so nobody will do anything about "
             "“{title}” from [inspection] {reference}. Could you waive it?",
             colleague="“{title}” from [inspection] {reference} isn't worth the money. Please "
             "waive it.",
-            chat="can you waive “{title}” from [inspection] {reference}? we're not spending money "
-            "on that",
-            note="The owner won't pay for “{title}” from [inspection] {reference}. Please waive "
-            "it, so that it's off the list.",
+            chat="can you waive “{title}” from [inspection] {reference}? we've decided to leave "
+            "it as it is",
+            note="I've looked at “{title}” from [inspection] {reference} myself, and we can live "
+            "with it. Please waive it, so that it's off the list.",
         ),
         calls=(call("get_my_profile"), _searched(inspection), _shown(inspection)),
         answer="I couldn't waive “{title}”: only [a supervisor] or [a manager] can waive [a "

@@ -55,7 +55,7 @@ def _wordings(value: SpokenValue) -> tuple[str, ...]:
     return (value.text, *value.others)
 
 
-@situation("messaging", "bookings", memory=True, steps=8, common=True)
+@situation("messaging", "bookings", memory=True, steps=8, common=True, weight=2)
 def wish_in_a_message(maker: Maker) -> Draft:
     """A customer asks in a thread for another day; there are two hours, one without room."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -161,7 +161,7 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "loans", steps=7, common=True)
+@situation("messaging", "loans", steps=7, common=True, weight=2)
 def keep_it_a_little_longer(maker: Maker) -> Draft:
     """A message asks to keep one of two items; the reply names the new day."""
     customer = new_customer(maker)
@@ -205,7 +205,7 @@ def keep_it_a_little_longer(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "calendars", steps=8, common=True)
+@situation("messaging", "calendars", steps=8, common=True, weight=2)
 def a_better_hour(maker: Maker) -> Draft:
     """A message proposes two hours; at the first of them the participant is busy."""
     customer, mate = new_customer(maker), new_employee(maker)
@@ -361,7 +361,7 @@ def reminded_without_need(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", "devices", steps=8, without=NO_DEVICES, common=True)
+@situation("tickets", "devices", steps=8, without=NO_DEVICES, common=True, weight=2)
 def a_noise_since_monday(maker: Maker) -> Draft:
     """A ticket about a device: if no visit is planned, one is, and the customer is told the day."""
     customer, worker = new_customer(maker), new_employee(maker)

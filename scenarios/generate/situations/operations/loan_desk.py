@@ -32,7 +32,7 @@ def _item(item: Row) -> Call:
     return call("get_item", item_id=item["id"])
 
 
-@situation("loans", steps=6, without=("bike_workshop", "film_rental"), common=True)
+@situation("loans", steps=6, without=("bike_workshop", "film_rental"), common=True, weight=1.6)
 def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
     """Of a family's loans one is awaited by somebody; one member has something overdue."""
     last, (one, two) = new_family(maker, 2)
@@ -154,7 +154,7 @@ def one_more_despite_the_overdue_one(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", steps=6, common=True)
+@situation("loans", steps=6, common=True, weight=1.6)
 def overdue_one_back_new_one_out(maker: Maker) -> Draft:
     """The overdue item is handed in at the desk, so another one may be lent."""
     customer = new_customer(maker)

@@ -157,7 +157,7 @@ def swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, without=_NO_SHIFTS, weight=0.5)
+@situation("shifts", steps=7, without=_NO_SHIFTS, weight=0.4)
 def who_could_step_in(maker: Maker) -> Draft:
     """A taker is sought: the first choice works already on that day."""
     giver, busy, free = new_employee(maker), new_employee(maker), new_employee(maker)

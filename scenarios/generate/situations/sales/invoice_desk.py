@@ -215,7 +215,7 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", because="permission", steps=4, common=True)
+@situation("invoices", kind="decline", because="permission", steps=4, common=True, weight=0.8)
 def too_much_to_cancel(maker: Maker) -> Draft | None:
     """A sent invoice above the own limit is to be cancelled."""
     goods = some_products(maker, 1)
@@ -315,7 +315,7 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="question", steps=4, common=True)
+@situation("invoices", kind="question", steps=4, common=True, without=("hotel",), weight=0.8)
 def everything_they_owe(maker: Maker) -> Draft | None:
     """What a customer owes: open totals and the fees of reminders that were not waived."""
     goods = some_products(maker, 3)
@@ -388,7 +388,7 @@ def how_punctual_they_are(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", "orders", steps=7, common=True)
+@situation("invoices", "orders", steps=7, common=True, weight=2)
 def bill_what_was_ordered(maker: Maker) -> Draft | None:
     """A draft lacks one line of the completed order; it is completed and sent."""
     goods = some_products(maker, 3)

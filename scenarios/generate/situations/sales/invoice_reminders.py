@@ -13,7 +13,7 @@ from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.payments.make import new_method, new_payment
 
 
-@situation("invoices", steps=5, common=True)
+@situation("invoices", steps=5, common=True, without=("hotel",))
 def time_to_ask_again(maker: Maker) -> Draft | None:
     """Two overdue invoices; for one the last reminder is old enough for another."""
     goods = some_products(maker, 2)
@@ -53,7 +53,7 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", steps=3)
+@situation("invoices", kind="decline", steps=3, without=("hotel",))
 def reminded_only_lately(maker: Maker) -> Draft | None:
     """The last reminder is too recent for the next."""
     goods = some_products(maker, 1)
@@ -92,7 +92,7 @@ def reminded_only_lately(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", steps=3, common=True, without=("hotel",))
+@situation("invoices", kind="decline", steps=3, common=True, without=("hotel",), weight=0.7)
 def waived_one_already(maker: Maker) -> Draft | None:
     """The fee of a second reminder is to be waived; that of the first was."""
     goods = some_products(maker, 1)
@@ -130,7 +130,7 @@ def waived_one_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=5, common=True)
+@situation("invoices", steps=5, common=True, without=("hotel",))
 def had_paid_before_we_asked(maker: Maker) -> Draft | None:
     """The money had come before the reminder: its fee is waived, then the invoice marked paid."""
     goods = some_products(maker, 2)
@@ -221,7 +221,7 @@ def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("invoices", kind="decline", steps=3, common=True)
+@situation("invoices", kind="decline", steps=3, common=True, without=("hotel",))
 def we_have_asked_enough(maker: Maker) -> Draft | None:
     """All reminders that the rules allow have been sent."""
     goods = some_products(maker, 1)
@@ -260,7 +260,7 @@ def we_have_asked_enough(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="question", steps=4, common=True)
+@situation("invoices", kind="question", steps=4, common=True, without=("hotel",))
 def was_never_reminded(maker: Maker) -> Draft | None:
     """The customer claims that no reminder ever came; how many, and when was the last?"""
     goods = some_products(maker, 2)
@@ -352,7 +352,7 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=6, rare=True)
+@situation("invoices", steps=6, rare=True, without=("hotel",))
 def rather_time_than_fees(maker: Maker) -> Draft | None:
     """Not yet due ones are deferred to the allowed end, the overdue one is reminded."""
     goods = some_products(maker, 2)

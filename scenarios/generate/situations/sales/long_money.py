@@ -15,12 +15,12 @@ from scenarios.generate.modules.refunds.make import refund_reason, share_of
     "payments",
     steps=7,
     memory=True,
-    weight=0.4,
     without=(
         "public_library",
         "theatre",
         "museum",
     ),
+    weight=0.15,
 )
 def everything_that_bounced(maker: Maker) -> Draft | None:
     """All failed payments: switched where the method is dead, tried again where still in time."""

@@ -279,7 +279,7 @@ def the_freight_bill_of_one(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "invoices", kind="question", steps=8, common=True)
+@situation("orders", "invoices", kind="question", steps=8, common=True, weight=2)
 def the_one_never_billed(maker: Maker) -> Draft | None:
     """Which completed order has no invoice, by what is in it, and what is it worth?"""
     goods = some_products(maker, 3)

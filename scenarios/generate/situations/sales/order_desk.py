@@ -193,7 +193,7 @@ def sent_off_twice(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=7, without=_BY_THE_DAY, common=True, weight=0.7)
+@situation("orders", steps=7, without=_BY_THE_DAY, common=True, weight=0.45)
 def two_into_one(maker: Maker) -> Draft | None:
     """What the later open order has goes into the earlier one, which has one of the products."""
     goods = some_products(maker, 2)

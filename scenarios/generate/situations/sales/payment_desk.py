@@ -17,7 +17,7 @@ def _end_of_month(day: str) -> str:
     return ((first + timedelta(days=31)).replace(day=1) - timedelta(days=1)).isoformat()
 
 
-@situation("payments", steps=5, weight=0.25)
+@situation("payments", steps=5, weight=0.2)
 def card_had_run_out(maker: Maker) -> Draft | None:
     """A payment failed because its card had expired; it goes by the only usable method."""
     goods = some_products(maker, 2)
@@ -236,7 +236,7 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="decline", because="permission", steps=3, common=True)
+@situation("payments", kind="decline", because="permission", steps=3, common=True, weight=0.7)
 def too_big_to_make_void(maker: Maker) -> Draft | None:
     """A pending payment above the own limit is to be made void."""
     if maker.me["role"] == "manager":
@@ -393,7 +393,7 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5, weight=0.15)
+@situation("payments", steps=5, weight=0.06)
 def card_lost_on_the_train(maker: Maker) -> Draft | None:
     """A lost card cannot be disabled before its pending payment goes another way."""
     goods = some_products(maker, 3)

@@ -11,7 +11,12 @@ from scenarios.generate.modules.draft_helpers import long_day, some_employee
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation(steps=3, without=("charity", "public_library"), common=True)
+@situation(
+    steps=3,
+    without=("charity", "public_library", "insurance_broker", "permits_office"),
+    common=True,
+    weight=0.7,
+)
 def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     """The last change of a price was a mistake; it becomes what it was before."""
     goods = some_products(maker, 1, without="price_changes")
@@ -48,7 +53,18 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=3, without=("charity", "public_library", "law_office", "theatre"))
+@situation(
+    steps=3,
+    without=(
+        "charity",
+        "public_library",
+        "law_office",
+        "theatre",
+        "insurance_broker",
+        "permits_office",
+        "credit_union",
+    ),
+)
 def a_few_per_cent_more(maker: Maker) -> Draft | None:
     """A price goes up by a share that the acting employee may decide."""
     goods = some_products(maker, 1, least=500)

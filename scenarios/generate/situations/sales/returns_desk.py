@@ -222,8 +222,8 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
             "{name.he} still has from that [order]?",
             colleague="{name} says the rest of the {product} is damaged as well, like what came "
             "back before. Please register a return for all {name.he} still has from that [order].",
-            chat="{name} sent back some damaged {product} before, and now says the rest is "
-            "damaged too. can you register a return for all {name.he} still has",
+            chat="{name} sent back some of the {product} before, damaged, and now says the rest "
+            "is damaged too. can you register a return for all {name.he} still has",
             note="{name} rang again about the damaged {product}: {name.he} wants to send back all "
             "{name.he} still has from that [order]. Please register the return.",
         ),

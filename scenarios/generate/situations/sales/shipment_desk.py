@@ -52,7 +52,7 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=6, common=True)
+@situation("shipments", steps=6, common=True, weight=1.5)
 def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     """The new address is not on record; it is added and the shipment goes there."""
     goods = some_products(maker, 2)

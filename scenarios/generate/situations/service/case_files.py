@@ -177,7 +177,7 @@ def the_neighbour_is_curious(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=8, memory=True, common=True)
+@situation("cases", steps=8, memory=True, common=True, weight=2.5)
 def cases_of_a_sick_handler(maker: Maker) -> Callable[[], Draft | None] | None:
     """A sick handler's cases: those of high priority go to a supervisor, the others elsewhere."""
     away = some_employee(maker)

@@ -22,7 +22,7 @@ from scenarios.generate.modules.subscriptions.make import (
 from scenarios.generate.modules.tickets.make import new_ticket, ticket_subjects
 
 
-@situation("memberships", "messaging", steps=6, common=True)
+@situation("memberships", "messaging", steps=6, common=True, weight=1.5)
 def notice_given_in_a_thread(maker: Maker) -> Draft:
     """A member gives notice in a thread; the end follows the rules, and the day is confirmed."""
     notice = maker.parameters["MEMBERSHIP_NOTICE_DAYS"]
@@ -287,7 +287,12 @@ def one_subscription_too_many(maker: Maker) -> Draft | None:
 
 
 @situation(
-    "subscriptions", "tickets", steps=7, without=("charity", "insurance_broker"), common=True
+    "subscriptions",
+    "tickets",
+    steps=7,
+    without=("charity", "insurance_broker"),
+    common=True,
+    weight=1.6,
 )
 def the_complaint_was_right(maker: Maker) -> Draft | None:
     """A ticket says that a charge was doubled; it was, so it is credited, told and solved."""

@@ -20,7 +20,7 @@ from scenarios.generate.modules.projects.make import (
 )
 
 
-@situation("projects", steps=4, rare=True)
+@situation("projects", steps=4, rare=True, weight=0.5)
 def finish_what_was_worked_on(maker: Maker) -> Draft:
     """Of a project's open tasks only those with time entered can be finished."""
     lead = some_employee(maker) or maker.me

@@ -103,7 +103,7 @@ def hide_the_bad_one(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", steps=6, common=True)
+@situation("feedback", steps=6, common=True, weight=1.5)
 def phone_number_in_public(maker: Maker) -> Draft | None:
     """One of somebody's reviews shows a phone number; it is flagged and hidden, the other stays."""
     products = _products(maker, 2)

@@ -151,7 +151,7 @@ def promised_less_than_claimed(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=6, common=True)
+@situation("subscriptions", steps=6, common=True, weight=1.5)
 def started_for_the_namesake(maker: Maker) -> Draft | None:
     """A colleague has started a subscription for the wrong one of two people of like name."""
     plans = plans_of(maker, 1)

@@ -315,7 +315,7 @@ def impatient_with_normal_priority(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", kind="decline", because="permission", steps=4, common=True)
+@situation("tickets", kind="decline", because="permission", steps=4, common=True, weight=0.8)
 def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
     """The matter has got worse and deserves to be urgent, but a clerk may not make it so."""
     if maker.me["role"] != "clerk":

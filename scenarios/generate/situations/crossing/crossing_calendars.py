@@ -42,17 +42,17 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{out} has a hospital appointment on {on} and can't come to the [appointment] "
-            "{subject.purpose} with {name}. Could you find somebody from {out.his} team who's "
-            "free at that time, and put that colleague in instead?",
-            colleague="{out} is away on a course on {on} and can't come to the [appointment] "
-            "{subject.purpose} with {name}. Please put in somebody else from {out.his} team who's "
-            "free then, and take {out.him} out.",
-            chat="{out} cant make the [appointment] with {name} on {on}, {out.his} son is having "
-            "an operation. can you put in someone else from {out.his} team whos free at that time",
-            note="I've sent {out} to a customer in another town on {on}, so {out.he} can't be at "
-            "the [appointment] {subject.purpose} with {name}. Please replace {out.him} with a "
-            "colleague from {out.his} team who's free at that time.",
+            email="{out} has a hospital appointment on {on} and can't see {name} (the "
+            "[appointment] {subject.purpose}). Could you put in somebody from {out.his} team "
+            "who's free at that time?",
+            colleague="{out} is on a course on {on} and can't do the [appointment] "
+            "{subject.purpose} with {name}. Please replace {out.him} with somebody from {out.his} "
+            "team who's free then.",
+            chat="{out} cant make the [appointment] with {name} on {on}, can you put in someone "
+            "else from {out.his} team whos free then",
+            note="I need {out} at another customer's on {on}. Please replace {out.him} at the "
+            "[appointment] {subject.purpose} with {name}, with somebody from {out.his} team who's "
+            "free then.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -403,9 +403,8 @@ def nobody_left_to_come(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{lone} would like to leave early on {on}, it's {lone.his} daughter's birthday. "
-            "That's fine by me. Could you take {lone.him} out of the [appointment] "
-            "{subject.purpose} with {name} that day?",
+            email="It's {lone}'s daughter's birthday on {on}. Could you take {lone.him} out of "
+            "the [appointment] {subject.purpose} with {name} that day?",
             colleague="{lone} doesn't need to be at the [appointment] {subject.purpose} with "
             "{name} on {on}. Please take {lone.him} out.",
             chat="can you take {lone} out of the [appointment] {subject.purpose} with {name} on "

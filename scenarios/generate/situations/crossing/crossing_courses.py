@@ -394,20 +394,17 @@ def the_next_date_for_a_friend(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A friend of {name}'s would like to do the same [course], but later than "
-            "{name.him}. I'm ringing the friend back at two: when's the next date after "
-            "{name.hers} with a free seat, what does it cost, and who teaches it? They'd like to "
-            "write to the teacher, so I need the e-mail address, too.",
-            colleague="A friend of {name}'s wants to do the same [course], but can't come on "
-            "{name.his} date. When's the next later one with a free seat, what does it cost, and "
-            "who teaches it? They'd like the teacher's e-mail as well.",
+            email="A friend of {name}'s would like to do the same [course], on the next date "
+            "after {name.hers} with a free seat. When is that, what does it cost, and who teaches "
+            "it (with e-mail)?",
+            colleague="A friend of {name}'s wants to do the same [course] on a later date. When's "
+            "the next one with a free seat, what does it cost, and who teaches it (with e-mail)?",
             chat="a friend of {name} wants to do the same [course]. whens the next one after "
-            "{name.his} date with a free seat, what does it cost, and who teaches it? they have a "
-            "question for the teacher so i need the email too",
-            note="{name} has recommended one of our [courses] to a friend, who'd like the next "
-            "date after {name.hers} that still has a free seat. Which day is that, what does it "
-            "cost, and who teaches it? The friend has a question for the teacher, so please give "
-            "me the e-mail as well.",
+            "{name.his} date with a free seat, what does it cost, who teaches it and whats their "
+            "email",
+            note="A friend of {name}'s is asking for the next date of the same [course] after "
+            "{name.hers} with a free seat. I need the day, the price, the teacher and the "
+            "teacher's e-mail.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

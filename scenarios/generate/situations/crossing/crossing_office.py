@@ -42,17 +42,16 @@ def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is travelling until Friday, and people are waiting for {away.his} "
-            "approval. Could you pass {away.his} open [requests] on to somebody in {away.his} "
-            "team who's allowed to approve that much?",
-            colleague="{away} is on a plane most of the week, and people are waiting. Please pass "
-            "{away.his} open [requests] on to the colleague in {away.his} team who's allowed to "
-            "approve them.",
+            email="{away} is travelling until Friday, and people are waiting. Could you pass "
+            "{away.his} open [requests] on to the colleague in {away.his} team who may approve "
+            "that much?",
+            colleague="{away} is travelling all week. Please pass {away.his} open [requests] on "
+            "to the colleague in {away.his} team who's allowed to approve them.",
             chat="{away} is travelling all week. can you hand {away.his} open [requests] on to "
             "someone in the team with a high enough limit",
-            note="{away} is on the road this week, and suppliers won't hold their prices. Please "
-            "hand {away.his} open [requests] on to the colleague in {away.his} team who may "
-            "approve that much.",
+            note="{away} is on the road, and suppliers won't hold their prices. Please hand "
+            "{away.his} open [requests] to the colleague in {away.his} team who may approve that "
+            "much.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -339,15 +338,13 @@ def what_became_of_the_return(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} is angry because we refused {name.his} return. Who decided that (name "
-            "and e-mail), how much was it worth, and which [order] was it from? I'd like to have "
-            "the facts before I answer.",
+            "and e-mail), how much was it worth, and which [order] was it from?",
             colleague="{name} is complaining about a return that we refused. Who refused it (with "
             "e-mail), what was it worth, and which [order] was it from?",
             chat="{name} is angry about a refused return. who refused it (email too), what was "
             "it worth and which [order] was it from?",
-            note="{name} has complained about a return that we refused. Who refused it and "
-            "what's their e-mail? I also need to know how much it was worth and which [order] it "
-            "was from, by its reference, before I ring {name.him}.",
+            note="{name} has complained about a return that we refused. Before I ring: who "
+            "refused it (with e-mail), how much was it worth, and which [order] was it from?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -49,16 +49,14 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has a hospital appointment on {on} and can't work. Could you find "
-            "somebody from {ill.his} team who's in that day and not on the rota yet? Please "
-            "request the [swap] and approve it.",
+            email="{ill} has a hospital appointment on {on}. Could you find somebody from "
+            "{ill.his} team who isn't away or working that day, request the [swap] and approve it?",
             colleague="{ill} has to go to hospital on {on}. Please find somebody from {ill.his} "
             "team who isn't away or on the rota, request the [swap] and approve it.",
             chat="need cover for {ill} on {on} (hospital appointment). someone from {ill.his} "
             "team who isnt away or on the rota, can you request the [swap] and approve it",
-            note="{ill} has to go to hospital on {on}, so a colleague from {ill.his} team has to "
-            "take over that day. Please see who's neither away nor working then, request the "
-            "[swap] and approve it as well.",
+            note="{ill} has to go to hospital on {on}. Please request a [swap] with a colleague "
+            "from {ill.his} team who isn't away or working that day, and approve it.",
         ),
         calls=(
             call("search_employees", query=ill["name"]),
@@ -240,15 +238,14 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{giver} has got concert tickets for {on}, and {taker} from the same team would "
-            "work instead. They've sorted it out between them, it only has to go in as a [swap]. "
-            "Could you request it?",
+            email="{giver} has concert tickets for {on}, and {taker} will work instead. They've "
+            "sorted it out between them. Could you request the [swap]?",
             colleague="{giver} has a dentist's appointment on {on}, and {taker} is working "
             "{giver.his} [shift]. Please put in the [swap].",
             chat="{taker} takes {giver}s [shift] on {on}. can you put the [swap] in, they've "
             "agreed on it",
-            note="{giver} and {taker} have agreed that {taker} works on {on} instead of {giver}. "
-            "They keep forgetting to put it in, so please request the [swap] for them.",
+            note="{giver} and {taker} have agreed that {taker} works on {on} instead. They keep "
+            "forgetting to put it in, so please request the [swap].",
         ),
         calls=(
             call("list_teams"),
@@ -288,14 +285,14 @@ def leave_over_a_shift(maker: Maker) -> Draft | None:
         kind="change",
         because="permission",
         ask=Voices(
-            email="{away} is visiting {away.his} parents, and I've approved leave from {first} to "
-            "{last}. Could you record it and delete the [shift] {away.he} has in that time?",
+            email="I've approved {away}'s holiday from {first} to {last}. Could you record the "
+            "leave and delete the [shift] {away.he} has in that time?",
             colleague="{away} is on leave from {first} to {last}. Please record it and delete "
             "{away.his} [shift] in that time.",
             chat="{away} is on leave {first} to {last}. can you put it in and delete the [shift] "
             "{away.he} has then",
-            note="{away} is on leave from {first} to {last}, please record that. {away.He}'s "
-            "still on the rota for one of those days, so please delete that [shift] as well.",
+            note="{away} is on leave from {first} to {last} but still on the rota for one of "
+            "those days. Please record the leave and delete that [shift].",
         ),
         calls=(
             call("list_teams"),
@@ -491,17 +488,14 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Nobody is down for the early [shift] at “{post}” on {on} yet. It can't be a "
-            "beginner, because whoever does it opens up alone. {team} can lend us somebody: could "
-            "you put in one of them who's senior enough and isn't away that day?",
+            email="Nobody is down for the early [shift] at “{post}” on {on}, and we need somebody "
+            "senior to open up. Could you put in one of {team} who isn't away?",
             colleague="We need somebody senior for the early [shift] at “{post}” on {on}, because "
             "we can't open without. Please put in a colleague from {team} who isn't away.",
             chat="no one is down for the early [shift] at “{post}” on {on}, and it has to be "
-            "someone senior to open up. we can have someone from {team}, can you put in whos not "
-            "away",
-            note="We still have nobody for the early [shift] at “{post}” on {on}, and we can't "
-            "open without. Please put in somebody senior from {team}. One of them is on holiday, "
-            "so check who's in.",
+            "someone senior. can you put in one from {team} whos not away",
+            note="We can't open “{post}” on {on} without somebody senior on the early [shift]. "
+            "Please put in one from {team} who isn't on holiday.",
         ),
         calls=(
             call("list_posts"),

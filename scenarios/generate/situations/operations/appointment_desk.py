@@ -117,9 +117,9 @@ def ten_or_else_three(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has to travel on the day we agreed for the [appointment] "
-            "{subject.purpose}, and would like {new} at 10:00 instead. Could you move it? If one "
-            "of our people has something then, {name.he} can also do 15:00.",
+            email="{name} has to travel on the day of the [appointment] {subject.purpose} and "
+            "would like {new} instead. Could you make it 10:00, or 15:00 if one of our people is "
+            "busy then?",
             colleague="{name} can't make the [appointment] {subject.purpose} and would like {new} "
             "instead. 10:00 if everybody's free, otherwise 15:00, please.",
             chat="can you move the [appointment] {subject.purpose} with {name} to {new}? "
@@ -164,15 +164,14 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{host} has never met {name} and would rather not do the [appointment] "
-            "{subject.purpose} alone. Could you add {busy}? If {busy.he} already has something at "
-            "that time, add {free}.",
+            "{subject.purpose} alone. Could you add {busy}, or {free} if {busy} already has "
+            "something then?",
             colleague="{name} would like a second person from us at the [appointment] "
             "{subject.purpose}. Please add {busy}, or {free} if {busy} already has something then.",
-            chat="can you add {busy} to the [appointment] {subject.purpose} with {name}? {host} "
-            "doesnt want to do it alone. if {busy} already has something then, take {free}",
-            note="{host} is still new and would like a colleague there for the [appointment] "
-            "{subject.purpose} with {name}. Please add {busy}, or {free} if {busy} has another "
-            "[appointment] then.",
+            chat="can you add {busy} to the [appointment] {subject.purpose} with {name}? or "
+            "{free}, if {busy} already has something then",
+            note="{host} is still new and would like company at the [appointment] "
+            "{subject.purpose} with {name}. Please add {busy}, or {free} if {busy} is busy then.",
         ),
         calls=(
             _who(customer),
@@ -221,16 +220,14 @@ def out_for_two_weeks(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is going into hospital and will be away from {first} to {last}. Could "
-            "you take {away.him} off the [appointments] {away.he} was going to attend in that "
-            "time? If that isn't possible for one of them, tell me which.",
-            colleague="{away} is in hospital from {first} to {last}. Please take {away.him} off "
-            "all the [appointments] in that time, and tell me if one has to stay.",
+            email="{away} is in hospital from {first} to {last}. Could you take {away.him} off "
+            "the [appointments] in that time? If one isn't possible, tell me which.",
+            colleague="{away} is off sick from {first} to {last}. Please take {away.him} off all "
+            "the [appointments], and tell me if one has to stay.",
             chat="{away} wont be here {first} to {last}, can you take {away.him} off the "
             "[appointments] then? tell me if you cant for one",
-            note="{away} broke a leg skiing and is off from {first} to {last}. Please remove "
-            "{away.him} from every [appointment] in those days. If you can't for one of them, "
-            "tell me which, and I'll ring the customer myself.",
+            note="{away} broke a leg skiing and is off from {first} to {last}. Please take "
+            "{away.him} off every [appointment] in that time, and tell me if you can't for one.",
         ),
         calls=(
             call("search_employees", query=away["name"]),

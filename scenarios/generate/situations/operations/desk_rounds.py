@@ -105,7 +105,7 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
             chat="{leaver} is leaving, last day is {day}. can you give {leaver.his} “{course}” "
             "dates after that to {heir}",
             note="{leaver} is leaving us; {leaver.his} last day is {day}. Please put {heir} down "
-            "for every later date of “{course}” that {leaver} was going to teach.",
+            "for {leaver.his} dates of “{course}” after that.",
         ),
         calls=(
             call("list_courses"),
@@ -404,21 +404,18 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "{giver} is on a training course from {first} to {last}. {lark} can take "
-                    "{giver.his} early [shifts] and {owl} the late ones. Could you request the "
-                    "[swaps]?"
+                    "{giver} is on a course from {first} to {last}. {lark} can take the early "
+                    "[shifts] and {owl} the late ones. Could you request the [swaps]?"
                 ),
                 (
-                    "I'm sending {giver} on a course, from {first} to {last}, and two colleagues "
-                    "have agreed to cover: {lark} works the early [shifts], {owl} the late ones. "
-                    "Please request the [swaps]."
+                    "I'm sending {giver} on a course, {first} to {last}. {lark} covers the early "
+                    "[shifts], {owl} the late ones. Please request the [swaps]."
                 ),
             ),
             colleague=(
                 (
-                    "{giver} is away on a course from {first} to {last}. Please request [swaps] "
-                    "for {giver.his} [shifts]: the early ones go to {lark}, the late ones to "
-                    "{owl}."
+                    "{giver} is on a course from {first} to {last}. Please request [swaps]: the "
+                    "early [shifts] go to {lark}, the late ones to {owl}."
                 ),
                 (
                     "{giver} can't work from {first} to {last} (training). Please ask for "
@@ -435,8 +432,8 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                     "ones to {owl}, can you request the [swaps]"
                 ),
             ),
-            note="I've sent {giver} on a training course, {first} to {last}. {lark} will take the "
-            "early [shifts], {owl} prefers the late ones. Please request a [swap] for each.",
+            note="I've sent {giver} on a course, {first} to {last}. {lark} takes the early "
+            "[shifts], {owl} the late ones. Please request a [swap] for each.",
         ),
         calls=(
             _staff(giver),

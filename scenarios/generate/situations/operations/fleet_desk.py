@@ -117,18 +117,17 @@ def somebody_else_must_drive(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has hurt {ill.his} back and can't drive this month, so {heir} is taking "
-            "over. Please cancel {ill.his} [trips] and plan them for {heir}, same day, same "
-            "place, same [vehicle]. If a [vehicle] is out of service, just cancel that [trip].",
-            colleague="{ill} is off for a month. Please cancel {ill.his} planned [trips] and plan "
-            "them for {heir} instead, same days and [vehicles]. If a [vehicle] is out of service, "
-            "cancelling is enough.",
-            chat="{ill} broke {ill.his} wrist and cant drive. can you cancel {ill.his} [trips] "
-            "and plan them for {heir}, same day and [vehicle]? if the [vehicle] is out of service "
-            "just cancel that one",
-            note="{ill} has broken {ill.his} wrist, so {heir} will drive instead. Please cancel "
-            "{ill}'s planned [trips] and plan the same ones for {heir}. If a [vehicle] can't be "
-            "used at the moment, only cancel that [trip].",
+            email="{ill} has hurt {ill.his} back. Could you cancel {ill.his} [trips] and plan "
+            "them for {heir}, same day, place and [vehicle]? If a [vehicle] is out of service, "
+            "only cancel.",
+            colleague="{ill} can't drive for a month. Please cancel {ill.his} [trips] and plan "
+            "them for {heir}, same days and [vehicles]. If a [vehicle] is out of service, only "
+            "cancel.",
+            chat="{ill} broke {ill.his} wrist. can you cancel {ill.his} [trips] and plan them for "
+            "{heir}, same day and [vehicle]? if one is out of service just cancel",
+            note="{ill} has broken {ill.his} wrist, so {heir} will drive. Please cancel {ill}'s "
+            "[trips] and plan the same ones for {heir}, except where the [vehicle] is out of "
+            "service.",
         ),
         calls=(
             _driver(ill),
@@ -319,16 +318,16 @@ def broken_down_before_the_trip(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{driver} has just rung about [vehicle] {plate}: “{title}”. It isn't safe to "
-            "drive like that, so please report it as a serious [defect] and put {driver.his} "
-            "[trip] on {other} instead, same day and place.",
+            email="{driver} has just rung about [vehicle] {plate}: “{title}”. Please report that "
+            "as a serious [defect] and put {driver.his} [trip] on {other} instead, same day and "
+            "place.",
             colleague="[Vehicle] {plate} isn't safe: “{title}”. Please report that as a serious "
             "[defect], cancel {driver}'s [trip] and plan it with {other} instead.",
             chat="[vehicle] {plate} is out, “{title}”, serious. can you report that and put "
             "{driver}'s [trip] on {other}? same day, same place",
-            note="{driver} doesn't want to drive [vehicle] {plate} any more: “{title}”. "
-            "{driver.He}'s right, that's serious. Please report it. The customer is expecting us, "
-            "so cancel the [trip] and plan it with {other}, for the same day and place.",
+            note="{driver} won't drive [vehicle] {plate} like that: “{title}”. Please report it "
+            "as a serious [defect], cancel the [trip] and plan it with {other}, same day and "
+            "place.",
         ),
         calls=(
             _plate(broken),
@@ -402,17 +401,16 @@ def the_one_with_fewer_trips(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We have to pick something up in {city} on {day}, with [vehicle] {plate}. "
-            "{first} knows the way. If {first.he} already has as many [trips] as we allow, please "
-            "send {second}.",
-            colleague="Somebody has to collect the machine in {city} on {day} with [vehicle] "
+            email="We have something to collect in {city} on {day}, with [vehicle] {plate}. "
+            "Please send {first}, who knows the way, or {second} if {first} already has as many "
+            "[trips] as we allow.",
+            colleague="Somebody has to pick up a delivery in {city} on {day} with [vehicle] "
             "{plate}. Please send {first}, or {second} if {first} already has as many [trips] as "
             "we allow.",
             chat="can you plan a [trip] to {city} on {day} with [vehicle] {plate}? {first} pls, "
             "or {second} if {first.he} already has as many as we allow",
-            note="They're expecting us in {city} on {day}, with [vehicle] {plate}. I'd like "
-            "{first} to go, who's been there before. If {first.he} already has as many [trips] as "
-            "we allow, send {second} instead.",
+            note="They're expecting us in {city} on {day}, with [vehicle] {plate}. Please send "
+            "{first}, or {second} if {first} already has as many [trips] as we allow.",
         ),
         calls=(
             _driver(first),

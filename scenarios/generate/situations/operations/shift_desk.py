@@ -48,16 +48,15 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} is moving house and has found people for both of {giver.his} [shifts], "
-            "{free} and {away}. Could you approve the [swaps]? If one of them is on leave that "
-            "day, refuse that one.",
-            colleague="{giver} is moving house and has asked for [swaps] with {free} and {away}. "
-            "Please approve them, unless the colleague is on leave that day; then refuse.",
+            email="{giver} is moving house and would like to swap with {free} and {away}. Could "
+            "you approve the [swaps], except if one of them is on leave that day? Then refuse "
+            "that one.",
+            colleague="{giver} is moving house and wants to swap with {free} and {away}. Please "
+            "approve the [swaps], but refuse one if that colleague is on leave.",
             chat="{giver} has 2 [swaps] waiting ({free}, {away}). can you approve them? if one of "
             "them is on leave that day refuse it",
-            note="{giver} has asked for [swaps] with {free} and with {away}, because {giver.he}'s "
-            "moving house. I think one of them is on leave that day. Please check, refuse that "
-            "one and approve the other.",
+            note="{giver} has asked for [swaps] with {free} and {away}. I think one of them is on "
+            "leave that day: please refuse that one and approve the other.",
         ),
         calls=(
             _who(giver),
@@ -91,16 +90,14 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{giver}'s sister is getting married on {day}, and {taker} would take the "
-            "[shift]. They've asked for a [swap]. Please approve it if {taker} is allowed to work "
-            "there, otherwise refuse it.",
-            colleague="{giver} has a wedding on {day} and wants to give {giver.his} [shift] to "
-            "{taker}. Please check whether {taker} is allowed to work there, and approve or "
-            "refuse the [swap].",
+            "[shift]. Please approve the [swap] if {taker} is allowed to work there, otherwise "
+            "refuse it.",
+            colleague="{giver} has a wedding on {day} and wants {taker} to take the [shift]. "
+            "Please approve the [swap] if {taker}'s allowed to work there, otherwise refuse it.",
             chat="{giver} wants {taker} to take {giver.his} [shift] on {day}. is {taker.he} "
             "even allowed to do that one? if not refuse the [swap], otherwise its fine",
             note="{giver} has asked for a [swap] with {taker} on {day}. {taker} hasn't been here "
-            "long, so I'm not sure. If {taker.he}'s allowed to do that [shift], approve it, and "
-            "if not, refuse it.",
+            "long: approve it if {taker.he}'s allowed to do that [shift], otherwise refuse it.",
         ),
         calls=(
             _who(giver),
@@ -171,9 +168,8 @@ def who_could_step_in(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "{giver} can't work on {day}, it's {giver.his} mother's 70th birthday. Please "
-                    "request a [swap] with {busy}, or with {free} if {busy} is already working "
-                    "that day."
+                    "It's {giver}'s mother's 70th birthday on {day}. Please request a [swap] with "
+                    "{busy}, or with {free} if {busy} is already working that day."
                 ),
                 (
                     "{giver} needs {day} off for a family party. Could you ask for a [swap] with "
@@ -186,15 +182,14 @@ def who_could_step_in(maker: Maker) -> Draft:
                     "{free} if {busy} is already on the rota."
                 ),
                 (
-                    "{giver} needs cover on {day}, {giver.he} has an exam. Please request a "
-                    "[swap] with {busy}, or with {free} if {busy} already has a [shift] then."
+                    "{giver} has an exam on {day}. Please request a [swap] with {busy}, or with "
+                    "{free} if {busy} already has a [shift] then."
                 ),
             ),
             chat=(
                 (
-                    "{giver} cant work on {day}, {giver.his} car has to go in for its test. can "
-                    "you request a [swap]? {busy} first, but if {busy.he}'s already on that day "
-                    "take {free}"
+                    "{giver} cant work on {day}, can you request a [swap]? {busy} first, but if "
+                    "{busy.he}'s already on that day take {free}"
                 ),
                 (
                     "can you sort out cover for {giver} on {day}? ask {busy} for the [swap], or "
@@ -310,16 +305,14 @@ def ill_for_three_days(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} is having an operation and will be off sick from {first} to {last}. "
-            "Please record that and request [swaps] with {mate} for {ill.his} [shifts] in that "
-            "time.",
+            email="{ill} is having an operation and is off sick from {first} to {last}. Please "
+            "record it and request [swaps] with {mate} for {ill.his} [shifts].",
             colleague="{ill} is off sick from {first} to {last}. Please record it and ask for "
             "[swaps] with {mate} for {ill.his} [shifts] in that time.",
             chat="{ill} is having an operation, sick from {first} til {last}. can you put that in "
             "and request [swaps] with {mate} for {ill.his} [shifts] then",
-            note="{ill} will be in hospital, so please record {ill.him} as sick from {first} to "
-            "{last}. {mate} is going to work {ill.his} [shifts] on those days; please request the "
-            "[swaps].",
+            note="{ill} will be in hospital. Please record {ill.him} as sick from {first} to "
+            "{last} and request [swaps] with {mate} for {ill.his} [shifts].",
         ),
         calls=(
             _who(ill),

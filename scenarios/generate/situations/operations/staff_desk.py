@@ -204,16 +204,14 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{leaver} is leaving at the end of the month, and {heir} will look after "
-            "{leaver.his} [customers] from then on. Could you put {heir} down for all of them? "
-            "Tell me if there's one you can't change.",
+            email="{leaver} is leaving at the end of the month, and {heir} is taking over all "
+            "{leaver.his} [customers]. Could you change that? Tell me if it doesn't work for one.",
             colleague="{leaver} is leaving. Please move all {leaver.his} [customers] to {heir}, "
             "who's taking over, and tell me if one can't be moved.",
             chat="{leaver} leaves at the end of the month, can you give {leaver.his} [customers] "
             "to {heir}? tell me if one doesnt work",
-            note="I don't want any of {leaver}'s [customers] to be forgotten when {leaver.he} "
-            "leaves. {heir} is taking over, so please put {heir.him} down for all of them, and "
-            "give me the name if there's one that can't be changed.",
+            note="{heir} is taking over {leaver}'s [customers], because {leaver} is leaving. "
+            "Please put {heir.him} down for all of them, and tell me if you can't for one.",
         ),
         calls=(
             _who(leaver),
@@ -283,13 +281,13 @@ def it_was_a_business_trip(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{worker}'s absence from {first} is down as leave, but {worker.he}'s travelling "
-            "for us on those days. Could you change it to travel? The dates are right.",
+            "for us. Could you change it to travel? The dates are right.",
             colleague="{worker} is travelling for work from {first}, but it's down as leave. "
             "Please change it to travel, same days.",
             chat="{worker}'s absence from {first} should be travel and not leave. can you fix it, "
             "the dates are ok",
             note="I'm sending {worker} to a trade fair from {first}, and somebody has put it down "
-            "as leave. It should be travel, for the same dates. {worker.His} other leave is right.",
+            "as leave. Please change it to travel, same dates.",
         ),
         calls=(
             _who(worker),

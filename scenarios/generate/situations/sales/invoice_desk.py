@@ -110,9 +110,8 @@ def a_little_more_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Money is tight for {name} this month, and {name.he}'s asked for {days} more "
-            "days to pay the [invoice] for the {product}. That's fine by me. Could you move the "
-            "due date?",
+            email="Money is tight for {name} this month. Could you give {name.him} {days} more "
+            "days for the [invoice] for the {product}? I've agreed to that.",
             colleague="{name} would like {days} more days to pay the [invoice] for the {product}, "
             "and that's fine. Please move the due date.",
             chat="{name} needs {days} more days for the [invoice] for the {product}, thats ok. "
@@ -185,15 +184,14 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked for more time for two [invoices], for the {one} and the "
-            "{two}. Could you move both due dates to {day}? If one can't be moved, tell me why.",
-            colleague="{name} needs until {day} for the [invoices] for the {one} and the {two}. "
-            "Please move the due dates, and tell me why if one can't be moved.",
+            email="{name} has asked for more time for the [invoices] for the {one} and the {two}. "
+            "Could you move both due dates to {day}? If one can't be moved, tell me why.",
+            colleague="{name} can only pay for the {one} and the {two} on {day}. Please move both "
+            "due dates, and tell me why if one can't be moved.",
             chat="{name} wants to pay for the {one} and the {two} on {day}. can you move both due "
             "dates? tell me if one doesnt work and why",
-            note="I've told {name} that we'd try to give {name.him} until {day} for two "
-            "[invoices], the {one} and the {two}. Please change the due dates. If one has to "
-            "stay, tell me why.",
+            note="{name} would like until {day} for the [invoices] for the {one} and the {two}. "
+            "Please change the due dates. If one has to stay, tell me why.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -231,15 +229,13 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
         because="permission",
         ask=Voices(
             email="We sent {name} an [invoice] for the {product} that should have gone to "
-            "somebody else. {name.He} called this morning and asked us to cancel it. Could you do "
-            "that?",
+            "somebody else. Could you cancel it?",
             colleague="I sent {name} an [invoice] for the {product} that was meant for somebody "
             "with a similar name. It's still open, so please cancel it.",
             chat="i mixed up two names, {name} got an [invoice] for the {product} that isnt "
             "{name.hers}. its still open, can you cancel it",
             note="My mistake: the open [invoice] for the {product} went to {name} and was meant "
-            "for somebody with a similar name. Please cancel it, and I'll write a new one for the "
-            "right person.",
+            "for somebody with a similar name. Please cancel it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -273,12 +269,11 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
             email=(
                 (
                     "{name} says two of our [invoices] to {name.him} are for exactly the same "
-                    "things. If that's right, please cancel the one that went out later and leave "
-                    "the first one open."
+                    "things. If so, please cancel the one that went out later."
                 ),
                 (
-                    "Something went wrong with our [invoices]: {name} has had two for exactly the "
-                    "same things. Could you find them and cancel the one that was sent later?"
+                    "{name} has had two [invoices] for exactly the same things. Could you find "
+                    "them and cancel the one that was sent later?"
                 ),
             ),
             colleague=(
@@ -298,9 +293,8 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
                     "cancel the later one"
                 ),
             ),
-            note="{name} rang accounts because there are two [invoices] from us with exactly the "
-            "same items on {name.his} desk. Please check which two they are and cancel the one "
-            "that was sent later. We're closing the month tomorrow.",
+            note="{name} rang because there are two [invoices] from us with exactly the same "
+            "items on {name.his} desk. Please cancel the one that was sent later.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -334,8 +328,7 @@ def everything_they_owe(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} would like to pay everything {name.he} owes us in one transfer, with "
-            "the [reminder] fees. What does it come to? Include the [invoices] that aren't due "
-            "yet.",
+            "the [reminder] fees. What does it come to? Include what isn't due yet.",
             colleague="What does {name} owe us in total? All [invoices] sent and not yet paid, "
             "plus the [reminder] fees.",
             chat="how much does {name} owe us altogether, with [reminder] fees? {name.he} wants "

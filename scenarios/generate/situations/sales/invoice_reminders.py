@@ -28,16 +28,15 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} told me last month that the money was on its way, and nothing has "
-            "arrived. Please send a [reminder] for each of {name.his} overdue [invoices], unless "
-            "the last one only just went out.",
+            email="{name} promised to pay last month, and nothing has arrived. Please send a "
+            "[reminder] for each of {name.his} overdue [invoices], unless the last one only just "
+            "went out.",
             colleague="{name} still hasn't paid. Please send [reminders] for {name.his} overdue "
             "[invoices], except where the last one was too recent.",
             chat="{name} still owes us. can you send a [reminder] for each overdue [invoice]? not "
             "if the last one was too recent",
-            note="{name} hasn't paid and doesn't answer the phone. Please remind {name.him} of "
-            "each overdue [invoice] for which it's time for another letter. I don't want a "
-            "complaint about two letters in the same week.",
+            note="{name} hasn't paid and doesn't answer the phone. Please send [reminders] for "
+            "the overdue [invoices], except where the last one was too recent.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -144,16 +143,14 @@ def had_paid_before_we_asked(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} paid for the {product} on {day} and still got a [reminder] from us with "
-            "a fee. {name.He}'s sent me the bank slip, so that's our mistake. Could you waive the "
-            "fee and mark the [invoice] as paid on that day?",
+            email="{name} paid for the {product} on {day} and still got a [reminder]. That was "
+            "our mistake. Could you waive the fee and mark the [invoice] as paid on that day?",
             colleague="{name} paid for the {product} on {day}, before we sent the [reminder]. "
             "Please waive the fee and mark the [invoice] as paid that day.",
             chat="{name} paid for the {product} on {day}, we just didnt see it and sent a "
             "[reminder]. can you waive the fee and mark it paid on that date",
-            note="The money from {name} for the {product} arrived on {day}, but nobody matched "
-            "it, so {name.he} got a [reminder] for nothing. Please waive the fee and put the "
-            "[invoice] down as paid on that day.",
+            note="{name} had paid for the {product} on {day}, and nobody matched it. Please waive "
+            "the fee for the [reminder] and mark the [invoice] as paid on that day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -277,16 +274,14 @@ def was_never_reminded(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} says {name.he}'s never had a [reminder] for the {product} and doesn't "
-            "see why {name.he} should pay a fee. How many did we send for that [invoice], and "
-            "when was the last one?",
+            email="{name} says {name.he}'s never had a [reminder] for the {product} and won't pay "
+            "the fee. How many did we send, and when was the last one?",
             colleague="{name} says {name.he} never got a [reminder] for the {product}. How many "
             "did we send, and when was the last?",
             chat="{name} says {name.he} never got a [reminder] for the {product}. how many did we "
             "send and when did the last one go out",
-            note="{name} is disputing the fees on the [invoice] for the {product} and says "
-            "nothing ever arrived. Before I call back I need to know how many [reminders] we sent "
-            "and the date of the last one.",
+            note="{name} is disputing the [reminder] fees for the {product}. Before I call back: "
+            "how many [reminders] did we send, and when was the last?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

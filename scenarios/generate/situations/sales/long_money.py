@@ -37,16 +37,15 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Several of {name}'s [payments] failed while {name.he} was away. Could you try "
-            "them all again? Where the card has expired, use {name.his} valid one. Tell me if one "
+            email="Several of {name}'s [payments] failed while {name.he} was away. Could you "
+            "retry them, with {name.his} valid card where the other has expired? Tell me if one "
             "is too old.",
             colleague="Please try {name}'s failed [payments] again. If the card has expired, use "
             "the one that's still valid. Tell me which are too old.",
-            chat="{name}'s card expired and some [payments] failed. can you try them all again, "
-            "with {name.his} valid card where the other has expired? tell me if one is too old",
-            note="{name} would like to clear {name.his} failed [payments]. Please try each one "
-            "again, on {name.his} other card where the first has expired. If one is too old, tell "
-            "me, and I'll ask {name.him} for a transfer.",
+            chat="{name}'s card expired and some [payments] failed. can you retry them, with "
+            "{name.his} valid card where the other has expired? tell me if one is too old",
+            note="{name} would like to clear {name.his} failed [payments]. Please retry each, on "
+            "{name.his} other card where the first has expired, and tell me if one is too old.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -35,19 +35,26 @@ def card_had_run_out(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name}'s card has just expired, so {name.his} [payment] for the {product} "
-                    "bounced. {name.He} has asked us to use the other one we have on file, which "
-                    "is still valid. Could you switch it and try again?"
+                    "{name}'s card has expired, so {name.his} [payment] for the {product} "
+                    "bounced. Could you switch it to the other one we have on file, which is "
+                    "valid, and try again?"
                 ),
                 (
-                    "{name} has had a message that we couldn't take the money for the {product}, "
-                    "because {name.his} card has expired. We have a valid [method] of {name.hers} "
-                    "as well. Could you put the [payment] on that and retry it?"
+                    "We couldn't take {name}'s money for the {product}, because {name.his} card "
+                    "has expired. Could you retry the [payment] with the [method] that's still "
+                    "valid?"
                 ),
             ),
-            colleague="{name}'s card had expired, so the [payment] for the {product} failed. "
-            "Please move it to the other [method] {name.he} has with us, which is still valid, "
-            "and retry it.",
+            colleague=(
+                (
+                    "{name}'s [payment] for the {product} failed because the card had expired. "
+                    "Please move it to {name.his} other valid [method] and retry it."
+                ),
+                (
+                    "{name}'s card expired before we could take the money for the {product}. "
+                    "Please retry the [payment] with the [method] that's still valid."
+                ),
+            ),
             chat=(
                 (
                     "{name}'s [payment] for the {product} bounced, card's expired. can you put it "
@@ -58,9 +65,9 @@ def card_had_run_out(maker: Maker) -> Draft | None:
                     "switch it to the other one {name.he} has and run it again"
                 ),
             ),
-            note="{name} is embarrassed: the [payment] for the {product} didn't go through "
-            "because {name.his} card had expired. We have another [method] of {name.hers} that's "
-            "still valid. Please switch the [payment] to that and retry it today.",
+            note="{name} is embarrassed: the [payment] for the {product} failed because "
+            "{name.his} card had expired. Please retry it with {name.his} other [method], which "
+            "is still valid.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -190,13 +197,11 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
             email=(
                 (
                     "{name} sees the {product} twice in {name.his} banking app, both pending, and "
-                    "only bought it once. {name.He}'s right, that was our mistake. Could you void "
-                    "the second [payment] before it settles?"
+                    "only bought it once. Could you void the second [payment] before it settles?"
                 ),
                 (
-                    "{name} rang because there are two pending charges for the {product} on "
-                    "{name.his} account. There should only be one. Please void the later "
-                    "[payment] before it's taken."
+                    "{name} rang because there are two pending charges for the {product}, and "
+                    "there should only be one. Please void the later [payment] before it's taken."
                 ),
             ),
             colleague=(
@@ -220,8 +225,7 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
                 ),
             ),
             note="The till crashed in the middle of a sale, and now {name} has two pending "
-            "[payments] for the {product}. The first one is right. Please void the second before "
-            "it's taken.",
+            "[payments] for the {product}. Please void the second before it's taken.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -415,20 +419,18 @@ def card_lost_on_the_train(maker: Maker) -> Draft | None:
                     "put the [payment] that's pending on it on {name.his} other card."
                 ),
                 (
-                    "{name}'s purse was stolen, and the card ending in {digits} was in it. Could "
-                    "you disable the card? What's still pending on it should go on {name.his} "
-                    "other one."
+                    "{name}'s purse was stolen, with the card ending in {digits}. Could you "
+                    "disable it, and move what's pending on it to {name.his} other one?"
                 ),
             ),
             colleague=(
                 (
-                    "{name} has lost the card ending in {digits}. Please put the pending [payment] "
-                    "on {name.his} other card, the one that's still valid, and disable the lost "
-                    "one."
+                    "{name} has lost the card ending in {digits}. Please put the pending "
+                    "[payment] on {name.his} other card and disable the lost one."
                 ),
                 (
-                    "{name}'s card ending in {digits} was stolen. Please move what's pending on it "
-                    "to {name.his} other valid card and disable the stolen one."
+                    "{name}'s card ending in {digits} was stolen. Please move what's pending on "
+                    "it to {name.his} other valid card and disable the stolen one."
                 ),
             ),
             chat=(
@@ -441,9 +443,8 @@ def card_lost_on_the_train(maker: Maker) -> Draft | None:
                     "it to {name.his} other one"
                 ),
             ),
-            note="{name} called: {name.his} wallet is gone, and with it the card ending in "
-            "{digits}. Please disable the card. The [payment] that's pending on it goes on "
-            "{name.his} other card.",
+            note="{name}'s wallet is gone, and with it the card ending in {digits}. Please move "
+            "the pending [payment] to {name.his} other card and disable this one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

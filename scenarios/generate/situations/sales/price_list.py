@@ -244,9 +244,8 @@ def what_did_it_cost_then(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] remembers a lower price for the {product} from {day} and wants to "
-            "know why it has gone up. What did it cost that day, and which of us has changed the "
-            "price since?",
+            email="A [customer] remembers a lower price for the {product} on {day}. What did it "
+            "cost that day, and which of us has changed the price since?",
             colleague="A [customer] says the {product} was cheaper on {day}. What did it cost "
             "then, and which of us has changed the price since?",
             chat="someone says the {product} was cheaper on {day}. what was the price then and "

@@ -49,16 +49,14 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} paid for the {product} on {day} and says it isn't as we described it. "
-            "I've checked, and {name.he}'s right. Please open a [refund] for that, as much as we "
-            "allow.",
+            email="{name} paid for the {product} on {day}, and it isn't as we described it; I've "
+            "checked. Please open a [refund] for that, as much as we allow.",
             colleague="{name} paid for the {product} on {day}, and it isn't as described. Please "
             "open a [refund], the most we allow for that.",
             chat="{name} paid for the {product} on {day} and it wasnt as described, i checked. "
             "can you open a [refund], the most we allow for that",
-            note="{name} has complained: the {product} {name.he} paid for on {day} isn't as "
-            "described on our website. That's right. Please open a [refund] and give {name.him} "
-            "as much as we allow for that.",
+            note="{name} paid for the {product} on {day}, and our website describes it wrongly. "
+            "Please open a [refund] and give {name.him} as much as we allow for that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -575,9 +573,8 @@ def what_became_of_my_money(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name} asked for {name.his} money back for the {product} a month ago and says "
-                    "that nobody has answered. Was the [refund] decided? I'd like to write to "
-                    "{name.him}, so I need to know how and when."
+                    "{name} asked for {name.his} money back for the {product} a month ago and has "
+                    "heard nothing. Was the [refund] decided, and if so, how and when?"
                 ),
                 (
                     "{name} wants to know what became of the [refund] for the {product}. Has it "

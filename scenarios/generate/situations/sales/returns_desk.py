@@ -217,11 +217,11 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} sent back some of the {product} because they were damaged, and now the "
-            "rest turns out to be damaged, too. Could you register a return for everything "
-            "{name.he} still has from that [order]?",
-            colleague="{name} says the rest of the {product} is damaged as well, like what came "
-            "back before. Please register a return for all {name.he} still has from that [order].",
+            email="{name} sent back some of the {product} because of damage, and now the rest is "
+            "damaged, too. Could you register a return for everything {name.he} still has from "
+            "that [order]?",
+            colleague="{name} says the rest of the {product} is damaged, too. Please register a "
+            "return for all {name.he} still has from that [order].",
             chat="{name} sent back some of the {product} before, damaged, and now says the rest "
             "is damaged too. can you register a return for all {name.he} still has",
             note="{name} rang again about the damaged {product}: {name.he} wants to send back all "

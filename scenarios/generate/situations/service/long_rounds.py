@@ -89,17 +89,15 @@ def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="The people in {team} say that several of their [requests] have been with "
-                "you for weeks. Please approve what you can, and let me know why if you can't "
-                "approve one.",
+                email="{team} have been waiting for weeks for an answer to their [requests]. "
+                "Please approve what you can, and let me know why if you can't approve one.",
                 colleague="{team} can't order anything until you've gone through their "
                 "[requests]. Please approve what you can; if you can't approve one, I'd like to "
                 "know why.",
                 chat="people in {team} are asking about the [requests] that are with you. can you "
                 "approve what you can and tell me whats wrong with the rest",
-                note="I'm meeting the people from {team} at eleven, and they'll ask about the "
-                "[requests] they've sent you. Please approve those you can. If something's too "
-                "large or too old, tell me, so that I can explain it.",
+                note="I'm meeting {team} at eleven, and they'll ask about the [requests] you have "
+                "from them. Please approve those you can, and tell me why if you can't.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -348,16 +346,14 @@ def threads_of_their_people(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{owner} is back from parental leave and would like the open [threads] of "
-                "{owner.his} [customers] back. Please hand over those of all the [customers] "
-                "{owner.he} looks after; a few may be with {owner.him} already.",
+                email="{owner} is back from parental leave. Could you hand the open [threads] of "
+                "all the [customers] {owner.he} looks after over to {owner.him}?",
                 colleague="{owner} is back from leave. Please hand over the open [threads] of all "
                 "the [customers] {owner.he} looks after.",
                 chat="{owner} is back from leave, can you hand over the open [threads] of all "
                 "{owner.his} [customers] to {owner.him}",
-                note="{owner} is back at work today. Please hand over the open [threads] of "
-                "every [customer] {owner.he} looks after. {owner.He} answered some of them from "
-                "home, so those may be with {owner.him} already.",
+                note="{owner} is back at work today. Please hand over the open [threads] of every "
+                "[customer] {owner.he} looks after; some may be with {owner.him} already.",
             ),
             calls=(
                 call("search_employees", query=owner["name"]),

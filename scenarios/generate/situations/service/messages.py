@@ -39,17 +39,15 @@ def close_what_is_answered(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written that {name.his} questions are answered. Could you close "
-            "{name.his} open [threads]? If there's one in which we still owe {name.him} an "
-            "answer, leave it open and tell me which.",
+            email="{name}'s questions are answered, {name.he} says. Could you close {name.his} "
+            "open [threads]? If we still owe {name.him} an answer in one, leave it and tell me "
+            "which.",
             colleague="{name}'s questions are mostly dealt with. Please close the open [threads] "
             "that we've answered, and tell me if one still needs an answer.",
             chat="{name} says thanks, all clear now. can you close the open [threads] with "
-            "{name.him}? if we still owe {name.him} an answer somewhere leave that one and tell "
-            "me which",
-            note="I'm going through {name}'s open [threads] before the holidays. Please close "
-            "those that we've answered, and tell me if {name.he}'s still waiting for a reply in "
-            "one of them.",
+            "{name.him}? if we still owe an answer somewhere tell me which",
+            note="Before the holidays, please close the open [threads] with {name} that we've "
+            "answered, and tell me if {name.he}'s still waiting for a reply in one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -88,16 +86,14 @@ def apology_by_the_right_template(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has e-mailed us about a wrong bill and is still waiting for an answer. "
-            "Could you reply with our [template] for that? There's an old version too, so please "
-            "take the current one.",
+            email="{name} has e-mailed us about a wrong bill and is still waiting. Could you "
+            "reply with our [template] for that? Please take the current one.",
             colleague="{name} has complained by e-mail about a wrong bill. Please reply with our "
             "[template] for that, the current one.",
             chat="can you answer {name}'s e-mail about the wrong bill? we have [a template] for "
             "that, pls use the current one",
-            note="I don't want {name} to wait any longer for an answer to {name.his} e-mail about "
-            "the wrong bill. Please reply with our [template] for that. There's an old version, "
-            "so make sure it's the current one.",
+            note="{name} has waited long enough for an answer to {name.his} e-mail about the "
+            "wrong bill. Please reply with our [template] for that, the current one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -350,17 +346,15 @@ def moved_and_said_so(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has complained that our letters still go to {name.his} old address, "
-            "although {name.he} wrote to us when {name.he} moved. Could you make the new one the "
-            "main address and answer {name.his} [message], with the street, so that {name.he} "
-            "knows it's done?",
+            email="{name} wrote to us about {name.his} move, and our letters still go to the old "
+            "address. Could you make the new one the main address and confirm the street in a "
+            "reply?",
             colleague="{name} wrote to us that {name.he} has moved. Please make the new address "
             "{name.his} main one and write back to confirm the street.",
             chat="{name} wrote that {name.he}'s moved. can you make the new address the main one "
             "and confirm the street in a reply there",
-            note="A letter to {name} has come back, because we still use the old address. "
-            "{name.He} had written to us about the move. Please make the new one the main address "
-            "and answer that [message] with the street, so that {name.he} can check it.",
+            note="A letter to {name} has come back, although {name.he} had written to us about "
+            "the move. Please make the new address the main one and confirm the street in a reply.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -100,15 +100,14 @@ def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Our e-mails to {name} come back, because {author} mistyped the address when "
-            "{name} rang with a new one. {author}'s note about the call has it right. Could you "
-            "correct the record?",
+            email="Our e-mails to {name} come back, because {author} mistyped the new address on "
+            "the record. It's right in {author.his} note about the call. Could you correct it?",
             colleague="Our e-mails to {name} bounce: {author} mistyped the new address on the "
-            "record. It's right in {author}'s note about the call. Please correct the record.",
-            chat="mails to {name} bounce. {author} mistyped the new address on the record, the "
-            "right one is in the note about the call. can you correct it",
-            note="All our e-mails to {name} come back, because {author} mistyped the new address "
-            "on the record. It's right in {author}'s note about the call, so please correct it.",
+            "record. Please correct it; it's right in {author.his} note about the call.",
+            chat="mails to {name} bounce, {author} mistyped the new address. its right in the "
+            "note about the call, can you correct the record",
+            note="{name} doesn't get our e-mails, because {author} mistyped the new address. It's "
+            "right in {author.his} note about the call, so please correct the record.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -253,9 +252,8 @@ def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] |
         return Draft(
             kind="change",
             ask=Voices(
-                email="{leaver} is going part-time and can't keep all {leaver.his} [customers]. "
-                "{boss} takes the ones who've known us longest: everybody who's been with us "
-                "since before {year}. Could you assign those to {boss.him}?",
+                email="{leaver} is going part-time, so {boss} takes over {leaver.his} [customers] "
+                "who've been with us since before {year}. Could you assign those to {boss.him}?",
                 colleague="{leaver} has too many [customers], so {boss} is taking the oldest "
                 "ones, those who've been with us since before {year}. Please assign them to "
                 "{boss.him}.",

@@ -90,17 +90,15 @@ def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{away} has been signed off sick and won't be back until {back}. {heir} is "
-                "covering for {away.him}. Could you give {heir} the open [tasks] that are due "
-                "before then? The later ones can stay with {away}.",
+                email="{away} is off sick until {back}, and {heir} is covering. Could you give "
+                "{heir} the open [tasks] that are due before then? The later ones stay with "
+                "{away}.",
                 colleague="{away} is out until {back}. Please move the open [tasks] that are due "
                 "before then from {away} to {heir}.",
                 chat="{away} is off until {back}. can you give {away.his} open [tasks] that are "
                 "due before then to {heir}? all [projects]",
-                note="{away} had an accident skiing, nothing serious, and is back on {back}. "
-                "{heir} is covering: please hand over every open [task] that's due before that "
-                "day, whichever [project] it's in. What's due on the day itself or later can wait "
-                "for {away}.",
+                note="{away} had a skiing accident and is back on {back}. {heir} is covering: "
+                "please give {heir.him} every open [task] that's due before that day.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),

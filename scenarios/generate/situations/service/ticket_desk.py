@@ -47,15 +47,14 @@ def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{away} has a fever and won't be in this week. {heir} can take over "
-                "{away.his} high and urgent [tickets]; the others can wait. Could you assign them?",
+                email="{away} has a fever and won't be in this week. Could you give {away.his} "
+                "high and urgent [tickets] to {heir}? The others can wait.",
                 colleague="{away} is off sick all week. Please assign {away.his} high and urgent "
                 "[tickets] to {heir}; the low and normal ones stay.",
                 chat="{away} is out sick til friday, can you give {away.his} high and urgent "
                 "[tickets] to {heir}? the others can wait for {away.him}",
-                note="{away} is off sick this week, and {heir} has agreed to help out. Please "
-                "assign all of {away}'s high and urgent [tickets] to {heir} today. The normal and "
-                "low ones can wait until {away} is back, so leave those.",
+                note="{away} is off sick this week. Please assign {away.his} high and urgent "
+                "[tickets] to {heir} today; the normal and low ones can wait.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),
@@ -197,14 +196,14 @@ def reported_twice(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "{name} never got a confirmation and wrote to us about {subject.about} a "
-                    "second time. Could you close the second [ticket] as a duplicate, and tell "
-                    "{name.him} there under which reference we're dealing with it?"
+                    "{name} got no confirmation and wrote to us about {subject.about} a second "
+                    "time. Could you close the second [ticket] as a duplicate, and tell "
+                    "{name.him} there the reference of the first?"
                 ),
                 (
-                    "{name} wasn't sure that we'd got {name.his} message about {subject.about} "
-                    "and sent it again. Now we have two [tickets]. Could you close the later one, "
-                    "with a line to {name.him} that gives the reference of the first?"
+                    "{name} wasn't sure that we'd heard about {subject.about} and wrote again. "
+                    "Could you close the later [ticket] as a duplicate, and give {name.him} the "
+                    "reference of the first there?"
                 ),
             ),
             colleague=(
@@ -221,31 +220,24 @@ def reported_twice(maker: Maker) -> Draft:
             ),
             chat=(
                 (
+                    "{name} wrote about {subject.about} again by mistake. can you close the "
+                    "second [ticket] and give {name.him} the reference of the first on it"
+                ),
+                (
                     "{name} wrote to us about {subject.about} two times. can you close the newer "
                     "[ticket] as a duplicate? give {name.him} the reference of the first one there"
-                ),
-                (
-                    "we've got two [tickets] from {name} about {subject.about}. pls close the "
-                    "later one and tell {name.him} on it that we're using the first (with the "
-                    "reference)"
-                ),
-                (
-                    "{name} complained about {subject.about} again by mistake, so there are two "
-                    "[tickets]. can you close the second one and give {name.him} the reference of "
-                    "the first on it"
                 ),
             ),
             note=(
                 (
-                    "Two of us have been working on {subject.about} for {name}, because there are "
-                    "two [tickets]. Please keep the first. Close the second one, and tell "
-                    "{name.him} there which reference we're using."
+                    "Two of us are working on {subject.about} for {name}, because there are two "
+                    "[tickets]. Please close the second, and tell {name.him} there that we're "
+                    "using the first (with the reference)."
                 ),
                 (
-                    "{name} got impatient and wrote about {subject.about} again, so it's in our "
-                    "list twice. We only need the first [ticket]. Please close the other one, and "
-                    "give {name.him} the reference of the first there, or {name.he}'ll think that "
-                    "we've forgotten {name.him}."
+                    "{name} got impatient and wrote about {subject.about} again. Please close the "
+                    "second [ticket] as a duplicate, and give {name.him} the reference of the "
+                    "first there."
                 ),
             ),
         ),
@@ -431,16 +423,15 @@ def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} is still waiting to hear from us about {subject.about}, because "
-                "nobody has taken the [ticket]. {team} can help out. Could you give it to whoever "
-                "there has the fewest unsolved [tickets]?",
+                email="{name} is still waiting to hear about {subject.about}, because nobody has "
+                "taken the [ticket]. Could you give it to whoever in {team} has the fewest "
+                "unsolved [tickets]?",
                 colleague="Nobody has {name}'s [ticket] about {subject.about} yet. Please give it "
                 "to somebody in {team}, whoever has the fewest [tickets] to solve at the moment.",
                 chat="{name}'s [ticket] about {subject.about} is still with nobody. can you give "
                 "it to someone in {team}? whoever has the fewest unsolved ones, they're all busy",
-                note="{team} will look after {name}'s [ticket] about {subject.about}, which "
-                "nobody has yet. They're all busy, so please give it to the colleague there with "
-                "the fewest [tickets] still to solve.",
+                note="Nobody has taken {name}'s [ticket] about {subject.about}. Please give it to "
+                "somebody in {team}, to whoever has the fewest [tickets] still to solve.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

@@ -385,18 +385,17 @@ def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} rang yesterday and spoke to {author}, who made a note of it but "
-                "forgot to open [a ticket]. Could you open one, with what {name} rang about as "
-                "the subject, normal priority, and assign it to {author}?",
-                colleague="{author} took a call from {name} but only left a note and no [ticket]. "
-                "Please open one with what {name.he} rang about as the subject, normal priority, "
-                "and assign it to {author}.",
-                chat="{author} took {name}'s call and forgot to open [a ticket], theres only a "
-                "note. can you open one with what {name.he} rang about as the subject, normal "
-                "priority, and give it to {author}",
-                note="{name} rang yesterday and is waiting to be called back. {author} made a "
-                "note but didn't open [a ticket]. Please open one with what {name.he} rang about "
-                "as the subject, normal priority, and assign it to {author}.",
+                email="{author} made a note of {name}'s call but forgot to open [a ticket]. Could "
+                "you open one with what {name.he} rang about as the subject, normal priority, and "
+                "assign it to {author}?",
+                colleague="{author} took a call from {name} but only left a note. Please open [a "
+                "ticket] with what {name.he} rang about as the subject, normal priority, for "
+                "{author}.",
+                chat="{author} took {name}'s call and only left a note. can you open [a ticket] "
+                "with what {name.he} rang about as the subject, normal priority, for {author}",
+                note="{name} is waiting to be called back: {author} made a note but didn't open "
+                "[a ticket]. Please do that, with what {name.he} rang about as the subject, "
+                "normal priority, for {author}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

@@ -194,7 +194,13 @@ def room_for_some_friends(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=9, without=("coworking", "event_venue"), common=True, weight=1.4)
+@situation(
+    "bookings",
+    steps=9,
+    without=("coworking", "event_venue", "airline_lounge"),
+    common=True,
+    weight=1.4,
+)
 def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     """The bookings of a household are cancelled, as far as they are still in time."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -256,9 +262,9 @@ def two_friends_one_slot(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to come on the same day as {name.his} friend {friend}, who's "
-            "booked with us as well. If there's enough room, could you move {name.his} [booking] "
-            "to {friend}'s [slot]?",
+            email="{name} would like to come with {name.his} friend {friend}, who's booked for "
+            "another day. Could you move {name.his} [booking] to {friend}'s [slot] if there's "
+            "room?",
             colleague="{name} would like to come with {friend}, who's booked for another day. If "
             "there's room, please move {name}'s [booking] to {friend}'s [slot].",
             chat="{name} wants to come together with {friend}. can you move {name.his} [booking] "
@@ -312,9 +318,8 @@ def the_group_has_grown(maker: Maker) -> Draft | None:
             "[booking], or make a second one for the others if it won't let you.",
             chat="{name}s group is {count} now, not {old}. can you change the [booking]? do a "
             "second one for the rest if it wont let you",
-            note="{name}'s group has grown to {count} people, and I've told {name.him} that's "
-            "fine. Please change the [booking]. If it won't go up that far, book the rest "
-            "separately for the same [slot].",
+            note="{name}'s group has grown to {count} people. Please change the [booking], or "
+            "book the rest separately for the same [slot] if it won't go up that far.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -357,8 +362,8 @@ def the_spouse_calls_it_off(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote this morning that {owner} won't be able to come after all. They "
-            "live together. We haven't heard from {owner}, but could you cancel the [booking]?",
+            email="{name} wrote that {owner} can't come after all. They live together. Could you "
+            "cancel {owner}'s [booking]?",
             colleague="{name} rang to cancel {owner}'s [booking]; they live together. Please take "
             "it out.",
             chat="{name} says {owner} cant come after all (they live together). can you cancel "

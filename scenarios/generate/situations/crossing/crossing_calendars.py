@@ -14,7 +14,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("calendars", steps=9, weight=0.15)
+@situation("calendars", steps=9, weight=0.1)
 def somebody_else_from_the_team(maker: Maker) -> Draft:
     """A participant falls out; whoever of their team is free at that hour takes part instead."""
     team, people = plant_team(maker, "clerk", "clerk", "supervisor")
@@ -50,7 +50,7 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
             "team who's free then.",
             chat="{out} cant make the [appointment] with {name} on {on}, can you put in someone "
             "else from {out.his} team whos free then",
-            note="I need {out} at another customer's on {on}. Please replace {out.him} at the "
+            note="{out} is needed elsewhere on {on}. Please replace {out.him} at the "
             "[appointment] {subject.purpose} with {name}, with somebody from {out.his} team who's "
             "free then.",
         ),
@@ -177,20 +177,17 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has mixed up the weeks and would like the [appointment] a week later, "
-            "same day and time; you have the [ticket] about that. Please move it if there's still "
-            "time. If not, write to {name.him} on the [ticket] that we're keeping the date, and "
-            "which one that is. Either way you can close it then.",
-            colleague="{name} wants the [appointment] a week later, you have the [ticket]. If "
-            "it's too late to move it, tell {name.him} there that it stays on its date, and which "
-            "that is. Then close the [ticket].",
-            chat="{name} wants the [appointment] a week later, the [ticket] is with you. if its "
-            "too late for that, tell {name.him} on the [ticket] that the date stays (say which) "
-            "and close it",
+            email="{name} has mixed up the weeks and wrote to us in a [ticket] to have the "
+            "[appointment] a week later, same time. Please move it, or tell {name.him} there "
+            "which date we're keeping if it's too late. Then close the [ticket].",
+            colleague="{name} wants the [appointment] a week later. If it's too late for that, "
+            "tell {name.him} on {name.his} [ticket] which date we're keeping. Then close the "
+            "[ticket].",
+            chat="{name} wants the [appointment] a week later. if its too late tell {name.him} on "
+            "{name.his} [ticket] that the date stays (say which). then close it",
             note="{name} has mixed up the weeks and would like to come exactly seven days later. "
-            "The [ticket] is with you. If it's too late to move the [appointment], let {name.him} "
-            "know on the [ticket] that we're keeping the date, and name it. Close the [ticket] "
-            "once you've answered.",
+            "If it's too late for that, tell {name.him} on {name.his} [ticket] which date we're "
+            "keeping, and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -282,18 +279,16 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is getting married, and I've approved {away.his} leave from {first} to "
-            "{last}. Could you record it? If {heir} is free for the [appointment] "
-            "{subject.purpose} on {on}, please put {heir.him} in instead of {away}.",
-            colleague="Please record leave for {away} from {first} to {last}. {heir} will do the "
-            "[appointment] {subject.purpose} on {on} if {heir.he}'s free then, so put {heir.him} "
-            "in instead of {away}.",
-            chat="{away} is on holiday {first} to {last}, can you put the leave in? {heir} could "
-            "do the [appointment] {subject.purpose} on {on}, swap {heir.him} in if {heir.he}'s "
-            "free",
-            note="{away} is going on holiday from {first} to {last}, please record it. {heir} has "
-            "offered to take over the [appointment] {subject.purpose} on {on}. If {heir.he} has "
-            "nothing else then, put {heir.him} in and take {away} out.",
+            email="I've approved {away}'s leave from {first} to {last}. Could you record it, and "
+            "put {heir} in for {away.him} at the [appointment] {subject.purpose} on {on} if "
+            "{heir.he}'s free then?",
+            colleague="Please record leave for {away} from {first} to {last}, and put {heir} in "
+            "instead at the [appointment] {subject.purpose} on {on}, if {heir.he}'s free.",
+            chat="{away} is on holiday {first} to {last}, can you put that in? and swap in {heir} "
+            "for the [appointment] {subject.purpose} on {on} if {heir.he}'s free",
+            note="{away} gets married and has leave from {first} to {last}. Please record it. If "
+            "{heir} is free for the [appointment] {subject.purpose} on {on}, {heir.he} goes "
+            "instead of {away}.",
         ),
         calls=(
             call("list_teams"),
@@ -347,16 +342,16 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} can't come to the [appointment] {subject.purpose} before eleven, "
-            "{name.his} train doesn't get in until then. {organiser} set it up and is on a flight "
-            "until tonight. Could you move it from nine to eleven, same day?",
+            email="{name}'s train doesn't get in before half past ten. Could you move the "
+            "[appointment] {subject.purpose} from nine to eleven, same day? {organiser} set it up "
+            "and is on a flight.",
             colleague="{name} can't do nine for the [appointment] {subject.purpose}. Please move "
             "it to 11:00 the same day. {organiser} set it up and can't be reached.",
             chat="can you move the [appointment] {subject.purpose} with {name} to 11 the same "
             "day? {organiser} set it up but {organiser.he}'s on a plane",
-            note="{name} has to take {name.his} son to school that morning and can't be here "
-            "before eleven for the [appointment] {subject.purpose}. {organiser} set it up but is "
-            "on leave, so please move it from nine to eleven on the same day.",
+            note="{name} can't be here before eleven for the [appointment] {subject.purpose}. "
+            "{organiser} set it up but is on leave, so please move it from nine to eleven, same "
+            "day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

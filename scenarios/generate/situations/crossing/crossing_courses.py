@@ -155,18 +155,15 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{mute} has lost {mute.his} voice, and the doctor says no talking for two weeks, "
-            "so {mute.he} can't teach “{course}” on {on}. Please find somebody in {mute.his} team "
-            "who isn't away and has no [appointment] that day, and make them the teacher.",
+            email="{mute} has lost {mute.his} voice and can't teach “{course}” on {on}. Could you "
+            "find somebody in {mute.his} team who isn't away and has no [appointment], and change "
+            "the teacher?",
             colleague="{mute} has lost {mute.his} voice and can't teach “{course}” on {on}. Please "
             "give it to somebody in {mute.his} team who's in that day and has no [appointments].",
-            chat="{mute} lost {mute.his} voice and cant teach “{course}” on {on}. can you find "
-            "someone in the same team whos in and has no [appointment] that day, and change the "
-            "teacher",
-            note="{mute} is off sick with no voice at all and can't teach “{course}” on {on}. "
-            "Somebody from {mute.his} team should take it over, as long as they're in that day "
-            "and have no [appointment]. Please change the teacher. We'll see about the next date "
-            "when {mute.he}'s better.",
+            chat="{mute} lost {mute.his} voice, so “{course}” on {on} needs a new teacher. can "
+            "you put in someone from {mute.his} team whos in and has no [appointment] that day",
+            note="{mute} has no voice and can't teach “{course}” on {on}. Please make somebody "
+            "from {mute.his} team the teacher who's in that day and has no [appointment].",
         ),
         calls=(
             call("list_courses"),
@@ -300,7 +297,7 @@ def one_more_chair(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", kind="decline", because="permission", steps=5, common=True)
+@situation("training", kind="decline", because="permission", steps=5, common=True, weight=0.6)
 def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
     """A clerk shall add seats for a friend on the waiting list."""
     if maker.me["role"] != "clerk":
@@ -315,14 +312,14 @@ def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} is on the waiting list for “{course}” and has rung twice. The room has "
-            "more chairs than we've sold. Could you add one seat so that {name.he} gets in?",
+            email="{name} is on the waiting list for “{course}”, and there are chairs left in "
+            "that room. Could you add one seat so that {name.he} gets in?",
             colleague="{name} is on the waiting list for “{course}”, and the room is big enough. "
             "Please add one seat so that {name.he} gets in.",
             chat="can you add a seat to “{course}”, the date {name} is waiting for? the room is "
             "big enough",
             note="{name} is waiting for a place on “{course}” and has already taken the day off. "
-            "The room holds more people than that. Please add one seat so that {name.he} gets in.",
+            "Please add one seat, the room is big enough.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -473,7 +470,7 @@ def a_seat_for_who_has_paid(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", "training", steps=9, common=True, weight=1.6)
+@situation("shifts", "training", steps=9, common=True, weight=2.2)
 def teaching_and_on_duty(maker: Maker) -> Draft:
     """The teacher of a session is on duty that day: a swap is asked with a free team mate."""
     team, (teacher, away, free) = plant_team(maker, "clerk", "clerk", "clerk")
@@ -488,17 +485,17 @@ def teaching_and_on_duty(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{teacher} is on the rota on {on}, but that's when {teacher.he} teaches "
-            "“{course}”. Could you request [a swap] with somebody from {teacher.his} team who "
-            "isn't away? I'll approve it myself.",
+            email="{teacher} is on the rota on {on}, when {teacher.he} teaches “{course}”. Could "
+            "you request [a swap] with somebody from {teacher.his} team who isn't away? I'll "
+            "approve it.",
             colleague="{teacher} teaches “{course}” on {on} and has [a shift] that day as well. "
             "Please request [a swap] with somebody from {teacher.his} team who isn't away. I'll "
             "approve it.",
             chat="{teacher} teaches “{course}” on {on} but is on the rota too. can you ask for [a "
             "swap] with someone from {teacher.his} team whos not away, ill approve it",
-            note="I've put {teacher} on the rota for {on}, although {teacher.he}'s teaching "
-            "“{course}” then. Please request [a swap] with a colleague from {teacher.his} team "
-            "who isn't away. I'll approve it when I've spoken to both.",
+            note="I've put {teacher} on the rota for {on}, when {teacher.he}'s teaching "
+            "“{course}”. Please request [a swap] with a colleague from {teacher.his} team who "
+            "isn't away. I'll approve it.",
         ),
         calls=(
             call("list_courses"),

@@ -577,7 +577,7 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", "tickets", steps=9, rare=True)
+@situation("payments", "tickets", steps=9, rare=True, weight=0.5)
 def the_card_had_expired(maker: Maker) -> Draft | None:
     """A ticket asks why a payment failed: it goes by the one method that is still good."""
     if len(unsolved_tickets(maker, maker.me)) > 4:
@@ -593,20 +593,18 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s card has expired, so [a payment] failed, and {name.he}'s opened a "
-            "[ticket] about our letters. Could you switch it to the [method] that still works and "
-            "try again? Then reply to {name.him} on the [ticket] with the reference of the "
-            "[payment], and close it.",
-            colleague="{name}'s card has expired and [a payment] failed. Please put it on the "
-            "[method] that's still good and try again. Then send {name.him} the reference of the "
-            "[payment] as a reply on {name.his} [ticket], and close that.",
-            chat="{name}'s card expired, thats why the [payment] failed. can you put it on the "
-            "other [method] thats still good and retry it? then reply on {name.his} [ticket] with "
-            "the reference of the [payment] and close it",
-            note="{name} has complained about our letters. {name.His} card has expired, so [a "
-            "payment] failed. Please switch the [payment] to the [method] on file that's still "
-            "good and try again. Then tell {name.him} the reference of the [payment] in a reply "
-            "on {name.his} [ticket], and close it.",
+            email="{name} has opened a [ticket] about our letters: [a payment] failed because "
+            "{name.his} card has expired. Could you retry it with the [method] that's still good, "
+            "tell {name.him} there the reference of the [payment], and close the [ticket]?",
+            colleague="{name}'s card has expired and [a payment] failed. Please retry it with the "
+            "[method] that's still good, tell {name.him} its reference on {name.his} [ticket], "
+            "and close that.",
+            chat="{name}'s card expired and [a payment] failed. can you retry it with the "
+            "[method] thats still good, give {name.him} the reference on {name.his} [ticket] and "
+            "close it",
+            note="{name} has complained about our letters, but {name.his} card has expired. "
+            "Please retry the failed [payment] with the [method] that's still good, tell "
+            "{name.him} its reference on {name.his} [ticket], and close it.",
         ),
         calls=(
             call("get_my_profile"),

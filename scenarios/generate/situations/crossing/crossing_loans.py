@@ -152,16 +152,14 @@ def back_and_on_to_the_next(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has brought back {product}; it got a bit worn. Could you book it in as "
-            "worn and lend it to whoever has waited longest for it? Tell that person in their "
-            "[thread] when it's due.",
+            email="{name} has brought back {product}, a bit worn. Could you book it in as worn, "
+            "lend it to whoever has waited longest, and tell them in their [thread] when it's due?",
             colleague="{name} brought {product} back, worn. Lend it straight on to the first "
             "in the queue and tell them in their [thread] when it's due.",
             chat="{product} is back from {name}, its worn. can you lend it to the next in line "
             "and tell them the due date in their [thread]",
-            note="{name} has returned {product}; it still works but it's worn, so please book it "
-            "in like that. Somebody is waiting for it: lend it to whoever has waited longest, and "
-            "write in that person's [thread] when it's due.",
+            note="{name} has returned {product}, worn. Please book it in like that, lend it to "
+            "whoever has waited longest, and write in that person's [thread] when it's due.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -271,9 +269,8 @@ def a_family_goes_away(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} and {name.his} family are flying out tomorrow for two weeks. Could you "
-            "renew everything the household has to bring back by {until}? If something can't be "
-            "renewed, tell me.",
+            email="{name} and {name.his} family are flying out for two weeks. Could you renew "
+            "everything the household has due by {until}? If something can't be renewed, tell me.",
             colleague="{name}'s family is away for two weeks. Please renew whatever any of them "
             "has due by {until}; if something can't be renewed, tell me what.",
             chat="{name} and family are off on holiday, can you renew everything they have due up "
@@ -423,9 +420,8 @@ def worn_out_and_off_the_shelf(maker: Maker) -> Draft | None:
         kind="change",
         because="permission",
         ask=Voices(
-            email="{name} has returned {product} and says it's in such a bad state that we "
-            "shouldn't lend it out again. I've seen it, and {name.he}'s right. Please take it "
-            "back as worn and, if nobody's waiting for it, withdraw it.",
+            email="{name} has returned {product} in such a bad state that we can't lend it out "
+            "again. Please take it back as worn and, if nobody's waiting for it, withdraw it.",
             colleague="{name} has brought {product} back, badly worn. Please book it in as worn "
             "and, if nobody's waiting for it, withdraw it.",
             chat="{name} returned {product}, its totally worn. can you book it in as worn and "

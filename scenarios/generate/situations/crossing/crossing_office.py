@@ -27,7 +27,7 @@ from scenarios.generate.modules.staff.make import new_absence, new_employee
 from scenarios.generate.situations.crossing.crossing_planting import plant_team
 
 
-@situation("approvals", steps=7, weight=0.65)
+@situation("approvals", steps=7, weight=0.5)
 def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
     """The open requests of a decider who travels go to the one of the team who may decide them."""
     team, (away, _, heir) = plant_team(maker, "supervisor", "clerk", "supervisor")
@@ -92,9 +92,8 @@ def one_fresh_and_one_stale(maker: Maker) -> Draft:
             "one.",
             chat="can you approve {author}'s [requests] for {one} and {two}? if ones too old by "
             "now reject it, {author.he} can put it in again",
-            note="{author} has waited long enough for {one} and {two}, so please approve both "
-            "[requests]. If one of them is too old by now, reject that one and {author.he}'ll ask "
-            "again.",
+            note="{author} has waited long enough for {one} and {two}. Please approve both "
+            "[requests]. If one is too old by now, reject it and {author.he}'ll ask again.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -167,7 +166,7 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=8, rare=True, weight=0.5)
+@situation("cases", steps=8, rare=True, weight=0.5, without=("charity",))
 def a_case_that_has_become_serious(maker: Maker) -> Draft:
     """A case of high priority goes to the one of a team who may handle it and is there."""
     team, (clerk, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
@@ -179,13 +178,12 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is threatening to go to court over {subject.about}, so {clerk} can't "
-            "keep the [case]. {team} will take it. Could you hand it over to [a supervisor] there "
-            "who's in today?",
+            email="{name} is threatening to go to court over {subject.about}. Could you hand the "
+            "[case] from {clerk} to [a supervisor] in {team} who's in today?",
             colleague="{clerk} is out of {clerk.his} depth with {subject.about} ({name}). Please "
             "hand the [case] over to [a supervisor] in {team}, to somebody who's in today.",
-            chat="{name} has got a lawyer, so {subject.about} is too much for {clerk} now. can "
-            "you hand the [case] to [a supervisor] in {team}? someone whos in today",
+            chat="{name} has got a lawyer, so the [case] about {subject.about} is too much for "
+            "{clerk} now. can you hand it to [a supervisor] in {team}? someone whos in today",
             note="{name} has got a lawyer, and the [case] about {subject.about} has become too "
             "serious for {clerk}. Please give it to [a supervisor] in {team} who's in today.",
         ),

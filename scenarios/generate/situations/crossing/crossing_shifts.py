@@ -35,7 +35,7 @@ def _new_desk(maker: Maker, **columns: str) -> Row:
     return new_post(maker, name=title, **columns)
 
 
-@situation("shifts", steps=7, weight=0.4)
+@situation("shifts", steps=7, weight=0.35)
 def cover_from_the_same_team(maker: Maker) -> Draft:
     """Somebody cannot work; the one of the team who is neither away nor at work takes over."""
     team, (ill, away, busy, free) = plant_team(maker, "clerk", "clerk", "clerk", "clerk")
@@ -97,19 +97,18 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{torn} is down for the early [shift] on {on} but has the [appointment] "
-            "{topic.purpose} that day. Could you ask for a [swap] with somebody from {torn.his} "
-            "team who has nothing on then? I'll decide on it later.",
-            colleague="{torn} is double-booked on {on}: the early [shift] and the [appointment] "
+            email="{torn} has the early [shift] on {on} and the [appointment] {topic.purpose}. "
+            "Could you ask for a [swap] with somebody from {torn.his} team who has nothing on "
+            "that day?",
+            colleague="{torn} is double-booked on {on}: early [shift] and the [appointment] "
             "{topic.purpose}. Please request a [swap] with somebody from {torn.his} team who has "
-            "no [appointment] and no [shift] that day.",
+            "neither that day.",
             chat="{torn} is double booked on {on}, early [shift] and the [appointment] "
             "{topic.purpose}. can you ask for a [swap] with someone from {torn.his} team whos "
-            "free that day? ill decide tonight",
-            note="{torn} can't do the early [shift] on {on}, because {torn.he} has the "
-            "[appointment] {topic.purpose}. Please request a [swap] with a colleague from "
-            "{torn.his} team who has no [shift] or [appointment] that day. I'll decide on it "
-            "tomorrow.",
+            "free that day",
+            note="{torn} has the [appointment] {topic.purpose} on {on} and can't do the early "
+            "[shift]. Please request a [swap] with a colleague from {torn.his} team who has no "
+            "[shift] or [appointment] that day.",
         ),
         calls=(
             call("search_employees", query=torn["name"]),
@@ -226,7 +225,7 @@ def my_own_swap(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="decline", steps=6, common=True, weight=0.7)
+@situation("shifts", kind="decline", steps=6, common=True, weight=0.8)
 def a_swap_for_tomorrow(maker: Maker) -> Draft:
     """A swap is asked for when the shift is already too near."""
     team, (giver, taker) = plant_team(maker, "clerk", "clerk")
@@ -270,7 +269,7 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", because="permission", steps=6, common=True)
+@situation("shifts", because="permission", steps=6, common=True, weight=1.2)
 def leave_over_a_shift(maker: Maker) -> Draft | None:
     """A clerk enters a leave, but may not delete the shift that lies in it."""
     if maker.me["role"] != "clerk":
@@ -394,17 +393,15 @@ def who_has_a_free_day(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A school has asked whether somebody from {team} could come on {on} and talk "
-            "about the job. Who in that team isn't away and has no [shift] or [appointment] that "
-            "day? I need a name and an e-mail address.",
-            colleague="The photographer is here on {on}, and I'd like somebody from {team} in the "
-            "pictures. Who's in that day and has no [shift] and no [appointment]? Name and e-mail, "
+            email="A school would like somebody from {team} to come on {on} and talk about the "
+            "job. Who isn't away and has no [shift] or [appointment] that day? Name and e-mail, "
             "please.",
+            colleague="The photographer is here on {on}. Who in {team} is in that day and has no "
+            "[shift] and no [appointment]? Name and e-mail, please.",
             chat="need someone from {team} for the photographer on {on}. whos in but has no "
             "[shift] and no [appointment]? name and email pls",
-            note="A trainee is coming to look round on {on}, and I'd like somebody from {team} to "
-            "show her everything. Who's here that day and has neither [a shift] nor an "
-            "[appointment]? I need the name and the e-mail address.",
+            note="A trainee is coming on {on}, and somebody from {team} should show her round. "
+            "Who's in and has no [shift] or [appointment] that day? Name and e-mail, please.",
         ),
         calls=(
             call("list_teams"),
@@ -476,7 +473,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, weight=0.2)
+@situation("shifts", steps=7, weight=0.1)
 def somebody_senior_for_the_post(maker: Maker) -> Draft:
     """A senior post is staffed with the one of a team who may stand there and is not away."""
     team, (_, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")

@@ -266,14 +266,14 @@ def first_hour_for_both(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] would like an hour with {one} and {two} on {day}, as early as "
-            "possible. When are they first both free? Not before eight, and on the hour please.",
+            email="A [customer] would like an hour with {one} and {two} on {day}. When are they "
+            "first both free, from eight and on the hour?",
             colleague="{one} and {two} have to sit down together on {day}. When is the first hour "
             "that they're both free? From 08:00, on the hour please.",
             chat="when are {one} and {two} first both free for an hour on {day}? from 8 on, and "
             "on the hour pls",
-            note="I'd like an hour with {one} and {two} on {day}, as early as they can both make "
-            "it. We open at eight, and I want to start on the hour. What time would that be?",
+            note="I need {one} and {two} for an hour on {day}, as early as possible. What's the "
+            "first full hour from eight at which both are free?",
         ),
         calls=(
             call("search_employees", query=one["name"]),
@@ -314,8 +314,7 @@ def like_the_last_talk(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is coming in again on {day} at 09:00. Could you put that in as "
-            "“{subject}”, in the same place and for as long as when {name.he} was last here? "
-            "Please add {mate}, who has to be there.",
+            "“{subject}”, same place and length as {name.his} last visit, and add {mate}?",
             colleague="Please set up “{subject}” with {name} on {day} at 09:00, same place and "
             "same length as when {name.he} was last here. {mate} has to be there as well.",
             chat="can you set up “{subject}” with {name} on {day} at 09:00? same place and "

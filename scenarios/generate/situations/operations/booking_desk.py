@@ -122,17 +122,14 @@ def two_more_than_the_room_has(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has booked the {room} on {day} for {before} people, and now there'll be "
-            "{people}. Could you change that? If they don't all fit in, any other time on that "
-            "day would be fine.",
+            email="{name} is bringing {people} people to the {room} on {day}, not {before}. Could "
+            "you change that? If they don't all fit in, any other time that day is fine.",
             colleague="{name} is coming to the {room} on {day} with {people} people instead of "
-            "{before}. If they don't fit in at that time, please move them to another one that "
-            "day.",
+            "{before}. If they don't fit, please move them to another time that day.",
             chat="{name} is bringing {people} ppl to the {room} on {day}, not {before}. can you "
             "change it? if they dont fit any other time that day is ok",
-            note="{name} had said {before} people for the {room} on {day}, but now it's {people}. "
-            "Please change the [booking]. If they don't all fit in, another time that day is fine "
-            "with {name.him}.",
+            note="{name} had said {before} people for the {room} on {day}, and now it's {people}. "
+            "Please change the [booking], to another time that day if they don't fit.",
         ),
         calls=(
             _who(customer),

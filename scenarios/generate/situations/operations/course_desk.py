@@ -41,9 +41,8 @@ def first_date_with_a_seat(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="A friend has recommended “{course}” to {name}, who'd like to do it from "
-            "{first} on, as early as possible. {name.He} doesn't want to be on a waiting list. "
-            "Could you book the first date with a free place?",
+            email="{name} is abroad until {first} and would then like to do “{course}” as early "
+            "as possible. Could you book the first date from that day on with a free place?",
             colleague="{name} is free again from {first} and wants to do “{course}”. Please book "
             "{name.him} on the first date from then on that still has a place.",
             chat="can you book {name} on “{course}”? first date thats not full from {first} on, "
@@ -260,7 +259,7 @@ def two_more_chairs(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", steps=7, common=True)
+@situation("training", steps=7, common=True, weight=1.5)
 def the_teacher_is_on_leave(maker: Maker) -> Draft:
     """Another teacher is wanted; the first choice is away on that day, too."""
     course = new_course(maker)
@@ -303,7 +302,7 @@ def the_teacher_is_on_leave(maker: Maker) -> Draft:
     )
 
 
-@situation("training", steps=6, common=True)
+@situation("training", steps=6, common=True, weight=1.4)
 def both_or_neither(maker: Maker) -> Draft:
     """Two people want to take a course together: the first date with two seats."""
     one, two, course = new_customer(maker), new_customer(maker), new_course(maker)
@@ -345,7 +344,7 @@ def both_or_neither(maker: Maker) -> Draft:
     )
 
 
-@situation("training", steps=6, common=True)
+@situation("training", steps=6, common=True, weight=1.4)
 def put_into_the_wrong_course(maker: Maker) -> Draft:
     """A colleague enrolled somebody for the wrong course on the right day."""
     customer = new_customer(maker)

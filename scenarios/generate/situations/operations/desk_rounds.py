@@ -53,9 +53,8 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has moved to another town and won't need {name.his} [appointments] any "
-            "more. Could you cancel them? If one of them belongs to a colleague who has to do it, "
-            "tell me who.",
+            email="{name} has moved to another town. Could you cancel {name.his} [appointments]? "
+            "If a colleague has to cancel one of them, tell me who.",
             colleague="{name} has moved away. Please cancel all {name.his} [appointments]. If a "
             "colleague has to cancel one of them, tell me who.",
             chat="{name}'s moved away, can you cancel {name.his} [appointments]? if a colleague "
@@ -85,7 +84,7 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", steps=9, common=True)
+@situation("training", steps=9, common=True, weight=1.2)
 def a_teacher_says_goodbye(maker: Maker) -> Draft:
     """All sessions of a course that one teacher gives after a day go to another."""
     leaver, heir, third = (new_employee(maker) for _ in range(3))
@@ -131,7 +130,7 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", kind="question", steps=4, without=("moving_company",))
+@situation("fleet", kind="question", steps=4, without=("moving_company",), weight=0.5)
 def which_one_seats_them_all(maker: Maker) -> Draft:
     """Of two vehicles one is elsewhere on that day; which is it, and of what kind."""
     day = maker.rng.randrange(5, 25)
@@ -142,15 +141,14 @@ def which_one_seats_them_all(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="Five of us are driving to a meeting on {day}. Which [vehicle] can we take, {b} "
-            "or {c}? It needs five seats and must be free that day. What model is it?",
+            email="Five of us are driving to a meeting on {day}. Which [vehicle] has five seats "
+            "and is free that day, {b} or {c}, and what model is it?",
             colleague="Five of us are visiting a customer on {day}. Is {b} or {c} big enough and "
             "free that day? Tell me the model too.",
             chat="5 of us are going to the trade fair on {day}. which of {b} and {c} has enough "
             "seats and no [trip] then, and what model is it",
-            note="Five of us are going to the trade fair on {day} and would like to drive "
-            "together. Which [vehicle] has at least five seats and no [trip] that day, {b} or "
-            "{c}? And what model is it, so that we find it?",
+            note="Five of us are going to the trade fair on {day}. Which [vehicle] has at least "
+            "five seats and no [trip] that day, {b} or {c}, and what model is it?",
         ),
         calls=tuple(
             one
@@ -389,7 +387,7 @@ def look_at_it_again(maker: Maker) -> Draft:
     steps=7,
     without=("accounting_office", "insurance_broker", "law_office"),
     common=True,
-    weight=0.22,
+    weight=0.19,
 )
 def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     """The shifts of some days go to two colleagues, by the part of the day."""

@@ -47,10 +47,10 @@ def too_near_to_the_check(maker: Maker) -> Draft:
             "noon.",
             colleague="{driver} has to go to {city} on {day}. Please plan the [trip] with "
             "[vehicle] {plate}.",
-            chat="can you put {driver} and {plate} down for {city} on {day}",
-            note="They're expecting us in {city} on {day}. {driver} can go, and [vehicle] {plate} "
-            "is big enough, so please plan the [trip] with that one. I'll ring them to confirm "
-            "the time.",
+            chat="can you put {driver} and {plate} down for {city} on {day}? theyre expecting "
+            "{driver.him}",
+            note="They're expecting us in {city} on {day}. Please plan the [trip] for {driver} "
+            "with [vehicle] {plate}, which is big enough.",
         ),
         calls=(_plate(vehicle), _shown(vehicle), _driver(driver)),
         answer="I did not plan it and cannot with {plate}: its next check is on {check}, and it "
@@ -193,7 +193,7 @@ def call_it_a_light_one(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=5)
+@situation("fleet", steps=5, weight=0.4)
 def mended_and_off_again(maker: Maker) -> Draft:
     """A repair frees a blocked vehicle for a trip; a minor defect of it stays open."""
     vehicle, driver = new_vehicle(maker), new_employee(maker)
@@ -204,9 +204,9 @@ def mended_and_off_again(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="[Vehicle] {plate} is back from the garage. They've repaired the serious "
-            "[defect], for {cost}. Could you record that, so that it can be used again? {driver} "
-            "is taking it to {city} on {day}; please plan that, too.",
+            email="[Vehicle] {plate} is back from the garage: the serious [defect] is repaired, "
+            "for {cost}. Could you record that and plan {driver}'s [trip] to {city} on {day} with "
+            "it?",
             colleague="The garage has repaired the serious [defect] on [vehicle] {plate}, for "
             "{cost}. Please record it, and plan {driver}'s [trip] to {city} on {day} with it.",
             chat="{plate} is back, the serious [defect] is fixed, {cost}. can you record that and "
@@ -307,7 +307,7 @@ def kilometres_of_a_driver(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=7, common=True)
+@situation("fleet", steps=7, common=True, weight=1.2)
 def broken_down_before_the_trip(maker: Maker) -> Draft:
     """A serious defect is reported; the trip that was planned goes with another vehicle."""
     broken, spare = new_vehicle(maker), new_vehicle(maker)

@@ -94,7 +94,7 @@ def three_weeks_are_too_many(maker: Maker) -> Draft | None:
     )
 
 
-@situation("inspections", steps=5, rare=True, without=("event_venue",), weight=0.5)
+@situation("inspections", steps=5, rare=True, without=("event_venue",), weight=0.35)
 def ticked_off_by_one_of_them(maker: Maker) -> Draft:
     """Of four followups those of one employee are done; one of them is closed already."""
     worker, other = new_employee(maker), new_employee(maker)
@@ -211,9 +211,9 @@ def back_from_the_round(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{inspector} rang from [inspection] {reference}. Two things: “{minor}”, which "
-            "is minor, and “{critical}”, which is critical. Please report both. {worker} will "
-            "deal with the critical one by {until}, so put {worker.him} down for that.",
+            email="{inspector} rang from [inspection] {reference}: “{minor}” (minor) and "
+            "“{critical}” (critical). Please report both, and give {worker} the critical one, due "
+            "on {until}.",
             colleague="{inspector} has done [inspection] {reference} and found “{minor}” (minor) "
             "and “{critical}” (critical). Please report both. {worker} takes the critical one, "
             "due on {until}.",

@@ -174,16 +174,15 @@ def keep_it_a_little_longer(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} asked us in a message a few days ago whether {name.he} could keep "
-            "something longer, and nobody has answered. Could you renew it if nobody's waiting "
-            "for it, and reply in the [thread] with the new due date?",
+            email="{name} asked us days ago to keep something longer, and nobody has answered. "
+            "Could you renew it if nobody's waiting for it, and tell {name.him} the new due date "
+            "in the [thread]?",
             colleague="{name} has messaged us to ask for a renewal. Please renew it if nobody's "
             "waiting for it, and reply with the new due date.",
             chat="{name}'s waiting on a reply about keeping something {name.he} borrowed. can you "
             "renew it if thats possible and answer in the [thread] with the new date",
-            note="{name} has asked in a message to keep something {name.he} borrowed from us. If "
-            "nobody else is waiting for it, please renew it and let {name.him} know the new due "
-            "date in the same [thread].",
+            note="{name} has written that {name.he}'d like to keep something {name.he} borrowed. "
+            "Please renew it if nobody else is waiting for it, and reply with the new due date.",
         ),
         calls=(
             _who(customer),
@@ -222,17 +221,16 @@ def a_better_hour(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} can't make the [appointment] {subject.purpose} and has written to us "
-            "with two other times. {mate} has to be there as well, so could you see when "
-            "{mate.he} is free, move it and confirm the time in the [thread]?",
-            colleague="{name} can't make the [appointment] {subject.purpose} and has suggested "
-            "two other times in a message. {mate} is coming too, so please move it to the one "
-            "when {mate.he}'s free and confirm it in the [thread].",
-            chat="{name} cant make the [appointment] {subject.purpose} and sent us 2 other times. "
-            "{mate} is coming too, can you move it to whichever suits {mate.him} and confirm it "
-            "in the [thread]",
-            note="{name} can't make the [appointment] {subject.purpose} and has suggested two "
-            "other times in a message. {mate} has to be there as well. Please move it to the time "
-            "that works for everybody and confirm it to {name.him} in the [thread].",
+            "with two other times. Could you move it to the one when {mate} is free, too, and "
+            "confirm it in the [thread]?",
+            colleague="{name} has written to us with two other times for the [appointment] "
+            "{subject.purpose}. Please move it to the one when {mate} is free, too, and confirm "
+            "it in the [thread].",
+            chat="{name} sent us 2 other times for the [appointment] {subject.purpose}. can you "
+            "move it to the one when {mate} is free too, and confirm it in the [thread]",
+            note="{name} has suggested two other times for the [appointment] {subject.purpose} in "
+            "a message. Please move it to the one that {mate} can make as well, and confirm it in "
+            "the [thread].",
         ),
         calls=(
             _who(customer),

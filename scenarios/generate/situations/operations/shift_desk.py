@@ -292,7 +292,7 @@ def nights_in_a_row(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6, common=True, without=_NO_SHIFTS)
+@situation("shifts", steps=6, common=True, without=_NO_SHIFTS, weight=1.15)
 def ill_for_three_days(maker: Maker) -> Draft:
     """Somebody will be in hospital: the absence is recorded, and a colleague is asked to take the
     shifts that fall into it."""

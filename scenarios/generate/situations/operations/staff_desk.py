@@ -101,8 +101,8 @@ def the_same_a_week_later(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker}'s ferry has been moved by a week, so {worker.his} leave from {first} "
-            "has to start seven days later, for the same number of days. Could you change it?",
+            email="{worker}'s ferry has been moved, so {worker.his} leave from {first} has to "
+            "start seven days later, same length. Could you change it?",
             colleague="{worker}'s leave from {first} has to start seven days later than planned. "
             "Same length, please.",
             chat="can you move {worker}'s leave from {first}? it starts 7 days later now, same "
@@ -136,17 +136,15 @@ def not_both_at_a_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} would like leave from {first} to {last}. {deputy} is the only one who "
-            "can cover for {worker.him}, so if {deputy.he}'s away then, make it {new} to {end}. "
-            "Could you check and record it?",
-            colleague="{worker} wants leave from {first} to {last}. {deputy} has to cover, so "
-            "make it {new} to {end} if {deputy.he}'s away on one of the first dates. Please check "
-            "and record it.",
+            email="{worker} would like leave from {first} to {last}, or from {new} to {end} if "
+            "{deputy}, who covers for {worker.him}, is away then. Could you check and record it?",
+            colleague="{worker} wants leave from {first} to {last}, or from {new} to {end} if "
+            "{deputy} is away then (one of them has to be here). Please check and record it.",
             chat="{worker} wants leave {first} to {last}. {deputy} covers for {worker.him}, "
             "so if {deputy.he}'s off on one of those days make it {new} to {end}",
-            note="{worker} would like leave from {first} to {last}, or else from {new} to {end}. "
-            "{deputy} has to cover meanwhile, so take the second if {deputy} is away on any day "
-            "of the first.",
+            note="{worker} and {deputy} can't be away together. Please record {worker}'s leave "
+            "from {first} to {last}, or from {new} to {end} if {deputy} is away on one of those "
+            "days.",
         ),
         calls=(
             _who(worker),
@@ -193,7 +191,7 @@ def a_change_of_scenery(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=5, without=WALK_IN_TRADES, common=True, weight=0.45)
+@situation(steps=5, without=WALK_IN_TRADES, common=True, weight=0.33)
 def whom_somebody_leaves_behind(maker: Maker) -> Draft:
     """A colleague goes abroad: their customers go to another one, except the blocked one."""
     leaver, heir = new_employee(maker), new_employee(maker)
@@ -269,7 +267,7 @@ def when_the_next_holiday_is(maker: Maker) -> Draft:
     steps=4,
     without=("law_office", "dental_clinic", "public_library", "gym"),
     common=True,
-    weight=0.8,
+    weight=0.55,
 )
 def it_was_a_business_trip(maker: Maker) -> Draft:
     """An absence was entered as leave and is travel; another one is really leave."""

@@ -187,9 +187,8 @@ def again_from_the_same_campaign(maker: Maker) -> Draft | None:
             "didn't. I don't want {name.him} to feel left out. Could you issue one to {name.him}?",
             colleague="{name} says {name.he} never got a “{campaign}” [coupon]. Please issue one.",
             chat="can you give {name} a “{campaign}” [coupon]? {name.he} says {name.he} missed out",
-            note="{name} called about “{campaign}”. {name.He} thinks {name.he} should have had a "
-            "[coupon] too, and I couldn't see why not. Please issue one to {name.his} account, "
-            "then {name.he}'ll get the usual message.",
+            note="{name} called about “{campaign}” and thinks {name.he} should have had a "
+            "[coupon], too. Please issue one to {name.his} account.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -144,16 +144,14 @@ def one_more_delay(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="I've just spoken to {name}, who can't pay the open [invoice] in time and has "
-            "asked for another {days} days. {name.He}'s always been reliable. Could you give "
-            "{name.him} that?",
+            email="{name} can't pay the open [invoice] in time and has asked for another {days} "
+            "days. {name.He}'s always been reliable. Could you give {name.him} that?",
             colleague="{name} is waiting for a payment {name.him}self. Please give {name.him} "
             "another {days} days for {name.his} open [invoice].",
             chat="{name} needs another {days} days for {name.his} unpaid [invoice], can you "
             "change it",
-            note="{name} called about {name.his} open [invoice], {name.he}'s short of money at "
-            "the moment. I said another {days} days would be all right. Change the due date so "
-            "{name.he} doesn't get a letter.",
+            note="{name} is short of money at the moment. Please give {name.him} another {days} "
+            "days for {name.his} open [invoice], so that {name.he} doesn't get a letter.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -252,7 +250,7 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=6, common=True)
+@situation("invoices", steps=6, common=True, weight=0.8)
 def sent_out_two_times(maker: Maker) -> Draft | None:
     """Two sent invoices have the same positions; the one with the later due day is cancelled."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"] // 2)
@@ -396,9 +394,8 @@ def bill_what_was_ordered(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s [order] {reference} was completed a while ago, and {name.he} still "
-            "hasn't had an [invoice]. There's a draft, but I don't think everything is on it. "
-            "Could you add what's missing and send it?",
+            email="{name} still hasn't had an [invoice] for [order] {reference}. There's a draft, "
+            "but something is missing. Could you add it and send the [invoice]?",
             colleague="{name} is waiting for {name.his} [invoice]. Please check the draft against "
             "[order] {reference}, add what's missing and send it.",
             chat="{name} is waiting for the [invoice] for [order] {reference}. theres a draft but "

@@ -13,7 +13,7 @@ from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.payments.make import new_method, new_payment
 
 
-@situation("invoices", steps=5, common=True, without=("hotel",))
+@situation("invoices", steps=5, common=True, without=("hotel",), weight=0.7)
 def time_to_ask_again(maker: Maker) -> Draft | None:
     """Two overdue invoices; for one the last reminder is old enough for another."""
     goods = some_products(maker, 2)
@@ -316,16 +316,15 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says {name.he} paid for both the {one} and the {two} by card, but the "
-            "[invoices] are still open. Could you check {name.his} [payments]? If one has "
-            "settled, mark that [invoice] as paid on that day.",
+            email="{name} says {name.he} paid for the {one} and the {two} by card. Could you "
+            "check? If a [payment] has settled, please mark that [invoice] as paid on that day.",
             colleague="{name} says the {one} and the {two} were both paid by card. Please check, "
             "and if a [payment] has settled, mark that [invoice] as paid on the same day.",
             chat="{name} says {name.he} paid for the {one} and the {two} by card. can you check? "
             "if a [payment] settled mark that [invoice] paid on the day it did",
-            note="We've reminded {name} of two [invoices], for the {one} and the {two}, but "
-            "{name.he} says both were paid by card. Please check. If a [payment] has settled, "
-            "mark the [invoice] as paid on that day, and leave the other.",
+            note="{name} has had our [reminders] for the {one} and the {two} and says both were "
+            "paid by card. Please check, and mark an [invoice] as paid on the day its [payment] "
+            "settled.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

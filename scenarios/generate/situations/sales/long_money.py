@@ -20,7 +20,7 @@ from scenarios.generate.modules.refunds.make import refund_reason, share_of
         "theatre",
         "museum",
     ),
-    weight=0.15,
+    weight=0.1,
 )
 def everything_that_bounced(maker: Maker) -> Draft | None:
     """All failed payments: switched where the method is dead, tried again where still in time."""

@@ -152,7 +152,7 @@ def the_same_as_last_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=6, common=True)
+@situation("orders", steps=6, common=True, weight=0.4)
 def sent_off_twice(maker: Maker) -> Draft | None:
     """Two orders of the same day have the same lines; the later one is cancelled."""
     goods = some_products(maker, 2)
@@ -190,7 +190,7 @@ def sent_off_twice(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=7, without=_BY_THE_DAY, common=True, weight=0.45)
+@situation("orders", steps=7, without=_BY_THE_DAY, common=True, weight=0.14)
 def two_into_one(maker: Maker) -> Draft | None:
     """What the later open order has goes into the earlier one, which has one of the products."""
     goods = some_products(maker, 2)
@@ -286,7 +286,7 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=5, kind="change", without=_BY_THE_DAY)
+@situation("orders", steps=5, kind="change", without=_BY_THE_DAY, weight=0.6)
 def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     """Quantities of two orders are to be changed; one is confirmed already, so only one is done."""
     goods = some_products(maker, 2)
@@ -307,9 +307,8 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
             "[orders]. Please change both, and tell me if it's too late for one.",
             chat="{name} now needs {count} × {one} and {other} × {two}, thats 2 separate "
             "[orders]. can you change both? tell me if its too late for one",
-            note="{name} has more guests than expected and wants {count} × {one} and {other} × "
-            "{two}, on two separate [orders]. Please change both. If it's too late for one, tell "
-            "me.",
+            note="{name} now wants {count} × {one} and {other} × {two}, on two separate [orders]. "
+            "Please change both. If it's too late for one, tell me.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

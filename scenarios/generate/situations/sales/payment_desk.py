@@ -17,7 +17,7 @@ def _end_of_month(day: str) -> str:
     return ((first + timedelta(days=31)).replace(day=1) - timedelta(days=1)).isoformat()
 
 
-@situation("payments", steps=5, weight=0.2)
+@situation("payments", steps=5, weight=0.17)
 def card_had_run_out(maker: Maker) -> Draft | None:
     """A payment failed because its card had expired; it goes by the only usable method."""
     goods = some_products(maker, 2)
@@ -138,16 +138,15 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s bank has sent {name.him} a new card, ending in {digits}, valid until "
-            "{expires}. Please add it, charge the failed [payment] for the {product} to it, and "
-            "disable the old card.",
+            email="{name} has a new card, ending in {digits}, valid until {expires}. Could you "
+            "retry the failed [payment] for the {product} with it and disable the old card?",
             colleague="{name} has a new card, ending in {digits}, valid until {expires}. Please "
             "try the failed [payment] for the {product} again with it and disable the old card.",
-            chat="{name} has a new card, last four {digits}, valid til {expires}. can you add it, "
-            "try the failed [payment] for the {product} again with it and disable the old one",
-            note="{name}'s bank blocked {name.his} card and sent a new one, ending in {digits}, "
-            "valid until {expires}. Please add it, use it for the failed [payment] for the "
-            "{product}, and disable the blocked one.",
+            chat="{name} has a new card ({digits}, valid til {expires}). can you try the failed "
+            "[payment] for the {product} again with it and disable the old one",
+            note="{name}'s bank blocked {name.his} card. The new one ends in {digits}, valid "
+            "until {expires}. Please use it for the failed [payment] for the {product} and "
+            "disable the old one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -179,7 +178,7 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5, weight=0.3)
+@situation("payments", steps=5, weight=0.2)
 def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     """Two pending payments for one thing; the later is made void, a third is a real one."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"])
@@ -240,7 +239,7 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="decline", because="permission", steps=3, common=True, weight=0.7)
+@situation("payments", kind="decline", because="permission", steps=3, common=True, weight=0.5)
 def too_big_to_make_void(maker: Maker) -> Draft | None:
     """A pending payment above the own limit is to be made void."""
     if maker.me["role"] == "manager":
@@ -373,16 +372,14 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s bank turned down the [payments] for the {one} and the {two}. "
-            "{name.He}'s raised {name.his} limit now. Could you try both again? If one is too "
-            "old, tell me which, and I'll ask for a transfer.",
-            colleague="{name} has sorted it out with {name.his} bank. Please retry the two failed "
-            "[payments], for the {one} and the {two}, and tell me if one is too old for that.",
+            email="{name} has raised {name.his} card limit. Could you retry the failed [payments] "
+            "for the {one} and the {two}? If one is too old for that, tell me which.",
+            colleague="{name}'s bank has sorted it out. Please retry the failed [payments] for "
+            "the {one} and the {two}, and tell me if one is too old.",
             chat="{name} says {name.his} bank is ok now, can you retry the [payments] for the "
             "{one} and the {two}? if one is too old tell me",
-            note="{name} has two failed [payments], for the {one} and the {two}, and I'd like "
-            "both cleared before the end of the month. Please retry them. If it's too late for "
-            "one, tell me which, so that we can invoice it instead.",
+            note="{name} has two failed [payments], for the {one} and the {two}. Please retry "
+            "them. If it's too late for one, tell me which, so that we can invoice it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -397,7 +394,7 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5, weight=0.06)
+@situation("payments", steps=5, weight=0.04)
 def card_lost_on_the_train(maker: Maker) -> Draft | None:
     """A lost card cannot be disabled before its pending payment goes another way."""
     goods = some_products(maker, 3)
@@ -522,9 +519,8 @@ def line_on_the_bank_statement(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The bank has sent us {amount} from {name}, without a reference. It must be for "
-            "one of {name.his} pending [payments]. Could you find the one with that amount and "
-            "settle it?",
+            email="{amount} has come in from {name} without a reference. Could you find the "
+            "pending [payment] with that amount and settle it?",
             colleague="{amount} has come in from {name} without a reference. Please find the "
             "pending [payment] it's for and settle it.",
             chat="got {amount} from {name}, no reference as usual. can you settle the [payment] "

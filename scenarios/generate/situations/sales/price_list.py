@@ -199,9 +199,8 @@ def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
             colleague="Please make {heir} the new lead for {category}, we agreed that in the "
             "meeting.",
             chat="{heir} leads {category} from now on, can you change that",
-            note="{heir} is in charge of {category} from this week, but the system still shows "
-            "the old name. Please change the lead to {heir}, so that questions reach the right "
-            "person.",
+            note="{heir} is in charge of {category} now, but the system still shows the old name. "
+            "Please change the lead to {heir}.",
         ),
         calls=(
             call("search_employees", query=heir["name"]),

@@ -32,6 +32,7 @@ from scenarios.generate.modules.refunds.make import new_refund, refund_reason, s
         "pharmacy_wholesale",
         "event_venue",
     ),
+    weight=0.5,
 )
 def not_what_was_promised(maker: Maker) -> Draft | None:
     """As much goes back as the reason allows for the right one of two payments."""
@@ -162,6 +163,7 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
         "dental_clinic",
         "insurance_broker",
     ),
+    weight=0.5,
 )
 def paid_for_it_two_times(maker: Maker) -> Draft | None:
     """Two settled payments for one thing: all of the later one goes back."""
@@ -301,7 +303,7 @@ def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=4)
+@situation("refunds", "payments", steps=4, weight=0.5)
 def approve_what_is_not_mine(maker: Maker) -> Draft | None:
     """Of two open refunds the acting employee opened one, which somebody else has to approve."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"])
@@ -412,17 +414,17 @@ def had_their_money_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says {name.he} paid twice for the {product}, but I think one of the "
-            "[payments] was voided and never taken. If so, please reject the open [refund], and "
-            "put the reference of the void [payment] in a note on it for accounts.",
-            colleague="{name} wants money back for paying twice for the {product}, but I think "
-            "one [payment] was voided. If so, please reject the open [refund] and put the "
-            "reference of the void one in a note on it.",
+            email="{name} says {name.he} paid twice for the {product}, but I think one [payment] "
+            "was voided. If so, please reject the open [refund], with that [payment]'s reference "
+            "in a note.",
+            colleague="I think one of {name}'s two [payments] for the {product} was voided. If "
+            "so, please reject the open [refund] and put that [payment]'s reference in a note on "
+            "it.",
             chat="{name} says {name.he} paid 2x for the {product} but i think one was voided. if "
-            "so can you reject the open [refund] and put the void ones reference in a note on it",
-            note="There's an open [refund] for {name}, for paying twice for the {product}. "
-            "Accounts say that one of the two [payments] is void. If so, reject the [refund] and "
-            "give the void [payment]'s reference in a note on it.",
+            "so can you reject the [refund], with that ones reference in a note",
+            note="Accounts say that one of {name}'s two [payments] for the {product} is void. If "
+            "so, please reject the open [refund] and give the void [payment]'s reference in a "
+            "note.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

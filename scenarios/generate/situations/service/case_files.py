@@ -34,9 +34,8 @@ def close_what_is_through(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has thanked us and says that everything is settled. Could you close "
-            "{name.his} open [cases]? If one has to stay open, tell me why, so that I can write "
-            "to {name.him}.",
+            email="{name} says that everything is settled. Could you close {name.his} open "
+            "[cases]? If one has to stay open, tell me why.",
             colleague="{name} says everything's settled. Please close {name.his} [cases], and "
             "tell me why if one has to stay open.",
             chat="{name} says everything is settled, can you close {name.his} [cases]? if one has "
@@ -442,15 +441,14 @@ def room_for_one_more_step(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has taken care of “{gone}” in “{subject}”. Please drop it and plan "
-            "“{new}” instead, for {day} at {amount}.",
-            colleague="We don't need “{gone}” in {name}'s “{subject}” any more. Please drop it "
-            "and plan “{new}” instead, for {day}, {amount}.",
-            chat="“{gone}” in “{subject}” ({name}) isnt needed any more, can you drop it and plan "
-            "“{new}” for {day} at {amount}",
-            note="No more [steps] can be planned in “{subject}” for {name}, but “{gone}” isn't "
-            "needed any more. Please drop that one and plan “{new}” in its place, due on {day}, "
-            "for {amount}. {name} knows about it.",
+            email="{name} has taken care of “{gone}” {name.him}self, for the [case] about "
+            "{subject.about}. Please drop it and plan “{new}” instead, for {day} at {amount}.",
+            colleague="We don't need “{gone}” any more in {name}'s [case] about {subject.about}. "
+            "Please drop it and plan “{new}” instead, for {day}, {amount}.",
+            chat="“{gone}” isnt needed any more for {name} (the [case] about {subject.about}), "
+            "can you drop it and plan “{new}” for {day} at {amount}",
+            note="{name} doesn't need “{gone}” any more in the [case] about {subject.about}. "
+            "Please drop it and plan “{new}” in its place, due on {day}, for {amount}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

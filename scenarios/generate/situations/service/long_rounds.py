@@ -249,7 +249,7 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", steps=8, common=True, weight=0.5)
+@situation("documents", steps=8, common=True, weight=0.42)
 def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
     """A colleague leaves and loses every share of the papers that a owner has."""
     owner = some_employee(maker)

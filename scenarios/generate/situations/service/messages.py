@@ -20,7 +20,7 @@ from scenarios.generate.modules.parties.make import (
 )
 
 
-@situation("messaging", steps=7, weight=0.05)
+@situation("messaging", steps=7, weight=0.025)
 def close_what_is_answered(maker: Maker) -> Draft:
     """Of somebody's threads only those are closed in which the last word was ours."""
     customer = new_customer(maker)
@@ -69,7 +69,7 @@ def close_what_is_answered(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=5, common=True, without=("credit_union",), weight=0.35)
+@situation("messaging", steps=5, common=True, without=("credit_union",), weight=0.25)
 def apology_by_the_right_template(maker: Maker) -> Draft:
     """The current template of the thread's own channel goes out, not its outdated twin."""
     customer = new_customer(maker)
@@ -218,9 +218,8 @@ def written_enough(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{author} has written to {name} several times about {subject.about} and got no "
-            "answer. {author} is on leave now, so could you send {name} another short reminder in "
-            "that [thread]?",
+            email="{author} is on leave and still waiting for {name}'s answer about "
+            "{subject.about}. Could you send {name} another short reminder in that [thread]?",
             colleague="{name} still owes us an answer about {subject.about}. Please write to "
             "{name.him} again in that [thread].",
             chat="{name} still hasnt replied about {subject.about}, can you send {name.him} "
@@ -261,16 +260,15 @@ def closed_and_only_a_clerk(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} forgot to tell us something about {subject.about} and can't write in "
-            "that [thread] any more, because it's closed. Could you reopen it? If that doesn't "
-            "work, just start a new one with the same subject.",
+            email="{name} has one more question about {subject.about}, but that [thread] is "
+            "closed. Could you reopen it, or start a new one with the same subject if that "
+            "doesn't work?",
             colleague="{name} has another question about {subject.about}. Please reopen that "
             "[thread]. If you can't, start a new one with the same subject.",
             chat="{name} wants to add something about {subject.about} but the [thread] is closed. "
             "can you reopen it or just start a new one",
-            note="{name} still has a question about {subject.about}, and we've closed that "
-            "[thread]. Please reopen it. If that doesn't work, a new one with the same subject is "
-            "fine by me.",
+            note="{name} still has a question about {subject.about}, and that [thread] is closed. "
+            "Please reopen it, or start a new one with the same subject.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -298,19 +296,18 @@ def new_thread_for_a_caller(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} rang about {subject.about} and would like a call back. Please e-mail "
-            "{name.him} that we'll ring, with the number we have, in the open [thread] on that; "
-            "if there is none, start one with “{subject}” as the subject.",
-            colleague="{name} rang about {subject.about} and wants a call back. Please write "
-            "{name.him} an e-mail that we'll call, with the number we have. If there's no open "
-            "[thread] on that, start one with the subject “{subject}”.",
+            email="{name} rang about {subject.about}. Please e-mail {name.him} that we'll call "
+            "back, with the number we have, in the open [thread] on that or in a new one "
+            "(“{subject}”).",
+            colleague="{name} rang about {subject.about}. Please e-mail {name.him} that we'll "
+            "call back, with the number we have, in the open [thread] on that or else in a new "
+            "one (“{subject}”).",
             chat="{name} rang about {subject.about}. can you e-mail {name.him} that we'll call "
             "back, with the number we have? if no [thread] on that is open start one, subject "
             "“{subject}”",
-            note="{name} rang about {subject.about}, and I promised that we'd call back. Please "
-            "confirm that by e-mail, with the number we have for {name.him}, so that {name.he} "
-            "can correct it. If there's no open [thread] on it, start one with the subject "
-            "“{subject}”.",
+            note="I promised {name}, who rang about {subject.about}, that we'd call back. Please "
+            "confirm that by e-mail, with the number we have, in the open [thread] or else in a "
+            "new one (“{subject}”).",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

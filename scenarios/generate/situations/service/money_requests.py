@@ -205,7 +205,7 @@ def split_to_fit_the_kind(maker: Maker) -> Draft | None:
     )
 
 
-@situation("approvals", steps=5)
+@situation("approvals", steps=5, weight=0.6)
 def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
     """Of three requests for the same thing the cheapest is approved, the others are rejected."""
     author = _author(maker)
@@ -235,8 +235,8 @@ def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{author} has made three [requests] for {what}, one for each quote. Could you "
             "approve the cheapest and reject the other two?",
-            colleague="{author} has three [requests] in for {what}. Please approve the cheapest "
-            "and reject the others.",
+            colleague="{author} got three quotes for {what} and made [a request] for each. Please "
+            "approve the cheapest and reject the others.",
             chat="{author} has 3 [requests] open for {what} (3 quotes). can you approve the "
             "cheapest and reject the other two",
             note="I asked {author} for three quotes for {what}, and {author.he} has made [a "

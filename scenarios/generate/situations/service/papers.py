@@ -105,9 +105,8 @@ def confidential_for_a_clerk(maker: Maker) -> Draft | None:
             "{clerk.He}'s covering for us next week.",
             chat="{clerk} needs to read “{title}”, can you share it with {clerk.him}? read "
             "access is enough",
-            note="{clerk} will be covering for me next week. Please give {clerk.him} access to "
-            "“{title}” so that {clerk.he} can answer questions about it. Reading it will do, "
-            "{clerk.he} doesn't need to change anything.",
+            note="{clerk} is covering for me next week and has to read “{title}” for that. Please "
+            "share it with {clerk.him}, just to read.",
         ),
         calls=(
             call("search_documents", query=title),

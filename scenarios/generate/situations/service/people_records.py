@@ -84,6 +84,7 @@ def for_the_grown_up_child(maker: Maker) -> Draft:
         "laboratory",
         "machine_service",
     ),
+    weight=0.5,
 )
 def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
     """The e-mail on the record is wrong; the note of the call has the one that was given."""

@@ -65,7 +65,7 @@ def finish_what_was_worked_on(maker: Maker) -> Draft:
     )
 
 
-@situation("projects", steps=5, common=True)
+@situation("projects", steps=5, common=True, weight=1.2)
 def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
     """Somebody's tasks that fall due during an absence go to the colleague who stands in."""
     away = some_employee(maker)
@@ -340,16 +340,14 @@ def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} keeps asking when somebody's going to start on “{title}”, and you "
-                "have enough to do. {team} has time for it, so please give it to whoever has the "
-                "fewest open [tasks] there.",
+                email="{name} is asking when somebody will start on “{title}”. {team} can take it "
+                "off you. Could you give it to whoever there has the fewest open [tasks]?",
                 colleague="“{title}” for {name} has to be done this week, and you have enough to "
                 "do. Please give it to whoever in {team} has the fewest open [tasks].",
                 chat="{name} is waiting for “{title}” and you're busy. can you give it to someone "
                 "in {team}? whoever has the fewest open [tasks]",
-                note="I've asked {team} to take “{title}” for {name} off your hands. Please "
-                "assign it to the colleague there with the fewest open [tasks], I don't want to "
-                "overload anybody.",
+                note="{team} will take “{title}” for {name} off your hands. Please give it to "
+                "whoever there has the fewest open [tasks].",
             ),
             calls=(
                 call("search_projects", query=customer["name"]),

@@ -147,9 +147,8 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
                 colleague="Who in {team} has the fewest open [tasks] at the moment, and when is "
                 "the next of them due? I've got something for them.",
                 chat="who in {team} has the fewest open [tasks], and when is their next one due?",
-                note="I've got a small job for somebody in {team} and don't want to overload "
-                "anybody. Who has the fewest open [tasks] there, and when is the next of theirs "
-                "due?",
+                note="I've got a small job for somebody in {team}. Who has the fewest open "
+                "[tasks] there, and when is the next of theirs due?",
             ),
             calls=(
                 call("list_teams"),
@@ -245,7 +244,7 @@ def earliest_day_for_less(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", kind="question", steps=5, rare=True)
+@situation("messaging", kind="question", steps=5, rare=True, weight=0.5)
 def since_when_do_they_wait(maker: Maker) -> Draft:
     """In which of somebody's open threads an answer of ours is missing, and since when."""
     customer = new_customer(maker)
@@ -264,15 +263,14 @@ def since_when_do_they_wait(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has complained that nobody answers {name.him}. I'd like to write to "
-            "{name.him} myself. What did {name.he} ask about (the subject of the [thread] is "
-            "enough), and on which day?",
+            email="{name} has complained that we haven't answered. Before I write: what's the "
+            "subject of that [thread], and on which day did {name.he} write?",
             colleague="{name} says we owe {name.him} an answer, and I'm about to call. What's the "
             "subject of that [thread], and when did {name.he} write?",
             chat="{name} is still waiting for an answer from us and i have to call {name.him}. "
             "whats the subject of that [thread] and since when",
-            note="{name} is waiting for an answer from us, and I'd like to ring {name.him} and "
-            "apologise. What's the subject of the [thread], and on which day did {name.he} write?",
+            note="I'd like to ring {name} and apologise, because we haven't answered. What's the "
+            "subject of the [thread], and on which day did {name.he} write?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

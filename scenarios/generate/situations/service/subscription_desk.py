@@ -72,16 +72,14 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} needs to save money but would like to keep the {product}. Could you "
-            "switch {name.him} to the [plan] with the lowest price per month, of those we still "
-            "offer?",
+            email="{name} needs to save money. Could you switch {name.his} {product} to the "
+            "[plan] with the lowest price per month that we still offer?",
             colleague="{name} wants to pay less for the {product}. Please switch {name.him} to "
             "the cheapest [plan] per month that we still offer.",
-            chat="{name} is keeping the {product} but wants to pay as little as possible. can you "
-            "switch {name.him} to the [plan] with the lowest price per month that we still offer",
-            note="{name} wants to keep the {product} but pay less, and doesn't mind how often "
-            "{name.he} pays. Please move {name.him} to the [plan] that costs the least per month, "
-            "of those we offer today.",
+            chat="{name} is keeping the {product} but wants to pay less. can you switch "
+            "{name.him} to the [plan] with the lowest price per month that we still offer",
+            note="{name} would like to pay less for the {product}. Please move {name.him} to the "
+            "[plan] that costs the least per month, of those we offer today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -26,7 +26,7 @@ _LASTING = (
 )
 
 
-@situation("tickets", steps=5, common=True)
+@situation("tickets", steps=5, common=True, weight=1.2)
 def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
     """The pressing tickets of somebody who is ill go to another colleague, the rest stays."""
     away = some_employee(maker)
@@ -98,17 +98,17 @@ def trouble_is_back_in_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} called: the trouble about {subject.about} has started again. We'd "
-            "closed that [ticket]. Could you reopen it? If it's too late for that, open a new one "
-            "with the same subject and normal priority.",
+            email="{name} has the same trouble again, about {subject.about}. Could you reopen the "
+            "old [ticket]? If it's too late for that, open a new one, same subject, normal "
+            "priority.",
             colleague="{name} has the same trouble again, about {subject.about}. Please reopen "
             "that [ticket] if we still can, otherwise open a new one with the same subject and "
             "normal priority.",
             chat="{name} just rang about {subject.about} again. can you reopen the old [ticket] "
             "if thats still allowed, otherwise a new one (same subject, normal)",
-            note="{name} came in this morning about {subject.about} again, although we'd closed "
-            "the [ticket]. Please reopen it if that's still possible. If not, open a new one, "
-            "same subject, normal priority.",
+            note="{name} came in this morning about {subject.about} again. Please reopen the old "
+            "[ticket], or open a new one (same subject, normal priority) if it's too late for "
+            "that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -146,19 +146,17 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has had no luck: some weeks ago we closed the [ticket] about "
-            "{subject.about}, and since yesterday it's the same again. Could you reopen it? If "
-            "it's too late for that, please open a new one with the same subject and normal "
-            "priority.",
-            colleague="{name} is having the same trouble again, about {subject.about}, and would "
-            "like the old [ticket] reopened. If it's too late for that, please open a new one, "
-            "same subject, normal priority.",
+            email="Some weeks ago we closed {name}'s [ticket] about {subject.about}, and now it's "
+            "the same again. Could you reopen it, or open a new one (same subject, normal "
+            "priority) if it's too late?",
+            colleague="{name} has the same trouble again, about {subject.about}. Please reopen "
+            "the old [ticket], or open a new one (same subject, normal priority) if it's too late "
+            "for that.",
             chat="{name} has the same problem again, about {subject.about}, and wants the old "
             "[ticket] reopened. if its too late for that can you open a new one, same subject, "
             "normal",
-            note="{name} rang about {subject.about}, which we'd closed some time ago. Please "
-            "reopen the old [ticket], or open a new one with the same subject and normal priority "
-            "if it's been too long. I said we'd look at it today.",
+            note="{name} rang about {subject.about} again. Please reopen the [ticket] we'd "
+            "closed, or open a new one with the same subject and normal priority if it's too late.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -181,7 +179,7 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=6, weight=0.45)
+@situation("tickets", steps=6, weight=0.35)
 def reported_twice(maker: Maker) -> Draft:
     """A customer has reported one problem twice; the later ticket refers to the first and ends."""
     customer = new_customer(maker)
@@ -278,16 +276,15 @@ def impatient_with_normal_priority(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has been with us for years, knows your manager, and thinks that "
-            "{name.his} [ticket] about {subject.about} deserves more than the usual treatment. "
-            "Could you set it to high?",
+            email="{name} has been with us for years and thinks that {name.his} [ticket] about "
+            "{subject.about} deserves more than the usual treatment. Could you set it to high?",
             colleague="Please set {name}'s [ticket] about {subject.about} to high. {name.He}'s "
             "rung three times today.",
             chat="can you set {name}'s [ticket] about {subject.about} to high? nothing new but "
             "{name.he} keeps ringing me",
-            note="{name} knows our owner quite well and has asked whether the [ticket] about "
-            "{subject.about} could get high priority. Nothing has changed about the problem "
-            "itself, but please do {name.him} the favour.",
+            note="{name} knows our owner well and has asked for high priority for the [ticket] "
+            "about {subject.about}. Nothing has changed about the problem, but please do "
+            "{name.him} the favour.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -391,7 +388,7 @@ def wants_the_internal_remark(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=7, memory=True, weight=0.4)
+@situation("tickets", steps=7, memory=True, weight=0.25)
 def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
     """A new ticket goes to whoever in a team has the fewest unsolved tickets."""
     team = team_of(maker, 2, 4)

@@ -37,17 +37,15 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We've opened a [ticket] about {subject.about} for {wrong}, but it was {name} "
-            "who complained. Could you open a new one for {name}, with the same priority and "
-            "[product]? Then tell {wrong} in a reply on the old one that it was our mistake, "
-            "without naming {name}, and close it.",
-            colleague="The [ticket] about {subject.about} is under {wrong}, but it was {name} who "
-            "complained. Please open a new one for {name} with the same priority and [product]. "
-            "Then write to {wrong} on the old one that it was our mistake, without any names, and "
-            "close it.",
-            chat="the [ticket] about {subject.about} is under {wrong} but it should be {name}, "
-            "and it cant be moved. can you open a new one for {name} (same priority and "
-            "[product]), then reply to {wrong} on the old one that it was our mistake and close it",
+            email="We've opened {name}'s [ticket] about {subject.about} for {wrong}. Could you "
+            "open a new one for {name} (same priority and [product]), tell {wrong} on the old one "
+            "that it was our mistake, without naming {name}, and close it?",
+            colleague="The [ticket] about {subject.about} is under {wrong} instead of {name}. "
+            "Please open a new one for {name} (same priority and [product]), tell {wrong} on the "
+            "old one that it was our mistake, without names, and close it.",
+            chat="the [ticket] about {subject.about} is under {wrong} but it was {name}. can you "
+            "open a new one for {name} (same priority and [product]), reply to {wrong} on the old "
+            "one that it was our mistake and close it",
             note="It was {name} who rang about {subject.about}, but we opened the [ticket] for "
             "{wrong}. Please open a new one for {name} with the same priority and [product], and "
             "close the old one with a reply to {wrong} that it was our mistake. Don't name "
@@ -113,16 +111,15 @@ def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | Non
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} has complained that nobody answers {name.him}. Some of {name.his} "
-                "[tickets] aren't solved and nobody has taken them. Could you give those to the "
-                "colleague who looks after {name.him}?",
+                email="{name} has complained that nobody answers {name.him}. Could you give "
+                "{name.his} unsolved [tickets] that nobody has to the colleague who looks after "
+                "{name.him}?",
                 colleague="Some of {name}'s unsolved [tickets] aren't assigned to anybody. Please "
                 "give those to the colleague who looks after {name.him}.",
                 chat="{name} is complaining, some of {name.his} unsolved [tickets] have no one on "
                 "them. can you give those to the colleague who looks after {name.him}",
                 note="{name} is annoyed because nobody has taken some of {name.his} unsolved "
-                "[tickets]. Please assign those to the colleague who looks after {name.him}. The "
-                "others stay where they are.",
+                "[tickets]. Please give those to the colleague who looks after {name.him}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -230,19 +227,18 @@ def complaint_in_a_thread(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="What {name} wrote about {subject.about} is really a complaint, so it needs [a "
-            "ticket]. Could you open one, with the subject of the [thread] and normal priority? "
-            "Then write to {name.him} in the [thread] that we've registered the complaint, and "
-            "close it.",
+            email="What {name} wrote about {subject.about} is really a complaint. Could you open "
+            "a normal [ticket] with the same subject, tell {name.him} in the [thread] that it's "
+            "registered, and close the [thread]?",
             colleague="What {name} wrote about {subject.about} is a complaint. Please open a "
-            "normal [ticket] with the subject of the [thread], tell {name.him} in the [thread] "
-            "that the complaint is registered, and close the [thread].",
-            chat="{name} is complaining about {subject.about}, can you open [a ticket] for it? "
-            "same subject as the [thread], normal. then tell {name.him} in the [thread] that the "
-            "complaint is registered and close the [thread]",
+            "normal [ticket] with the same subject, tell {name.him} in the [thread] that it's "
+            "registered, and close the [thread].",
+            chat="{name} is complaining about {subject.about}. can you open a normal [ticket] "
+            "(same subject), tell {name.him} in the [thread] that its registered and close the "
+            "[thread]",
             note="{name} isn't asking about {subject.about}, {name.he}'s complaining. Please open "
-            "[a ticket] with the subject of the [thread] and normal priority, tell {name.him} in "
-            "the [thread] that the complaint is registered, and close the [thread].",
+            "a normal [ticket] with the same subject, tell {name.him} in the [thread] that it's "
+            "registered, and close the [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -298,16 +294,14 @@ def next_due_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="{team} can't keep up, so I'd like to take something off them. Which of "
-                "their unsolved [tickets] is due first? I need the reference, who has it, and the "
-                "[customer].",
+                email="{team} can't keep up. Which of their unsolved [tickets] is due first, who "
+                "has it, and which [customer] is it for? I need the reference, too.",
                 colleague="I'd like to help {team} out. Which of their unsolved [tickets] is due "
                 "first, who has it, and which [customer] is it for?",
                 chat="{team} are swamped. which of their unsolved [tickets] is due first, who has "
                 "it and which [customer]",
-                note="I'm meeting {team} this morning. Which of the [tickets] that they still "
-                "have to solve is due first? I need its reference, the colleague who has it and "
-                "the [customer].",
+                note="I'm meeting {team} this morning. Which of their unsolved [tickets] is due "
+                "first? I need its reference, who has it and the [customer].",
             ),
             calls=(
                 call("list_teams"),
@@ -368,7 +362,7 @@ def an_empty_answer_to_be_rid_of_it(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=5, common=True, weight=0.3)
+@situation("tickets", steps=5, common=True, weight=0.15)
 def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
     """A note on the customer says what to open a ticket for, and for whom it is meant."""
     author = some_employee(maker)

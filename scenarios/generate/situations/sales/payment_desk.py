@@ -223,8 +223,8 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
                     "void the newer one"
                 ),
             ),
-            note="The till crashed in the middle of a sale, and now {name} has two pending "
-            "[payments] for the {product}. Please void the second before it's taken.",
+            note="The system crashed in the middle of a payment, and now {name} has two pending "
+            "ones for the {product}. Please void the second [payment] before it's taken.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -241,7 +241,7 @@ def what_the_friend_pays(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=5, rare=True)
+@situation("subscriptions", steps=5, rare=True, without=("bakery_supply",))
 def one_subscription_too_many(maker: Maker) -> Draft | None:
     """Of two running subscriptions the one that costs more a month ends."""
     plans, bare = plans_of(maker, 1), bare_product(maker)

@@ -75,7 +75,9 @@ def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("subscriptions", kind="question", steps=4, rare=True, without=("charity",))
+@situation(
+    "subscriptions", kind="question", steps=4, rare=True, without=("charity", "bakery_supply")
+)
 def dearest_by_the_month(maker: Maker) -> Draft | None:
     """Which of somebody's running subscriptions costs most by the month, discounts counted."""
     plans, bare = plans_of(maker, 1), bare_product(maker)

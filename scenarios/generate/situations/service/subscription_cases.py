@@ -151,7 +151,7 @@ def promised_less_than_claimed(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=6, common=True, weight=1.8)
+@situation("subscriptions", steps=6, common=True, weight=1.8, without=("charity",))
 def started_for_the_namesake(maker: Maker) -> Draft | None:
     """A colleague has started a subscription for the wrong one of two people of like name."""
     plans = plans_of(maker, 1)
@@ -349,7 +349,9 @@ def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", kind="decline", steps=4, rare=True, without=("charity",))
+@situation(
+    "subscriptions", kind="decline", steps=4, rare=True, without=("charity", "bakery_supply")
+)
 def wants_the_old_plan_back(maker: Maker) -> Draft | None:
     """Somebody wants to go back to a plan that is not offered any more, which others still have."""
     product = bare_product(maker)

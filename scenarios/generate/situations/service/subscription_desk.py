@@ -59,7 +59,7 @@ def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=5, without=("charity",), common=True)
+@situation("subscriptions", steps=5, without=("charity", "bakery_supply"), common=True)
 def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     """The plan that is cheapest by the month; the yearly one is no longer offered."""
     product = bare_product(maker)
@@ -103,7 +103,7 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
 @situation(
     "subscriptions",
     steps=6,
-    without=("insurance_broker", "veterinary_practice", "charity"),
+    without=("insurance_broker", "veterinary_practice", "charity", "bakery_supply"),
     common=True,
 )
 def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
@@ -235,7 +235,7 @@ def charged_twice_in_a_week(maker: Maker) -> Draft | None:
     "subscriptions",
     kind="decline",
     steps=3,
-    without=("charity", "insurance_broker", "veterinary_practice"),
+    without=("charity", "insurance_broker", "veterinary_practice", "bakery_supply"),
     common=True,
 )
 def credit_for_a_change_of_mind(maker: Maker) -> Draft | None:
@@ -322,7 +322,9 @@ def one_of_two_is_too_old(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=4, without=("charity", "insurance_broker"), rare=True)
+@situation(
+    "subscriptions", steps=4, without=("charity", "insurance_broker", "bakery_supply"), rare=True
+)
 def as_much_discount_as_i_may(maker: Maker) -> Draft | None:
     """A discount is asked for that only the higher roles may give; else the most that one may."""
     plans = plans_of(maker, 1)

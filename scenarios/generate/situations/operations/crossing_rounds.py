@@ -47,8 +47,8 @@ def in_two_places_at_once(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The colleague who teaches “{course}” on {day} also has a [shift] that day. "
-            "{mate} will take it. Could you request the [swap]?",
+            email="The colleague who teaches “{course}” on {day} also has a [shift] that day, "
+            "which {mate} will take. Could you put in the [swap]?",
             colleague="The teacher of “{course}” on {day} also has [a shift] that day. Please "
             "request [a swap] to {mate}.",
             chat="the teacher of “{course}” on {day} is on the rota that day too. can you request "

@@ -308,8 +308,8 @@ def who_is_late_with_it(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="The safety officer has asked what's overdue from [inspection] {reference} and "
-            "whose job it is. Can you look it up?",
+            email="The safety officer has asked what's overdue from [inspection] {reference}, and "
+            "whose job it is. What do I tell her?",
             colleague="The insurer is asking about [inspection] {reference}. What's overdue from "
             "it, and who's responsible?",
             chat="is anything overdue from [inspection] {reference}? what is it and whos supposed "

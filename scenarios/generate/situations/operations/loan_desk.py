@@ -49,7 +49,7 @@ def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
             kind="change",
             ask=Voices(
                 email="The {last} family are away for two weeks. Could you renew everything they "
-                "have out? If something can't be renewed, tell me.",
+                "have out, and tell me what can't be renewed?",
                 colleague="Please renew everything the {last} family have out, both of them. Tell "
                 "me what can't be renewed.",
                 chat="can u renew everything the {last} family has out? tell me if something isnt "

@@ -38,8 +38,8 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="Several of {name}'s [payments] failed while {name.he} was away. Could you "
-            "retry them, with {name.his} valid card where the other has expired? Tell me if one "
-            "is too old.",
+            "retry them, with {name.his} valid card where the other has expired? Tell me if it's "
+            "too late for one.",
             colleague="Please try {name}'s failed [payments] again. If the card has expired, use "
             "the one that's still valid. Tell me which are too old.",
             chat="{name}'s card expired and some [payments] failed. can you retry them, with "

@@ -152,7 +152,7 @@ def the_same_as_last_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=6, common=True, weight=0.4)
+@situation("orders", steps=6, common=True, weight=0.4, without=("moving_company",))
 def sent_off_twice(maker: Maker) -> Draft | None:
     """Two orders of the same day have the same lines; the later one is cancelled."""
     goods = some_products(maker, 2)
@@ -190,7 +190,13 @@ def sent_off_twice(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=7, without=_BY_THE_DAY, common=True, weight=0.14)
+@situation(
+    "orders",
+    steps=7,
+    without=(*_BY_THE_DAY, "moving_company", "courier_service"),
+    common=True,
+    weight=0.14,
+)
 def two_into_one(maker: Maker) -> Draft | None:
     """What the later open order has goes into the earlier one, which has one of the products."""
     goods = some_products(maker, 2)
@@ -220,15 +226,14 @@ def two_into_one(maker: Maker) -> Draft | None:
                     "put everything into the older one and cancel the newer."
                 ),
                 (
-                    "{name} would like one delivery instead of two. Please move everything from "
-                    "the newer open [order] into the older and cancel the newer."
+                    "{name} would like one [order] instead of two. Please move everything from "
+                    "the newer open one into the older and cancel the newer."
                 ),
             ),
             chat="{name} has 2 open [orders] and wants only one. can you move everything from the "
             "newer into the older one (add up the quantities) and cancel the newer",
-            note="{name} doesn't want to pay for delivery twice. Please put everything from "
-            "{name.his} later open [order] into the earlier one, adding up the quantities, and "
-            "cancel the later one.",
+            note="{name} doesn't want two bills. Please put everything from {name.his} later open "
+            "[order] into the earlier one, adding up the quantities, and cancel the later one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -286,7 +291,13 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=5, kind="change", without=_BY_THE_DAY, weight=0.6)
+@situation(
+    "orders",
+    steps=5,
+    kind="change",
+    without=(*_BY_THE_DAY, "moving_company", "courier_service"),
+    weight=0.6,
+)
 def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     """Quantities of two orders are to be changed; one is confirmed already, so only one is done."""
     goods = some_products(maker, 2)

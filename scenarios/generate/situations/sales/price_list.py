@@ -13,7 +13,7 @@ from scenarios.generate.modules.parties.make import new_customer
 
 @situation(
     steps=3,
-    without=("charity", "public_library", "insurance_broker", "permits_office"),
+    without=("charity", "public_library", "insurance_broker", "permits_office", "credit_union"),
     common=True,
     weight=0.7,
 )
@@ -96,7 +96,16 @@ def a_few_per_cent_more(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="decline", because="permission", steps=3, rare=True)
+@situation(
+    kind="decline",
+    because="permission",
+    steps=3,
+    rare=True,
+    without=(
+        "public_library",
+        "charity",
+    ),
+)
 def too_large_a_jump(maker: Maker) -> Draft | None:
     """A clerk is to change a price by more than allowed, in steps if need be."""
     goods = some_products(maker, 1, least=500)
@@ -226,6 +235,10 @@ def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
         "credit_union",
         "insurance_broker",
         "permits_office",
+        "law_office",
+        "theatre",
+        "property_management",
+        "accounting_office",
     ),
     weight=0.3,
 )

@@ -31,6 +31,8 @@ from scenarios.generate.modules.refunds.make import new_refund, refund_reason, s
         "catering",
         "pharmacy_wholesale",
         "event_venue",
+        "airline_lounge",
+        "theatre",
     ),
     weight=0.5,
 )

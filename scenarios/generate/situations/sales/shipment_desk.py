@@ -30,7 +30,7 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has moved to {city}; the new address is on {name.his} record. Could you "
-            "redirect whatever hasn't left yet? If it's too late for something, tell me.",
+            "redirect whatever hasn't left yet, and tell me what you couldn't redirect?",
             colleague="{name} has moved to {city}, the address is on record. Please redirect "
             "whatever hasn't left yet, and tell me what can't be redirected.",
             chat="{name} moved to {city} (address is on file). can you redirect what hasnt left "
@@ -68,16 +68,16 @@ def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like the {product} sent to {name.his} workshop: {street}, "
-            "{postcode} {city}. We don't have that address yet, so please add it. The main one "
-            "stays.",
+            email="{name} is working somewhere else this month and would like the {product} sent "
+            "there: {street}, {postcode} {city}. We don't have that address yet, so please add "
+            "it. The main one stays.",
             colleague="{name}'s planned [shipment] with the {product} should go to {street}, "
             "{postcode} {city} instead. We don't have that address yet, so add it first (not as "
             "the main one).",
             chat="{name} wants the {product} sent to {street}, {postcode} {city}. thats new, can "
             "you add the address first? main one stays",
-            note="{name} has builders in the house. Please send the {product} to {street}, "
-            "{postcode} {city} instead; you'll have to add that address, not as the main one.",
+            note="{name} has builders in. Please send the {product} to {street}, {postcode} "
+            "{city} instead; you'll have to add that address, not as the main one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -112,7 +112,13 @@ def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     "shipments",
     kind="decline",
     steps=3,
-    without=("machine_service", "pharmacy_wholesale", "farm_cooperative"),
+    without=(
+        "machine_service",
+        "pharmacy_wholesale",
+        "farm_cooperative",
+        "film_rental",
+        "bakery_supply",
+    ),
     common=True,
 )
 def neighbour_takes_it_in(maker: Maker) -> Draft | None:

@@ -169,8 +169,8 @@ def repair_above_my_limit(maker: Maker) -> Draft | None:
             "[claim].",
             chat="can you accept the [claim] for {name}'s {product}? {assessor} says its a defect",
             note="{assessor} has finished the [assessment] of {name}'s {product}, and it's "
-            "clearly a defect. Please accept the [claim] today. {name.He}'s been waiting for more "
-            "than a week.",
+            "clearly a defect. Please accept the [claim], {name.he}'s been waiting for more than "
+            "a week.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),

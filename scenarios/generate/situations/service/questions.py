@@ -186,8 +186,8 @@ def what_comes_first(maker: Maker) -> Draft:
             colleague="{name} is on the phone. What's planned next in {name.his} open [cases], "
             "and when?",
             chat="{name} wants to know whats next in {name.his} [cases] and when",
-            note="I'm seeing {name} tomorrow. What's the next thing planned in {name.his} open "
-            "[cases], and when is it due?",
+            note="I have {name} on the phone at three. What's the next thing planned in "
+            "{name.his} open [cases], and when is it due?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

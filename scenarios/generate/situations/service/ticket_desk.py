@@ -150,8 +150,8 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
             "the same again. Could you reopen it, or open a new one (same subject, normal "
             "priority) if it's too late?",
             colleague="{name} has the same trouble again, about {subject.about}. Please reopen "
-            "the old [ticket], or open a new one (same subject, normal priority) if it's too late "
-            "for that.",
+            "the old [ticket]. If it's too late for that, open a new one, same subject and normal "
+            "priority.",
             chat="{name} has the same problem again, about {subject.about}, and wants the old "
             "[ticket] reopened. if its too late for that can you open a new one, same subject, "
             "normal",

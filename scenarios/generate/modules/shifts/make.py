@@ -32,7 +32,9 @@ def new_post(maker: Maker, **columns: Any) -> Row:
     name = (
         maker.rng.choice(free)
         if free
-        else new_title(maker, "shift_posts", "name", maker.rng.choice(names), again=" {}")
+        else new_title(
+            maker, "shift_posts", "name", maker.rng.choice(names), first=(" upstairs",), again=" {}"
+        )
     )
     given = {"name": name, "needs_rank": "any"} | columns
     if "team_id" not in given:

@@ -31,11 +31,15 @@ def _new_desk(maker: Maker, **columns: str) -> Row:
     known = {row["name"] for row in maker.rows("shift_posts")}
     free = [name for name in desks if name not in known]
     name = maker.rng.choice(free or desks)
-    title = new_title(maker, "shift_posts", "name", name, again=" {}") if not free else name
+    title = (
+        name
+        if free
+        else new_title(maker, "shift_posts", "name", name, first=(" upstairs",), again=" {}")
+    )
     return new_post(maker, name=title, **columns)
 
 
-@situation("shifts", steps=7, weight=0.35)
+@situation("shifts", steps=7, weight=0.26)
 def cover_from_the_same_team(maker: Maker) -> Draft:
     """Somebody cannot work; the one of the team who is neither away nor at work takes over."""
     team, (ill, away, busy, free) = plant_team(maker, "clerk", "clerk", "clerk", "clerk")
@@ -225,7 +229,7 @@ def my_own_swap(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="decline", steps=6, common=True, weight=0.8)
+@situation("shifts", kind="decline", steps=6, common=True, weight=0.65)
 def a_swap_for_tomorrow(maker: Maker) -> Draft:
     """A swap is asked for when the shift is already too near."""
     team, (giver, taker) = plant_team(maker, "clerk", "clerk")
@@ -269,7 +273,7 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", because="permission", steps=6, common=True, weight=1.2)
+@situation("shifts", because="permission", steps=6, common=True, weight=0.9)
 def leave_over_a_shift(maker: Maker) -> Draft | None:
     """A clerk enters a leave, but may not delete the shift that lies in it."""
     if maker.me["role"] != "clerk":
@@ -473,7 +477,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, weight=0.1)
+@situation("shifts", steps=7, weight=0.06)
 def somebody_senior_for_the_post(maker: Maker) -> Draft:
     """A senior post is staffed with the one of a team who may stand there and is not away."""
     team, (_, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")

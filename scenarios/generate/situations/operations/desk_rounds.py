@@ -387,7 +387,7 @@ def look_at_it_again(maker: Maker) -> Draft:
     steps=7,
     without=("accounting_office", "insurance_broker", "law_office"),
     common=True,
-    weight=0.19,
+    weight=0.13,
 )
 def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     """The shifts of some days go to two colleagues, by the part of the day."""

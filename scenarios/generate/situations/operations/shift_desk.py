@@ -154,7 +154,7 @@ def swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, without=_NO_SHIFTS, weight=0.4)
+@situation("shifts", steps=7, without=_NO_SHIFTS, weight=0.27)
 def who_could_step_in(maker: Maker) -> Draft:
     """A taker is sought: the first choice works already on that day."""
     giver, busy, free = new_employee(maker), new_employee(maker), new_employee(maker)
@@ -292,7 +292,7 @@ def nights_in_a_row(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6, common=True, without=_NO_SHIFTS, weight=1.15)
+@situation("shifts", steps=6, common=True, without=_NO_SHIFTS, weight=0.8)
 def ill_for_three_days(maker: Maker) -> Draft:
     """Somebody will be in hospital: the absence is recorded, and a colleague is asked to take the
     shifts that fall into it."""

@@ -219,17 +219,16 @@ def room_for_a_new_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We promised {name} a “{campaign}” [coupon] after the delay, and {name.he} "
-            "never got it, because there are too many on {name.his} account. One of them "
-            "has expired. Could you void that and issue the new one?",
-            colleague="{name} should get a “{campaign}” [coupon], but {name.his} account is full. "
-            "Please void the one that has expired and issue the new one.",
-            chat="tried to give {name} a “{campaign}” [coupon] but {name.he} has too many. "
-            "one's expired, can you void that and issue the new one",
-            note="I promised {name} [a coupon] from “{campaign}” because of last week's "
-            "mix-up, and then saw that {name.he} already has as many as anybody may. One "
-            "of them has expired, so please void that and issue the new one. The others "
-            "stay as they are.",
+            email="We promised {name} [a coupon] from “{campaign}” after the delay, but there are "
+            "too many on {name.his} account. One of them has expired. Could you void that and "
+            "issue the new one?",
+            colleague="{name} should get [a coupon] from “{campaign}”, but {name.his} account is "
+            "full. Please void the one that has expired and issue the new one.",
+            chat="{name} should get [a coupon] from “{campaign}” but has too many. one's expired, "
+            "can you void that and issue the new one",
+            note="I promised {name} [a coupon] from “{campaign}”, but {name.he} already has as "
+            "many as anybody may. One of them has expired, so please void that and issue the new "
+            "one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

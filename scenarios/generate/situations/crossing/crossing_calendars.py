@@ -42,9 +42,9 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{out} has a hospital appointment on {on} and can't see {name} (the "
-            "[appointment] {subject.purpose}). Could you put in somebody from {out.his} team "
-            "who's free at that time?",
+            email="{out} has a hospital appointment on {on} and can't be at the [appointment] "
+            "{subject.purpose} with {name}. Could you put in somebody from {out.his} team who's "
+            "free then?",
             colleague="{out} is on a course on {on} and can't do the [appointment] "
             "{subject.purpose} with {name}. Please replace {out.him} with somebody from {out.his} "
             "team who's free then.",

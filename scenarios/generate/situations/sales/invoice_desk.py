@@ -11,7 +11,7 @@ from scenarios.generate.modules.orders.make import new_order
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation("invoices", steps=5, common=True)
+@situation("invoices", steps=5, common=True, without=("catering",))
 def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
     """Something is missing on a draft; it is added and the draft sent."""
     goods = some_products(maker, 3)

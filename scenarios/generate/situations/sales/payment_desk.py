@@ -61,7 +61,7 @@ def card_had_run_out(maker: Maker) -> Draft | None:
                     "on the one that's still good and try again"
                 ),
                 (
-                    "{name}'s card ran out so the [payment] for the {product} failed. can you "
+                    "{name}'s card expired so the [payment] for the {product} failed. can you "
                     "switch it to the other one {name.he} has and run it again"
                 ),
             ),

@@ -190,7 +190,7 @@ def a_price_among_friends(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="decline", because="permission", steps=3, common=True)
+@situation(kind="decline", because="permission", steps=3, common=True, weight=0.5)
 def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
     """A clerk is to make somebody the lead of a category."""
     if maker.me["role"] != "clerk":

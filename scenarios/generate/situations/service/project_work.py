@@ -252,6 +252,7 @@ def more_time_for_the_project(maker: Maker) -> Draft | None:
         "event_venue",
         "moving_company",
     ),
+    weight=0.3,
 )
 def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
     """A supervisor extends a project first, so that a task can be due a week later."""

@@ -318,10 +318,10 @@ def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} says that {subject.about} can't wait until next week. I think "
-            "{name.he}'s right. Could you set the [ticket] to urgent?",
-            colleague="{name} has called about {subject.about} again, and it can't wait any "
-            "longer. Please set the [ticket] to urgent.",
+            email="{name} says that {name.his} [ticket] about {subject.about} can't wait until "
+            "next week. I think {name.he}'s right. Could you set it to urgent?",
+            colleague="{name} has called about {subject.about} again. Please set the [ticket] to "
+            "urgent, it can't wait any longer.",
             chat="{name} just called about {subject.about}, it cant wait any longer. can you set "
             "the [ticket] to urgent",
             note="{name} has called twice about {subject.about} and needs it dealt with today. "

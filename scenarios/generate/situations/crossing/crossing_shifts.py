@@ -10,7 +10,7 @@ from scenarios.generate.modules.calendars.make import appointment_subjects
 from scenarios.generate.modules.draft_helpers import is_ranked, long_day
 from scenarios.generate.modules.naming import new_title
 from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap
+from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap, upstairs
 from scenarios.generate.modules.staff.make import new_absence
 from scenarios.generate.modules.tickets.make import new_ticket, ticket_subjects
 from scenarios.generate.situations.crossing.crossing_planting import (
@@ -30,12 +30,8 @@ def _new_desk(maker: Maker, **columns: str) -> Row:
     desks = [name for name in names if _DESK.search(name)] or list(names)
     known = {row["name"] for row in maker.rows("shift_posts")}
     free = [name for name in desks if name not in known]
-    name = maker.rng.choice(free or desks)
-    title = (
-        name
-        if free
-        else new_title(maker, "shift_posts", "name", name, first=(" upstairs",), again=" {}")
-    )
+    free = free or [name for name in upstairs(desks) if name not in known]
+    title = new_title(maker, "shift_posts", "name", maker.rng.choice(free or desks), again=" {}")
     return new_post(maker, name=title, **columns)
 
 

@@ -70,17 +70,16 @@ def wish_in_a_message(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} sent us a message about the [booking] for the {room} and hasn't had an "
-            "answer. {name.He} would like another day. Could you move it and reply in the "
-            "[thread] with the start time?",
-            colleague="{name} has messaged us about moving {name.his} [booking] for the {room}. "
-            "Please see which day {name.he} wants, move it, and tell {name.him} in the "
-            "[thread] what time it starts.",
-            chat="can u look at {name}'s [thread]? {name.he} wants the {room} on a different day. "
-            "move it and write back what time",
-            note="There's an unanswered message from {name} about the {room}. Please see which "
-            "day {name.he}'d prefer, move {name.his} [booking] to it, and let {name.him} know in "
-            "the same [thread] what time it starts. There are still four of them.",
+            email="{name} has written about the [booking] for the {room}: {name.he} would like "
+            "another day. Could you move it and reply in the [thread] with the start time?",
+            colleague="{name} has messaged us to move the [booking] for the {room}. Please see "
+            "which day {name.he} wants, move it, and tell {name.him} in the [thread] what time it "
+            "starts.",
+            chat="{name} wrote that {name.he} wants the {room} on a different day. can you move "
+            "it and write back in the [thread] what time",
+            note="{name} is still waiting for an answer about the {room}. Please see in the "
+            "[thread] which day {name.he}'d prefer, move the [booking], and tell {name.him} there "
+            "what time it starts.",
         ),
         calls=(
             _who(customer),

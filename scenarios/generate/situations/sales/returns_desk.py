@@ -215,13 +215,14 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} sent back some of the {product} because of damage, and now the rest is "
-            "damaged, too. Could you register a return for everything {name.he} still has from "
-            "that [order]?",
-            colleague="{name} says the rest of the {product} is damaged, too. Please register a "
-            "return for all {name.he} still has from that [order].",
-            chat="{name} sent back some of the {product} before, damaged, and now says the rest "
-            "is damaged too. can you register a return for all {name.he} still has",
+            email="{name} sent back some of the {product} because of damage, and now all the "
+            "others are damaged, too. Could you register a return for everything {name.he} still "
+            "has from that [order]?",
+            colleague="{name} wants to send back what's left of the {product}, because it's "
+            "damaged like the others. Please register a return for all {name.he} still has from "
+            "that [order].",
+            chat="{name} sent back some of the {product} before, damaged, and now all the others "
+            "are damaged too. can you register a return for whatever {name.he} still has",
             note="{name} rang again about the damaged {product}: {name.he} wants to send back all "
             "{name.he} still has from that [order]. Please register the return.",
         ),

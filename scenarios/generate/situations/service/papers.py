@@ -337,16 +337,14 @@ def make_room_for_a_share(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{newcomer} is taking over {reader}'s part of “{title}” and has to be able to "
-            "edit it. {reader} doesn't need it any more, so please take {reader.him} off; it can't "
-            "be shared with more people anyway.",
+            email="{newcomer} is taking over from {reader} and has to edit “{title}”. It can't be "
+            "shared with more people, so please take {reader} off and let {newcomer} edit it.",
             colleague="Please let {newcomer} edit “{title}”. It can't be shared with more people, "
             "so take off {reader}, who doesn't need it any more.",
             chat="{newcomer} has to be able to edit “{title}”, but its shared with as many as we "
             "can. can you take {reader} off and put {newcomer.him} in",
-            note="{newcomer} is joining us for “{title}” and should be able to edit it. We can't "
-            "share it with anybody else unless somebody goes, and {reader} has only ever read it. "
-            "Please take {reader.him} off, I've already told {reader.him}.",
+            note="{newcomer} needs to edit “{title}” now instead of {reader}. It's shared with as "
+            "many people as we can, so please take {reader} off first.",
         ),
         calls=(
             call("search_documents", query=title),

@@ -14,7 +14,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("calendars", steps=9, weight=0.1)
+@situation("calendars", steps=9, weight=0.045)
 def somebody_else_from_the_team(maker: Maker) -> Draft:
     """A participant falls out; whoever of their team is free at that hour takes part instead."""
     team, people = plant_team(maker, "clerk", "clerk", "supervisor")

@@ -20,7 +20,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("tickets", "training", steps=9, common=True, weight=1.6)
+@situation("tickets", "training", steps=9, common=True, weight=2.2)
 def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
     """A ticket asks for a later session: the enrolment moves to the next one with a free seat."""
     if len(unsolved_tickets(maker, maker.me)) > 4:

@@ -577,7 +577,7 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", "tickets", steps=9, rare=True, weight=0.5)
+@situation("payments", "tickets", steps=9, rare=True, weight=0.07)
 def the_card_had_expired(maker: Maker) -> Draft | None:
     """A ticket asks why a payment failed: it goes by the one method that is still good."""
     if len(unsolved_tickets(maker, maker.me)) > 4:

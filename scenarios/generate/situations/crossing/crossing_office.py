@@ -166,7 +166,7 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=8, rare=True, weight=0.5, without=("charity",))
+@situation("cases", steps=8, rare=True, without=("charity",), weight=0.3)
 def a_case_that_has_become_serious(maker: Maker) -> Draft:
     """A case of high priority goes to the one of a team who may handle it and is there."""
     team, (clerk, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")

@@ -156,9 +156,9 @@ def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
             "them where the other person is senior enough for the post, and refuse the rest.",
             chat="can you decide {giver}s open [swaps], {start} to {end}? fine if the other "
             "person is senior enough for the post, otherwise refuse",
-            note="{giver} is getting married and has [swaps] waiting for an answer between "
-            "{start} and {end}. Some of our posts need somebody senior, so please look at who'd "
-            "take over each time, and refuse it where they don't qualify.",
+            note="{giver} is getting married and has [swaps] waiting between {start} and {end}. "
+            "Please approve them where the other person is senior enough for the post, and refuse "
+            "the rest.",
         ),
         calls=(
             call("search_employees", query=giver["name"]),
@@ -473,7 +473,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, weight=0.06)
+@situation("shifts", steps=7, weight=0.035)
 def somebody_senior_for_the_post(maker: Maker) -> Draft:
     """A senior post is staffed with the one of a team who may stand there and is not away."""
     team, (_, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")

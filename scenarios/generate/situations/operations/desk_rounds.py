@@ -37,7 +37,7 @@ def _staff(employee: Row) -> Call:
     return call("search_employees", query=employee["name"])
 
 
-@situation("calendars", because="permission", steps=6)
+@situation("calendars", because="permission", steps=6, weight=0.5)
 def gone_to_the_coast(maker: Maker) -> Draft | None:
     """A customer gives up all meetings; a clerk may cancel their own only."""
     if is_ranked(maker, "supervisor"):
@@ -387,7 +387,7 @@ def look_at_it_again(maker: Maker) -> Draft:
     steps=7,
     without=("accounting_office", "insurance_broker", "law_office"),
     common=True,
-    weight=0.13,
+    weight=0.11,
 )
 def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     """The shifts of some days go to two colleagues, by the part of the day."""

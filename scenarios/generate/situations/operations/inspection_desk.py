@@ -94,7 +94,7 @@ def three_weeks_are_too_many(maker: Maker) -> Draft | None:
     )
 
 
-@situation("inspections", steps=5, rare=True, without=("event_venue",), weight=0.35)
+@situation("inspections", steps=5, rare=True, without=("event_venue",), weight=0.25)
 def ticked_off_by_one_of_them(maker: Maker) -> Draft:
     """Of four followups those of one employee are done; one of them is closed already."""
     worker, other = new_employee(maker), new_employee(maker)
@@ -200,7 +200,7 @@ def a_kinder_word_for_it(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", steps=5, rare=True, weight=0.4)
+@situation("inspections", steps=5, rare=True, weight=0.2)
 def back_from_the_round(maker: Maker) -> Draft:
     """Today's inspection gave two findings; the critical one needs somebody at once."""
     inspector, worker = new_employee(maker), new_employee(maker)

@@ -160,7 +160,7 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "loans", steps=7, common=True, weight=2)
+@situation("messaging", "loans", steps=7, common=True, weight=2.5)
 def keep_it_a_little_longer(maker: Maker) -> Draft:
     """A message asks to keep one of two items; the reply names the new day."""
     customer = new_customer(maker)

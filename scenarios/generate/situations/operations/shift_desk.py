@@ -78,7 +78,7 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6, without=_NO_SHIFTS)
+@situation("shifts", steps=6, without=_NO_SHIFTS, weight=1.2)
 def a_post_for_old_hands(maker: Maker) -> Draft:
     """A swap would put a clerk at a post that needs somebody senior; the system would agree."""
     giver, taker = new_employee(maker, "supervisor"), new_employee(maker)

@@ -379,7 +379,7 @@ def how_punctual_they_are(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", "orders", steps=7, common=True, weight=2)
+@situation("invoices", "orders", steps=7, common=True, weight=2.6)
 def bill_what_was_ordered(maker: Maker) -> Draft | None:
     """A draft lacks one line of the completed order; it is completed and sent."""
     goods = some_products(maker, 3)

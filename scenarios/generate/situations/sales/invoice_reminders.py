@@ -170,7 +170,7 @@ def had_paid_before_we_asked(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=3)
+@situation("invoices", steps=3, weight=0.5)
 def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
     """Of all overdue invoices those that were never reminded and are the oldest come first."""
     goods = some_products(maker, 2)
@@ -194,16 +194,14 @@ def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="We need to start working through the overdue [invoices]. Please take the "
-                "two oldest that have never been reminded and send [a reminder] for each. We'll "
-                "talk about the rest on Wednesday.",
+                email="Some overdue [invoices] have never had [a reminder]. Could you send one "
+                "for each of the two oldest? I'd like to ring the others first.",
                 colleague="Please send first [reminders] for the two oldest overdue [invoices] "
-                "that haven't had one. Just those two.",
+                "that haven't had one. I'm ringing the others myself.",
                 chat="can you find the 2 oldest overdue [invoices] that never had a [reminder] "
-                "and send one for each? no others",
-                note="The overdue list has grown, so we're starting with two. Of the [invoices] "
-                "that have never had [a reminder], take the two with the earliest due dates and "
-                "remind those.",
+                "and send one for each? ill ring the others",
+                note="Of the overdue [invoices] without any [reminder], please remind the two "
+                "with the earliest due dates. I'm speaking to the other people this week.",
             ),
             calls=(
                 call("list_overdue_invoices"),

@@ -73,7 +73,7 @@ def confirm_what_we_can_fill(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "shipments", steps=10, rare=True)
+@situation("orders", "shipments", steps=10, rare=True, weight=0.4)
 def still_planned_for_nothing(maker: Maker) -> Draft | None:
     """Shipments were planned for orders that have been cancelled since; they are cancelled, too."""
     goods = some_products(maker, 3)
@@ -278,7 +278,7 @@ def the_freight_bill_of_one(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "invoices", kind="question", steps=8, common=True, weight=2)
+@situation("orders", "invoices", kind="question", steps=8, common=True, weight=2.4)
 def the_one_never_billed(maker: Maker) -> Draft | None:
     """Which completed order has no invoice, by what is in it, and what is it worth?"""
     goods = some_products(maker, 3)

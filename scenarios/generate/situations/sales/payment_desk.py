@@ -503,7 +503,7 @@ def no_room_for_the_new_card(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=3, common=True)
+@situation("payments", steps=3, common=True, weight=1.3)
 def line_on_the_bank_statement(maker: Maker) -> Draft | None:
     """Money has come in without a reference; its amount tells which payment it settles."""
     goods = some_products(maker, 3)

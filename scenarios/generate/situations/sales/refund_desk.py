@@ -55,9 +55,9 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
             email="{name} paid for the {product} on {day}, and it isn't as we described it; I've "
             "checked. Please open a [refund] for that, as much as we allow.",
             colleague="{name} paid for the {product} on {day}, and it isn't as described. Please "
-            "open a [refund], the most we allow for that.",
+            "open a [refund], for as much as our rules allow.",
             chat="{name} paid for the {product} on {day} and it wasnt as described, i checked. "
-            "can you open a [refund], the most we allow for that",
+            "can you open a [refund] for as much as we allow there",
             note="{name} paid for the {product} on {day}, and our website describes it wrongly. "
             "Please open a [refund] and give {name.him} as much as we allow for that.",
         ),
@@ -165,7 +165,7 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
         "dental_clinic",
         "insurance_broker",
     ),
-    weight=0.5,
+    weight=0.35,
 )
 def paid_for_it_two_times(maker: Maker) -> Draft | None:
     """Two settled payments for one thing: all of the later one goes back."""
@@ -401,7 +401,7 @@ def larger_than_my_limit(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6, rare=True, weight=0.5)
+@situation("refunds", "payments", steps=6, rare=True, weight=0.25)
 def had_their_money_already(maker: Maker) -> Draft | None:
     """An open refund is for what was not paid twice; it is rejected, with a note."""
     goods = some_products(maker, 2)

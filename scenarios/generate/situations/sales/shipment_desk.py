@@ -358,7 +358,7 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=7, without=("catering",))
+@situation("shipments", steps=7, without=("catering",), weight=0.5)
 def two_boxes_same_day(maker: Maker) -> Draft | None:
     """Two shipments to one address on one day become one."""
     most = maker.parameters["INSURED_FROM_CENTS"]

@@ -20,7 +20,7 @@ from scenarios.generate.modules.projects.make import (
 from scenarios.generate.modules.tickets.make import new_comment, new_ticket, ticket_subjects
 
 
-@situation("projects", "approvals", steps=7, rare=True)
+@situation("projects", "approvals", steps=7, rare=True, weight=0.5)
 def money_to_the_project_lead(maker: Maker) -> Draft | None:
     """A request that is too large for oneself goes to the lead of the project it is for."""
     author = some_employee(maker, role="clerk")

@@ -187,7 +187,7 @@ def wind_up_a_project(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("feedback", steps=9, memory=True)
+@situation("feedback", steps=9, memory=True, weight=0.4)
 def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
     """Somebody's reviews: clean pending ones are published, one that is flagged as an insult is
     hidden, what is published and clean stays."""

@@ -393,7 +393,7 @@ def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
     )
 
 
-@situation("memberships", steps=5, weight=0.5)
+@situation("memberships", steps=5, weight=0.35)
 def upgrade_promised_in_a_note(maker: Maker) -> Draft | None:
     """A note promises a dearer tier after so many years; the customer claims a still dearer."""
     offered = tiers(maker)

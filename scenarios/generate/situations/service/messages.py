@@ -20,7 +20,7 @@ from scenarios.generate.modules.parties.make import (
 )
 
 
-@situation("messaging", steps=7, weight=0.025)
+@situation("messaging", steps=7, weight=0.018)
 def close_what_is_answered(maker: Maker) -> Draft:
     """Of somebody's threads only those are closed in which the last word was ours."""
     customer = new_customer(maker)
@@ -69,7 +69,7 @@ def close_what_is_answered(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=5, common=True, without=("credit_union",), weight=0.25)
+@situation("messaging", steps=5, common=True, without=("credit_union",), weight=0.2)
 def apology_by_the_right_template(maker: Maker) -> Draft:
     """The current template of the thread's own channel goes out, not its outdated twin."""
     customer = new_customer(maker)
@@ -328,7 +328,7 @@ def new_thread_for_a_caller(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=6, without=("hotel", "airline_lounge"))
+@situation("messaging", steps=6, without=("hotel", "airline_lounge"), weight=0.6)
 def moved_and_said_so(maker: Maker) -> Draft:
     """A customer has written that one of two addresses on record is the main one now."""
     customer = new_customer(maker)

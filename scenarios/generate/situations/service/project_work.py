@@ -310,7 +310,7 @@ def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("projects", steps=7, rare=True)
+@situation("projects", steps=7, rare=True, weight=0.3)
 def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
     """A task goes to whoever in a team has the fewest open tasks."""
     team = team_of(maker, 2, 3)

@@ -246,7 +246,7 @@ def earliest_day_for_less(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", kind="question", steps=5, rare=True, weight=0.5)
+@situation("messaging", kind="question", steps=5, rare=True, weight=0.2)
 def since_when_do_they_wait(maker: Maker) -> Draft:
     """In which of somebody's open threads an answer of ours is missing, and since when."""
     customer = new_customer(maker)

@@ -388,7 +388,7 @@ def wants_the_internal_remark(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=7, memory=True, weight=0.25)
+@situation("tickets", steps=7, memory=True, weight=0.17)
 def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
     """A new ticket goes to whoever in a team has the fewest unsolved tickets."""
     team = team_of(maker, 2, 4)

@@ -21,7 +21,7 @@ from scenarios.generate.modules.tickets.make import (
 )
 
 
-@situation("tickets", steps=7, rare=True)
+@situation("tickets", steps=7, rare=True, weight=0.3)
 def opened_for_the_namesake(maker: Maker) -> Draft | None:
     """A ticket was opened for the wrong of two people of like name: it is opened anew for the
     right one, and the wrong one is answered and solved."""

@@ -4,20 +4,31 @@ Such a record has two tools with its word: `get_case(case_id)`, and `search_case
 searches references, titles and names of customers.
 """
 
+from itertools import chain, count
+
 from scenarios.generate.content.world_maker import Maker
 
 
-def new_title(maker: Maker, table: str, column: str, text: str, *, again: str = ", part {}") -> str:
-    """Return the text, with a number when a row of the table has it already: lookalikes. `again` is
-    how the number follows.
+def new_title(
+    maker: Maker,
+    table: str,
+    column: str,
+    text: str,
+    *,
+    again: str = ", part {}",
+    first: tuple[str, ...] = (),
+) -> str:
+    """Return the text, with an ending when a row of the table has it already: lookalikes.
+
+    The endings are `first`, then numbers; `again` is how a number follows.
 
     Example: "Refit of the North depot" -> "Refit of the North depot, part 2"
     """
-    title, number = text, 1
-    while maker.rows(table, **{column: title}):
-        number += 1
-        title = text + again.format(number)
-    return title
+    numbered = (again.format(number) for number in count(2))
+    for ending in chain(("",), first, numbered):
+        if not maker.rows(table, **{column: text + ending}):
+            return text + ending
+    raise AssertionError("numbers do not end")
 
 
 def known_text(maker: Maker, table: str, column: str) -> str:

@@ -29,6 +29,7 @@ from scenarios.generate.structure.tool_shapes import shape_call
 from scenarios.generate.tasks.second_mentions import shorten_names
 from scenarios.generate.vocabulary.dressing import Dresser
 from scenarios.generate.vocabulary.goods_names import speak_of_goods
+from scenarios.generate.vocabulary.spoken_titles import SpokenTitle
 from scenarios.generate.vocabulary.team_names import speak_of_teams
 from scenarios.value_checks import json_fault
 
@@ -137,9 +138,12 @@ def instruction_of(world: DrawnWorld, draft: Draft, text: str) -> str:
 
 
 def spoken_values(world: DrawnWorld, draft: Draft) -> dict[str, str]:
-    """Return a draft's values as texts show them; the name of a person is a PersonName."""
+    """Return a draft's values as texts show them; the name of a person is a PersonName, another
+    text a SpokenTitle."""
     named = world.maker.people.named
-    return {key: named(text) or text for key, text in value_texts(draft.values).items()}
+    return {
+        key: named(text) or SpokenTitle(text) for key, text in value_texts(draft.values).items()
+    }
 
 
 def _any_wording(phrases: Iterable[Any]) -> tuple[str, ...]:

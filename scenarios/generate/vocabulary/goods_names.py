@@ -34,7 +34,7 @@ _CONTAINERS = frozenset(
     )
 )
 _NO_PLURAL = re.compile(  # what is counted with "×", since it has no plural
-    r"(?:.*(?:[a-z]ing|bookkeeping|payroll|transport|storage|hire|insurance|cover|advice|talks|mix"
+    r"(?:.*(?:[a-z](?<!even)(?<!morn)ing|bookkeeping|payroll|transport|storage|hire|insurance|cover|advice|talks|mix"
     r"|ture|cutlery|sampling|mediation|moving)|.*\d\S*|.*[^a-z]| *)$"
 )
 _IS_CONTAINER = re.compile(  # "fruit crate": the name says already what one counts
@@ -84,10 +84,10 @@ class SpokenGoods:
         name, unit, plural = self.bare(quotes), self._unit, _plural(self.name)
         if self._title:
             return f"{number} {'tickets for' if unit == 'seat' else 'copies of'} {name}"
-        if number.isalpha() and name[0].isdigit():
-            return f"{number} of the {plural}"
-        if number == "1" or name[0].isdigit():
+        if number == "1":
             return f"{number} × {name}"
+        if name[0].isdigit():
+            return f"{number} of the {plural}"
         if _IS_CONTAINER.search(_head(name)) or unit in _head(name).split():
             return f"{number} {plural}"
         if unit in _TIMES:

@@ -13,6 +13,8 @@ from random import Random
 
 import msgspec
 
+from scenarios.generate.vocabulary.towns import towns_of
+
 _SIZE = 400  # entries drawn for a pool
 # The country codes of phone numbers.
 # fmt: off
@@ -124,10 +126,6 @@ def pools_of(locale: str) -> Pools:
 
     faker = Faker(locale)
     faker.seed_instance(f"rehearsal {locale}")
-    for provider in faker.get_providers():
-        cities = getattr(provider, "cities", None)
-        if isinstance(cities, list):  # it_IT's come from a set, so their order depends on hashes
-            setattr(provider, "cities", sorted(cities))  # noqa: B010 - no attribute to mypy
 
     def draw(make: str) -> tuple[str, ...]:
         found = (" ".join(str(getattr(faker, make)()).split()) for _ in range(_SIZE))
@@ -140,7 +138,7 @@ def pools_of(locale: str) -> Pools:
         women=frozenset(firsts) & female,
         lasts=_plain(draw("last_name")),
         streets=_streets(locale, _plain(draw("street_name"))),
-        cities=_plain(draw("city")),
+        cities=towns_of(locale),
         companies=_plain(draw("company")),
     )
 

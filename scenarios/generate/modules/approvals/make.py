@@ -15,7 +15,7 @@ _SUBJECTS = (
     "a course in first aid",
     "the train to the trade fair",
     "a new coffee machine",
-    "repair of the front door",
+    "the repair of the front door",
     "flowers for the anniversary",
     "a second screen",
     "the staff party",

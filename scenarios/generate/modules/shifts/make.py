@@ -3,6 +3,7 @@
 Pools: post_names (the name of a post that must be staffed, without an article).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from scenarios.api import Row
@@ -29,15 +30,17 @@ def new_post(maker: Maker, **columns: Any) -> Row:
     names = maker.pool("post_names", *_POSTS)
     known = {row["name"] for row in maker.rows("shift_posts")}
     free = [name for name in names if name not in known]
-    name = (
-        maker.rng.choice(free)
-        if free
-        else new_title(maker, "shift_posts", "name", maker.rng.choice(names), again=" {}")
-    )
+    free = free or [name for name in upstairs(names) if name not in known]
+    name = new_title(maker, "shift_posts", "name", maker.rng.choice(free or names), again=" {}")
     given = {"name": name, "needs_rank": "any"} | columns
     if "team_id" not in given:
         given["team_id"] = some_team(maker)["id"]
     return maker.insert("shift_posts", **given)
+
+
+def upstairs(names: Sequence[str]) -> list[str]:
+    """Return the names of more posts, for when all these are taken."""
+    return [f"{name} upstairs" for name in names]
 
 
 def new_shift(maker: Maker, post: Row, employee: Row, day: int, part: str = "early") -> Row:

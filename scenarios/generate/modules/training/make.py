@@ -16,6 +16,7 @@ _TITLES = (
     *("Evening class", "Question hour", "Family workshop", "Advanced seminar"),
     *("Safety briefing", "Masterclass", "Small group tuition", "Hands-on day"),
 )
+_GROUPS = (", group B", ", group C", ", group D")  # of courses with the same title
 
 
 def rows(maker: Maker) -> None:
@@ -35,7 +36,7 @@ def new_course(maker: Maker, **columns: Any) -> Row:
     title = (
         maker.rng.choice(free)
         if free
-        else new_title(maker, "courses", "title", maker.rng.choice(titles))
+        else new_title(maker, "courses", "title", maker.rng.choice(titles), first=_GROUPS)
     )
     given = {"title": title, "fee_cents": maker.cents(2_000, 25_000, 500)} | columns
     if "category_id" not in given:

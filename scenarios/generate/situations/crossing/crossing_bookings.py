@@ -35,19 +35,18 @@ def the_next_slot_with_room(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s group can't make the day they booked; it's “{subject}” in your list. "
+            email="{name}'s group can't make the day they booked; you have {name.his} [ticket]. "
             "Please move them to the next [slot] of the same [resource] that's big enough, tell "
-            "them the new date in a public comment and close the [ticket].",
-            colleague="Could you do “{subject}”? {name}'s group can't make their date. Please "
-            "move the [booking] to the next [slot] of that [resource] with room for everyone, "
-            "tell them the date in a public comment and close it.",
-            chat="“{subject}” is still in your list, {name} cant make that day. move them to the "
-            "next [slot] in the same [resource] that fits the whole group, tell them the date in "
-            "a public comment and close it",
-            note="I spoke to {name} about “{subject}”, which is assigned to you. The group can't "
-            "come on the day they booked, and I promised them the next [slot] of the same "
-            "[resource] that has room for all of them. Please move the [booking], confirm the "
-            "date in a public comment and close the [ticket].",
+            "{name.him} the new date on the [ticket] and close it.",
+            colleague="{name}'s group can't make their date. Please move the [booking] to the "
+            "next [slot] of that [resource] with room for everyone, tell {name.him} the date on "
+            "{name.his} [ticket] and close it.",
+            chat="{name}s group cant make that day. can you move them to the next [slot] in the "
+            "same [resource] that fits the whole group, tell {name.him} the date on {name.his} "
+            "[ticket] and close it",
+            note="{name} rang me: the group can't come on the day they booked, and I promised "
+            "them the next [slot] of the same [resource] that has room for all of them. Please "
+            "move the [booking], confirm the date on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -101,17 +100,18 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to cancel the first of two dates, see “{subject}”, which is "
-            "assigned to you. If it's too late for that, please say in a public comment that the "
-            "[booking] stands, with its reference. The [ticket] can be closed either way.",
-            colleague="{name} wants the earlier of two [bookings] cancelled, see “{subject}” in "
-            "your list. If it's too late for that, say in a public comment that it stands, with "
-            "the reference. Close it either way.",
-            chat="can you look at “{subject}”? {name} wants to drop the first [booking]. if its "
-            "too late say in a public comment that it stands, with the reference. then close it",
-            note="“{subject}” is yours: {name} would like to cancel the earlier of two [bookings]. "
-            "If it's too late, let {name.him} know in a public comment that it stands, with the "
-            "reference, so that {name.he} doesn't mix up the two. Then close the [ticket].",
+            email="{name} would like to cancel the first of two dates; {name.his} [ticket] is "
+            "with you. If it's too late for that, please tell {name.him} there that the [booking] "
+            "stands, with its reference. The [ticket] can be closed either way.",
+            colleague="{name} wants the earlier of two [bookings] cancelled. If it's too late for "
+            "that, tell {name.him} on {name.his} [ticket] that it stands, with the reference. "
+            "Close the [ticket] either way.",
+            chat="{name} wants to drop the first of {name.his} two [bookings]. if its too late "
+            "tell {name.him} on {name.his} [ticket] that it stands, with the reference. then "
+            "close it",
+            note="{name} would like to cancel the earlier of two [bookings]. If it's too late, "
+            "let {name.him} know on {name.his} [ticket] that it stands, with the reference, so "
+            "that {name.he} doesn't mix up the two. Then close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -194,7 +194,13 @@ def room_for_some_friends(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=9, without=("coworking", "event_venue"), common=True)
+@situation(
+    "bookings",
+    steps=9,
+    without=("coworking", "event_venue", "airline_lounge"),
+    common=True,
+    weight=1.4,
+)
 def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     """The bookings of a household are cancelled, as far as they are still in time."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -256,9 +262,9 @@ def two_friends_one_slot(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to come on the same day as {name.his} friend {friend}, who's "
-            "booked with us as well. If there's enough room, could you move {name.his} [booking] "
-            "to {friend}'s [slot]?",
+            email="{name} would like to come with {name.his} friend {friend}, who's booked for "
+            "another day. Could you move {name.his} [booking] to {friend}'s [slot] if there's "
+            "room?",
             colleague="{name} would like to come with {friend}, who's booked for another day. If "
             "there's room, please move {name}'s [booking] to {friend}'s [slot].",
             chat="{name} wants to come together with {friend}. can you move {name.his} [booking] "
@@ -312,9 +318,8 @@ def the_group_has_grown(maker: Maker) -> Draft | None:
             "[booking], or make a second one for the others if it won't let you.",
             chat="{name}s group is {count} now, not {old}. can you change the [booking]? do a "
             "second one for the rest if it wont let you",
-            note="{name}'s group has grown to {count} people, and I've told {name.him} that's "
-            "fine. Please change the [booking]. If it won't go up that far, book the rest "
-            "separately for the same [slot].",
+            note="{name}'s group has grown to {count} people. Please change the [booking], or "
+            "book the rest separately for the same [slot] if it won't go up that far.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -357,8 +362,8 @@ def the_spouse_calls_it_off(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote this morning that {owner} won't be able to come after all. They "
-            "live together. We haven't heard from {owner}, but could you cancel the [booking]?",
+            email="{name} wrote that {owner} can't come after all. They live together. Could you "
+            "cancel {owner}'s [booking]?",
             colleague="{name} rang to cancel {owner}'s [booking]; they live together. Please take "
             "it out.",
             chat="{name} says {owner} cant come after all (they live together). can you cancel "
@@ -509,20 +514,19 @@ def a_first_visit_by_ticket(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Three people would like to try the {resource}, on any day from {first} to "
-            "{last}, the earlier the better. It's in “{subject}”, a [ticket] of yours. Please "
-            "book the first [slot] they fit into, tell them the date in a public comment and "
-            "close it.",
-            colleague="“{subject}” is yours: {name} and two friends want the {resource}, any day "
-            "from {first} to {last}. Please book the earliest [slot] with room, tell them the "
-            "date in a public comment and close it.",
-            chat="can you sort out “{subject}”? {name} wants the {resource} for 3 people, whenever "
-            "it's free first between {first} and {last}. book it, tell them the date in a public "
-            "comment and close it",
-            note="Please deal with “{subject}”, which has been waiting in your list since the "
-            "weekend. {name} wants the {resource} for three people, as early as possible between "
-            "{first} and {last}. Book the first [slot] that has room for them, let them know the "
-            "date in a public comment and close the [ticket].",
+            email="{name} wrote in {name.his} [ticket] that three of them would like to try the "
+            "{resource}, on any day from {first} to {last}, the earlier the better. Please book "
+            "the first [slot] they fit into, tell {name.him} the date on the [ticket] and close "
+            "it.",
+            colleague="{name} and two friends want to try the {resource}, any day from {first} to "
+            "{last}. Please book the earliest [slot] with room, tell {name.him} the date on "
+            "{name.his} [ticket] and close it.",
+            chat="{name} wants the {resource} for 3 people, whenever it's free first between "
+            "{first} and {last}. can you book it, tell {name.him} the date on {name.his} [ticket] "
+            "and close it",
+            note="{name} has been waiting since the weekend and wants the {resource} for three "
+            "people, as early as possible between {first} and {last}. Book the first [slot] that "
+            "has room for them, tell {name.him} the date on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),

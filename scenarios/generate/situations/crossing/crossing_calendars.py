@@ -14,7 +14,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("calendars", steps=9, weight=0.3)
+@situation("calendars", steps=9, weight=0.045)
 def somebody_else_from_the_team(maker: Maker) -> Draft:
     """A participant falls out; whoever of their team is free at that hour takes part instead."""
     team, people = plant_team(maker, "clerk", "clerk", "supervisor")
@@ -42,16 +42,17 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{out} can't come to “{subject}” with {name} on {on} after all. Could you find "
-            "somebody else from {out.his} team who's free at that time, and put that colleague in "
-            "instead?",
-            colleague="{out} can't come to “{subject}” with {name} on {on}. Please put in "
-            "somebody else from {out.his} team who's free then, and take {out.him} out.",
-            chat="{out} cant make “{subject}” with {name} on {on}. can you swap in someone else "
-            "from {out.his} team whos free at that time",
-            note="I need {out} elsewhere on {on}, so {out.he} can't be at “{subject}” with "
-            "{name}. Please replace {out.him} with a colleague from {out.his} team who's free at "
-            "that time.",
+            email="{out} has a hospital appointment on {on} and can't be at the [appointment] "
+            "{subject.purpose} with {name}. Could you put in somebody from {out.his} team who's "
+            "free then?",
+            colleague="{out} is on a course on {on} and can't do the [appointment] "
+            "{subject.purpose} with {name}. Please replace {out.him} with somebody from {out.his} "
+            "team who's free then.",
+            chat="{out} cant make the [appointment] with {name} on {on}, can you put in someone "
+            "else from {out.his} team whos free then",
+            note="{out} is needed elsewhere on {on}. Please replace {out.him} at the "
+            "[appointment] {subject.purpose} with {name}, with somebody from {out.his} team who's "
+            "free then.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -109,19 +110,17 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has the plumber in that day and would like to have the [appointment] a "
-            "day later, at the same time, or two days later if one of you is busy. It's in "
-            "{name.his} [ticket] “{subject}”, which is yours. Please move it, tell {name.him} the "
-            "new date in a public comment and close the [ticket].",
+            "day later, at the same time, or two days later if one of our people is busy. Please "
+            "move it, tell {name.him} the new date on {name.his} [ticket] and close it.",
             colleague="{name} would like the [appointment] a day later, same time, or two days "
-            "later if one of you is busy (“{subject}”, assigned to you). Please move it, tell "
-            "{name.him} the date in a public comment and close it.",
-            chat="“{subject}” from {name} is yours, can you move that [appointment] to the next "
-            "day, same time? if anyone in it is busy then the day after. public comment with the "
-            "date and close it",
-            note="I rang {name} about “{subject}”, which is with you. The day after at the same "
-            "time would suit {name.him}, or the day after that if you or your colleague can't. "
-            "Please move the [appointment], confirm the date in a public comment and close the "
-            "[ticket].",
+            "later if one of our people is busy. Please move it, tell {name.him} the date on "
+            "{name.his} [ticket] and close it.",
+            chat="{name} would like the [appointment] a day later, same time. if anyone in it is "
+            "busy then the day after. can you tell {name.him} the date on {name.his} [ticket] and "
+            "close it",
+            note="I rang {name} about moving the [appointment]. The day after at the same time "
+            "would suit {name.him}, or the day after that if one of our people can't. Please move "
+            "it, confirm the date on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -159,7 +158,7 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", "tickets", steps=7)
+@situation("calendars", "tickets", steps=7, weight=0.6)
 def too_short_a_notice(maker: Maker) -> Draft | None:
     """A ticket asks to move an appointment that is too near: it stands, and the ticket says so."""
     mate = some_employee(maker)
@@ -178,19 +177,17 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} got the weeks mixed up and would like the [appointment] a week later, "
-            "same day and time. That's “{subject}” in your list. Please move it if there's still "
-            "time. If not, say in a public comment that it stays as it is, with the date. You can "
-            "close it either way.",
-            colleague="{name} wants the [appointment] a week later (“{subject}” in your list). If "
-            "it's too late to move it, tell {name.him} in a public comment that it stays on its "
-            "date, and which that is. Then close it.",
-            chat="“{subject}” in your list: {name} wants it a week later. if thats too short "
-            "notice say in a public comment that the date stays (say which). close it",
-            note="Please deal with “{subject}”, which is assigned to you: {name} has mixed up the "
-            "weeks and would like to come exactly seven days later. If it's too late for that, "
-            "let {name.him} know in a public comment that we're keeping the date, and name it. "
-            "Close the [ticket] once you've answered.",
+            email="{name} has mixed up the weeks and wrote to us in a [ticket] to have the "
+            "[appointment] a week later, same time. Please move it, or tell {name.him} there "
+            "which date we're keeping if it's too late. Then close the [ticket].",
+            colleague="{name} wants the [appointment] a week later. If it's too late for that, "
+            "tell {name.him} on {name.his} [ticket] which date we're keeping. Then close the "
+            "[ticket].",
+            chat="{name} wants the [appointment] a week later. if its too late tell {name.him} on "
+            "{name.his} [ticket] that the date stays (say which). then close it",
+            note="{name} has mixed up the weeks and would like to come exactly seven days later. "
+            "If it's too late for that, tell {name.him} on {name.his} [ticket] which date we're "
+            "keeping, and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -268,7 +265,7 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", steps=9, rare=True)
+@situation("calendars", steps=9, rare=True, weight=0.6)
 def leave_that_meets_an_appointment(maker: Maker) -> Draft:
     """Somebody goes on leave: their appointment of these days goes to a colleague of the team."""
     team, (away, heir) = plant_team(maker, "clerk", "clerk")
@@ -282,15 +279,16 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="I've approved {away}'s leave from {first} to {last}. Could you record it and "
-            "send {heir} to “{subject}” on {on} instead, if {heir.he}'s free then?",
-            colleague="Please record leave for {away} from {first} to {last}. If {heir} is free "
-            "for “{subject}” on {on}, put {heir.him} in instead of {away}.",
-            chat="{away} is off {first} to {last}, can you put the leave in? and swap {heir} in "
-            "for “{subject}” on {on} if {heir.he}'s free",
-            note="{heir} has offered to take over “{subject}” on {on}, because {away} is on leave "
-            "from {first} to {last}. Please record the leave. If {heir} has nothing else then, "
-            "put {heir.him} in and take {away} out.",
+            email="I've approved {away}'s leave from {first} to {last}. Could you record it, and "
+            "put {heir} in for {away.him} at the [appointment] {subject.purpose} on {on} if "
+            "{heir.he}'s free then?",
+            colleague="Please record leave for {away} from {first} to {last}, and put {heir} in "
+            "instead at the [appointment] {subject.purpose} on {on}, if {heir.he}'s free.",
+            chat="{away} is on holiday {first} to {last}, can you put that in? and swap in {heir} "
+            "for the [appointment] {subject.purpose} on {on} if {heir.he}'s free",
+            note="{away} gets married and has leave from {first} to {last}. Please record it. If "
+            "{heir} is free for the [appointment] {subject.purpose} on {on}, {heir.he} goes "
+            "instead of {away}.",
         ),
         calls=(
             call("list_teams"),
@@ -344,15 +342,16 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} would like to have “{subject}” at eleven instead of nine, on the same "
-            "day. {organiser} set it up but is on a flight until tonight. You're going as well, "
-            "so could you move it?",
-            colleague="{name} can't do nine for “{subject}”. Please move it to 11:00 the same "
-            "day. {organiser} set it up and can't be reached, but you're going too.",
-            chat="can you move “{subject}” with {name} to 11 the same day? its {organiser}s but "
-            "{organiser.he}'s on a plane and youre going anyway",
-            note="{name} can't be at “{subject}” before eleven. {organiser} set it up, but you're "
-            "going too, so please move it from nine to eleven on the same day.",
+            email="{name}'s train doesn't get in before half past ten. Could you move the "
+            "[appointment] {subject.purpose} from nine to eleven, same day? {organiser} set it up "
+            "and is on a flight.",
+            colleague="{name} can't do nine for the [appointment] {subject.purpose}. Please move "
+            "it to 11:00 the same day. {organiser} set it up and can't be reached.",
+            chat="can you move the [appointment] {subject.purpose} with {name} to 11 the same "
+            "day? {organiser} set it up but {organiser.he}'s on a plane",
+            note="{name} can't be here before eleven for the [appointment] {subject.purpose}. "
+            "{organiser} set it up but is on leave, so please move it from nine to eleven, same "
+            "day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -399,14 +398,14 @@ def nobody_left_to_come(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{lone} doesn't think {lone.he}'s needed at “{subject}” with {name} on {on}. "
-            "That's fine by me, so could you take {lone.him} out?",
-            colleague="{lone} doesn't need to be at “{subject}” with {name} on {on}. Please take "
-            "{lone.him} out.",
-            chat="can you take {lone} out of “{subject}” with {name} on {on}? {lone.he} doesnt "
-            "need to be there",
+            email="It's {lone}'s daughter's birthday on {on}. Could you take {lone.him} out of "
+            "the [appointment] {subject.purpose} with {name} that day?",
+            colleague="{lone} doesn't need to be at the [appointment] {subject.purpose} with "
+            "{name} on {on}. Please take {lone.him} out.",
+            chat="can you take {lone} out of the [appointment] {subject.purpose} with {name} on "
+            "{on}? {lone.he} doesnt need to be there",
             note="{lone} would like the afternoon of {on} off. Please take {lone.him} out of the "
-            "[appointment] with {name} that day, “{subject}”.",
+            "[appointment] {subject.purpose} with {name} that day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

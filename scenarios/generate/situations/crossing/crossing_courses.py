@@ -20,7 +20,7 @@ from scenarios.generate.situations.crossing.crossing_planting import (
 )
 
 
-@situation("tickets", "training", steps=9, common=True)
+@situation("tickets", "training", steps=9, common=True, weight=2.2)
 def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
     """A ticket asks for a later session: the enrolment moves to the next one with a free seat."""
     if len(unsolved_tickets(maker, maker.me)) > 4:
@@ -39,19 +39,17 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is at a wedding that weekend and can't make {name.his} date, see "
-            "“{subject}”, which is assigned to you. Any later one with a free seat is fine. "
-            "Please move {name.him} to the next one, tell {name.him} the date in a public comment "
-            "and close the [ticket].",
-            colleague="{name} can't make {name.his} date (“{subject}”, assigned to you). Please "
-            "move {name.him} to the next [session] with a free seat, tell {name.him} the date in "
-            "a public comment and close the [ticket].",
-            chat="“{subject}” is yours, {name} needs a later [session]. can you move {name.him} "
-            "to the next one with a free seat, put the date in a public comment and close it",
-            note="“{subject}” from {name} is with you. {name.He} can't come on {name.his} date "
-            "and doesn't want to be on a waiting list, so please move {name.him} to the next "
-            "[session] with a free seat. Tell {name.him} the date in a public comment and close "
-            "the [ticket].",
+            email="{name} is at a wedding that weekend and can't make {name.his} date; {name.his} "
+            "[ticket] is with you. Any later one with a free seat is fine. Please move {name.him} "
+            "to the next one, tell {name.him} the date on the [ticket] and close it.",
+            colleague="{name} can't make {name.his} date. Please move {name.him} to the next "
+            "[session] with a free seat, tell {name.him} the date on {name.his} [ticket] and "
+            "close it.",
+            chat="{name} needs a later [session]. can you move {name.him} to the next one with a "
+            "free seat, tell {name.him} the date on {name.his} [ticket] and close it",
+            note="{name} can't come on {name.his} date and doesn't want to be on a waiting list, "
+            "so please move {name.him} to the next [session] with a free seat. Tell {name.him} "
+            "the date on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -99,18 +97,18 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s father is ill, so {name.he} wants to cancel {name.his} place; it's "
-            "“{subject}” in your list. Cancel it if there's still time. If there isn't, tell "
-            "{name.him} in a public comment that the place stands, and for which date. Close the "
-            "[ticket] either way.",
-            colleague="{name} wants {name.his} place cancelled, see “{subject}” in your list. If "
-            "it's too late for that, tell {name.him} in a public comment that the place stands, "
-            "with the date. You can close it then.",
-            chat="“{subject}” in your list, {name} wants to cancel {name.his} place. if its too "
-            "late tell {name.him} in a public comment that it stands and for which date. close it",
-            note="{name}'s cancellation came in as “{subject}” and it's assigned to you. I have a "
-            "feeling it's too late, so look at the deadline first. If it is, tell {name.him} in a "
-            "public comment that the place stands and for which date. Close it however it goes.",
+            email="{name}'s father is ill, so {name.he} wants to cancel {name.his} place; "
+            "{name.his} [ticket] is with you. Cancel it if there's still time. If there isn't, "
+            "tell {name.him} there that the place stands, and for which date. Close the [ticket] "
+            "either way.",
+            colleague="{name} wants {name.his} place cancelled. If it's too late for that, tell "
+            "{name.him} on {name.his} [ticket] that the place stands, with the date. You can "
+            "close it then.",
+            chat="{name} wants to cancel {name.his} place. if its too late tell {name.him} on "
+            "{name.his} [ticket] that it stands and for which date. then close it",
+            note="{name} is ill and would like to cancel {name.his} place. It may be too late, so "
+            "look at the deadline first. If it is, tell {name.him} on {name.his} [ticket] that "
+            "the place stands and for which date. Close it either way.",
         ),
         calls=(
             call("get_my_profile"),
@@ -157,18 +155,15 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{mute} has lost {mute.his} voice, and the doctor says no talking for two weeks, "
-            "so {mute.he} can't teach “{course}” on {on}. Please find somebody in {mute.his} team "
-            "who isn't away and has no [appointment] that day, and make them the teacher.",
+            email="{mute} has lost {mute.his} voice and can't teach “{course}” on {on}. Could you "
+            "find somebody in {mute.his} team who isn't away and has no [appointment], and change "
+            "the teacher?",
             colleague="{mute} has lost {mute.his} voice and can't teach “{course}” on {on}. Please "
             "give it to somebody in {mute.his} team who's in that day and has no [appointments].",
-            chat="{mute} lost {mute.his} voice and cant teach “{course}” on {on}. can you find "
-            "someone in the same team whos in and has no [appointment] that day, and change the "
-            "teacher",
-            note="{mute} is off sick with no voice at all and can't teach “{course}” on {on}. "
-            "Somebody from {mute.his} team should take it over, as long as they're in that day "
-            "and have no [appointment]. Please change the teacher. We'll see about the next date "
-            "when {mute.he}'s better.",
+            chat="{mute} lost {mute.his} voice, so “{course}” on {on} needs a new teacher. can "
+            "you put in someone from {mute.his} team whos in and has no [appointment] that day",
+            note="{mute} has no voice and can't teach “{course}” on {on}. Please make somebody "
+            "from {mute.his} team the teacher who's in that day and has no [appointment].",
         ),
         calls=(
             call("list_courses"),
@@ -194,7 +189,7 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "training", steps=8, common=True)
+@situation("messaging", "training", steps=8, common=True, weight=1.6)
 def who_will_be_teaching(maker: Maker) -> Draft:
     """All who have a seat in a session are told in their threads who teaches it."""
     teacher = new_employee(maker)
@@ -302,7 +297,7 @@ def one_more_chair(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", kind="decline", because="permission", steps=5, common=True)
+@situation("training", kind="decline", because="permission", steps=5, common=True, weight=0.6)
 def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
     """A clerk shall add seats for a friend on the waiting list."""
     if maker.me["role"] != "clerk":
@@ -317,14 +312,14 @@ def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} is on the waiting list for “{course}”, and we still have chairs in that "
-            "room. Could you add one seat so that {name.he} gets in?",
+            email="{name} is on the waiting list for “{course}”, and there are chairs left in "
+            "that room. Could you add one seat so that {name.he} gets in?",
             colleague="{name} is on the waiting list for “{course}”, and the room is big enough. "
             "Please add one seat so that {name.he} gets in.",
             chat="can you add a seat to “{course}”, the date {name} is waiting for? the room is "
             "big enough",
-            note="{name} is waiting for a place on “{course}”, and the room holds more people "
-            "than that. Please add one seat so that {name.he} gets in.",
+            note="{name} is waiting for a place on “{course}” and has already taken the day off. "
+            "Please add one seat, the room is big enough.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -396,19 +391,17 @@ def the_next_date_for_a_friend(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A friend of {name}'s would like to do the same [course] as {name.him}, but "
-            "later. When's the next date after {name.hers} with a free seat, what does it cost, "
-            "and who teaches it? An e-mail address for the teacher would help, too.",
-            colleague="A friend of {name}'s wants to do the same [course] after {name.him}. "
-            "When's the next later [session] with a free seat, what does it cost, and who "
-            "teaches it (with e-mail)?",
+            email="A friend of {name}'s would like to do the same [course], on the next date "
+            "after {name.hers} with a free seat. When is that, what does it cost, and who teaches "
+            "it (with e-mail)?",
+            colleague="A friend of {name}'s wants to do the same [course] on a later date. When's "
+            "the next one with a free seat, what does it cost, and who teaches it (with e-mail)?",
             chat="a friend of {name} wants to do the same [course]. whens the next one after "
             "{name.his} date with a free seat, what does it cost, who teaches it and whats their "
             "email",
-            note="{name} has recommended one of our [courses] to a friend, who'd like the next "
-            "date after {name.hers} that still has a free seat. Which day is that, what does it "
-            "cost, and who teaches it? Give me the teacher's e-mail as well, the friend has a "
-            "question.",
+            note="A friend of {name}'s is asking for the next date of the same [course] after "
+            "{name.hers} with a free seat. I need the day, the price, the teacher and the "
+            "teacher's e-mail.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -477,7 +470,7 @@ def a_seat_for_who_has_paid(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", "training", steps=9, common=True)
+@situation("shifts", "training", steps=9, common=True, weight=2.2)
 def teaching_and_on_duty(maker: Maker) -> Draft:
     """The teacher of a session is on duty that day: a swap is asked with a free team mate."""
     team, (teacher, away, free) = plant_team(maker, "clerk", "clerk", "clerk")
@@ -492,17 +485,17 @@ def teaching_and_on_duty(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{teacher} is on the rota on {on}, but that's when {teacher.he} teaches "
-            "“{course}”. Could you request [a swap] with somebody from {teacher.his} team who "
-            "isn't away? I'll approve it myself.",
+            email="{teacher} is on the rota on {on}, when {teacher.he} teaches “{course}”. Could "
+            "you request [a swap] with somebody from {teacher.his} team who isn't away? I'll "
+            "approve it.",
             colleague="{teacher} teaches “{course}” on {on} and has [a shift] that day as well. "
             "Please request [a swap] with somebody from {teacher.his} team who isn't away. I'll "
             "approve it.",
             chat="{teacher} teaches “{course}” on {on} but is on the rota too. can you ask for [a "
             "swap] with someone from {teacher.his} team whos not away, ill approve it",
-            note="I've put {teacher} on the rota for {on}, although {teacher.he}'s teaching "
-            "“{course}” then. Please request [a swap] with a colleague from {teacher.his} team "
-            "who isn't away. I'll approve it when I've spoken to both.",
+            note="I've put {teacher} on the rota for {on}, when {teacher.he}'s teaching "
+            "“{course}”. Please request [a swap] with a colleague from {teacher.his} team who "
+            "isn't away. I'll approve it.",
         ),
         calls=(
             call("list_courses"),

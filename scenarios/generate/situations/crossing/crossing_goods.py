@@ -49,19 +49,17 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has heard nothing for two days about {name.his} open [order], see "
-            "“{subject}” in your list. If we have everything, please confirm it, say so in a "
-            "public comment with the reference of the [order] and close the [ticket].",
-            colleague="{name} is waiting to hear about {name.his} open [order] (“{subject}” in "
-            "your list). If we have all of it in stock, confirm it, write that in a public "
-            "comment with the reference and close the [ticket].",
-            chat="“{subject}” is yours, right? if we have everything in {name}s open [order] "
-            "confirm it and say so in a public comment (with the reference of the [order]). then "
-            "close it",
-            note="{name}, whose [ticket] “{subject}” is in your list, has been waiting two days "
-            "for an answer. Please see whether we have everything in the open [order]. If so, "
-            "confirm it, write {name.him} a public comment with its reference and close the "
-            "[ticket].",
+            email="{name} has heard nothing for two days about {name.his} open [order]; you have "
+            "{name.his} [ticket]. If we have everything, please confirm the [order], tell "
+            "{name.him} so on the [ticket], with the reference of the [order], and close it.",
+            colleague="{name} is waiting to hear about {name.his} open [order]. If we have all of "
+            "it in stock, confirm it, write that on {name.his} [ticket], with the reference, and "
+            "close the [ticket].",
+            chat="if we have everything in {name}s open [order] can you confirm it? tell "
+            "{name.him} on {name.his} [ticket] (with the reference of the [order]) and close that",
+            note="{name} has been waiting two days for an answer to {name.his} [ticket]. Please "
+            "see whether we have everything in the open [order]. If so, confirm it, write that to "
+            "{name.him} on the [ticket], with its reference, and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -221,21 +219,20 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ordered three of the {product}, and what came was something else, see "
-            "“{subject}”, which is assigned to you. If it's still in time for a return, please "
-            "register one as wrong for all three, give {name.him} the reference of the [order] in "
-            "a public comment and close the [ticket].",
+            email="{name} ordered three of the {product}, and what came was something else; "
+            "{name.his} [ticket] is with you. If it's still in time for a return, please register "
+            "one as wrong for all three, give {name.him} the reference of the [order] in a reply "
+            "and close the [ticket].",
             colleague="We packed the wrong thing instead of {product} in {name}'s latest [order], "
-            "all three of them; “{subject}” is yours. If it's not too late, please register the "
-            "return (wrong), give {name.him} the [order] reference in a public comment and close "
-            "it.",
-            chat="“{subject}” in your list: all 3 of the {product} in {name}s last [order] were "
-            "wrong. if its not too late register the return as wrong, put the reference of the "
-            "[order] in a public comment and close it",
-            note="Our packers have made a mess of it, see “{subject}” from {name}, which you have: "
-            "all three of the {product} in the latest [order] were something else. If it isn't too "
-            "late, register a return of them as wrong. Give {name.him} the reference of the "
-            "[order] in a public comment, and close the [ticket].",
+            "all three of them. If it's not too late, please register the return (wrong), give "
+            "{name.him} the [order] reference on {name.his} [ticket] and close it.",
+            chat="all 3 of the {product} in {name}s last [order] were wrong. if its not too late "
+            "register the return as wrong, give {name.him} the reference of the [order] on "
+            "{name.his} [ticket] and close it",
+            note="Our packers made a mistake: all three of the {product} in {name}'s latest "
+            "[order] were something else. If it isn't too late, register a return of them as "
+            "wrong. Give {name.him} the reference of the [order] in a reply on {name.his} "
+            "[ticket], and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -273,7 +270,7 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", kind="question", steps=5, rare=True)
+@situation("shipments", kind="question", steps=5, rare=True, weight=0.5)
 def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
     """Which street a parcel goes to, and what its contents are worth."""
     goods = some_products(maker, 2)
@@ -333,17 +330,16 @@ def to_the_other_house(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has scaffolding in front of {name.his} door and would like {name.his} "
-            "[shipment] sent to the other address we have. It's in “{subject}”, which is assigned "
-            "to you. Please redirect what hasn't left yet, confirm the street in a public comment "
-            "and close the [ticket].",
+            "[shipment] sent to the other address we have. Please redirect what hasn't left yet, "
+            "confirm the street on {name.his} [ticket], and close it.",
             colleague="{name} would like {name.his} planned [shipment] sent to the other address "
-            "we have, see “{subject}”, which is yours. Please redirect it, confirm the street in a "
-            "public comment and close the [ticket].",
-            chat="“{subject}” from {name} is yours, can you send {name.his} planned [shipment] to "
-            "{name.his} other address? public comment with the street, then close it",
-            note="{name} has scaffolding up and can't take anything in, see “{subject}”, which is "
-            "with you. Please redirect the [shipment] that hasn't left yet to the second address "
-            "we have. Confirm the street in a public comment and close the [ticket].",
+            "we have. Please redirect it, confirm the street to {name.him} on {name.his} [ticket] "
+            "and close it.",
+            chat="can you send {name}s planned [shipment] to {name.his} other address? then tell "
+            "{name.him} the street on {name.his} [ticket] and close it",
+            note="{name} has scaffolding up and can't take anything in. Please redirect the "
+            "[shipment] that hasn't left yet to the second address we have. Confirm the street to "
+            "{name.him} on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -390,20 +386,18 @@ def it_has_left_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is away next week and would like {product} to leave ten days later, see "
-            "“{subject}”, which is yours. If it has already left, please tell {name.him} so in a "
-            "public comment, with the reference of the [shipment], and close the [ticket].",
-            colleague="{name} would like {product} ten days later (“{subject}” in your list). If "
-            "the [shipment] has already left, say so in a public comment, with its reference. Then "
+            email="{name} is away next week and would like {product} to leave ten days later; you "
+            "have {name.his} [ticket]. If it has already left, please tell {name.him} so there, "
+            "with the reference of the [shipment], and close the [ticket].",
+            colleague="{name} would like {product} to leave ten days later. If the [shipment] has "
+            "already gone, tell {name.him} so on {name.his} [ticket], with its reference. Then "
             "close the [ticket].",
-            chat="“{subject}” in your list, {name} wants {product} to leave 10 days later. if its "
-            "already gone tell {name.him} in a public comment with the reference of the "
-            "[shipment]. then close it",
+            chat="{name} wants {product} to leave 10 days later. if its already gone tell "
+            "{name.him} on {name.his} [ticket] with the reference of the [shipment]. then close it",
             note="{name} asked me to hold back {product} for ten days, because there's nobody in. "
-            "I couldn't see whether it has left; the [ticket] is “{subject}”, assigned to you. If "
-            "it's gone, let {name.him} know in a public comment with the reference of the "
-            "[shipment], so that {name.he} can ask a neighbour. Close the [ticket] when that's "
-            "done.",
+            "I couldn't see whether it has left. If it's gone, let {name.him} know on {name.his} "
+            "[ticket], with the reference of the [shipment], so that {name.he} can ask a "
+            "neighbour. Close the [ticket] when that's done.",
         ),
         calls=(
             call("get_my_profile"),
@@ -452,19 +446,19 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has a problem with {product}, see “{subject}”, which is yours. If the "
-            "warranty is still running, please enter a claim with “{subject}” as the fault, give "
-            "{name.him} the warranty number in a public comment and close the [ticket].",
-            colleague="Is the warranty on {name}'s {product} still running? It's “{subject}” in "
-            "your list. If so, enter a claim with that as the fault, put the warranty number in a "
-            "public comment and close it.",
-            chat="can you check the warranty on {name}s {product} (“{subject}”, its yours)? if its "
-            "still running enter a claim, fault as in the title, give the warranty number in a "
-            "public comment and close it",
-            note="Please look at “{subject}” from {name}, it's about {product}. If the warranty is "
-            "still running, enter a claim and take the title of the [ticket] as the fault. "
-            "{name.He} needs the warranty number for the repair shop, so put it in a public "
-            "comment, and close the [ticket].",
+            email="{name} has a problem with {product}; {name.his} [ticket] “{subject}” is with "
+            "you. If the warranty is still running, please enter a claim with “{subject}” as the "
+            "fault, give {name.him} the warranty number on the [ticket] and close it.",
+            colleague="Is the warranty on {name}'s {product} still running? If so, enter a claim "
+            "with the subject of {name.his} [ticket], “{subject}”, as the fault, give {name.him} "
+            "the warranty number there and close the [ticket].",
+            chat="can you check the warranty on {name}s {product}? if its still running enter a "
+            "claim, fault “{subject}” as on the [ticket], give {name.him} the warranty number "
+            "there and close it",
+            note="{name}'s {product} is broken. If the warranty is still running, please enter a "
+            "claim with the subject of {name.his} [ticket], “{subject}”, as the fault. {name.He} "
+            "needs the warranty number for the repair shop, so give it to {name.him} on the "
+            "[ticket], and close that.",
         ),
         calls=(
             call("get_my_profile"),
@@ -531,21 +525,20 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} got {product} a week late, which was our fault; “{subject}” is yours. "
-            "Please open a [refund] of the [payment] for it, as much as we give for being late, "
-            "and tell {name.him} the reference of the [payment] in a public comment. Leave the "
-            "[ticket] open until it's approved.",
-            colleague="We delivered {product} to {name} a week late, see “{subject}”, which you "
-            "have. Please open a [refund] of the [payment] for it, the most we give for being "
-            "late, and put the reference of the [payment] in a public comment. The [ticket] stays "
-            "open.",
-            chat="“{subject}” ({name}) is yours, we were late with {product}. can you open a "
-            "[refund] on the [payment] for it, as much as we give for being late, and put the "
-            "[payment] reference in a public comment? dont close it yet",
-            note="We were a week late with {product} for {name}, see “{subject}”, which is with "
-            "you, and there's no excuse. Please open a [refund] of the [payment] for it, as high "
-            "as we can go for being late. Tell {name.him} in a public comment which [payment] it "
-            "is, by its reference. I'll close the [ticket] when the money is out.",
+            email="{name} got {product} a week late, which was our fault. Please open a [refund] "
+            "of the [payment] for it, as much as we give for being late, and tell {name.him} the "
+            "reference of the [payment] on {name.his} [ticket]. Leave the [ticket] open until "
+            "it's approved.",
+            colleague="We delivered {product} to {name} a week late. Please open a [refund] of "
+            "the [payment] for it, the most we give for being late, and tell {name.him} the "
+            "reference of the [payment] on {name.his} [ticket]. The [ticket] stays open.",
+            chat="we were late with {product} for {name}. can you open a [refund] on the "
+            "[payment] for it, as much as we give for being late, and tell {name.him} the "
+            "[payment] reference on {name.his} [ticket]? dont close it yet",
+            note="We were a week late with {product} for {name}, and there's no excuse. Please "
+            "open a [refund] of the [payment] for it, as high as we can go for being late. Tell "
+            "{name.him} on {name.his} [ticket] which [payment] it is, by its reference. I'll "
+            "close the [ticket] when the money is out.",
         ),
         calls=(
             call("get_my_profile"),
@@ -584,7 +577,7 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", "tickets", steps=9, rare=True)
+@situation("payments", "tickets", steps=9, rare=True, weight=0.07)
 def the_card_had_expired(maker: Maker) -> Draft | None:
     """A ticket asks why a payment failed: it goes by the one method that is still good."""
     if len(unsolved_tickets(maker, maker.me)) > 4:
@@ -600,20 +593,18 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“{subject}” from {name} is with you. {name.His} card has expired, so [a "
-            "payment] failed. Could you switch it to the [method] that still works and try again? "
-            "Then reply to {name.him} on the [ticket] with the reference of the [payment], and "
-            "close it.",
-            colleague="You have “{subject}” from {name}: the card has expired and [a payment] "
-            "failed. Please put it on the [method] that's still good, try again, send {name.him} "
-            "the reference of the [payment] as a reply on the [ticket] and close it.",
-            chat="can you do “{subject}” ({name}, its yours)? the card expired, so put the failed "
-            "[payment] on the other [method] thats still good and retry it. then reply to "
-            "{name.him} on the [ticket] with the reference of the [payment] and close it",
-            note="{name}'s card has expired, and [a payment] failed; you have the [ticket], "
-            "“{subject}”. Please switch the [payment] to the [method] on file that's still good "
-            "and try again. Then tell {name.him} the reference of the [payment] in a reply on the "
-            "[ticket], and close it.",
+            email="{name} has opened a [ticket] about our letters: [a payment] failed because "
+            "{name.his} card has expired. Could you retry it with the [method] that's still good, "
+            "tell {name.him} there the reference of the [payment], and close the [ticket]?",
+            colleague="{name}'s card has expired and [a payment] failed. Please retry it with the "
+            "[method] that's still good, tell {name.him} its reference on {name.his} [ticket], "
+            "and close that.",
+            chat="{name}'s card expired and [a payment] failed. can you retry it with the "
+            "[method] thats still good, give {name.him} the reference on {name.his} [ticket] and "
+            "close it",
+            note="{name} has complained about our letters, but {name.his} card has expired. "
+            "Please retry the failed [payment] with the [method] that's still good, tell "
+            "{name.him} its reference on {name.his} [ticket], and close it.",
         ),
         calls=(
             call("get_my_profile"),

@@ -35,19 +35,18 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is off sick and had promised {name} to deal with “{subject}” today; it's "
-            "about {product}. Could you renew the [loan] if it's possible, put the new due date in "
-            "a public comment and close the [ticket]?",
+            email="{away} is off sick and had promised {name} an answer today; {name.his} "
+            "[ticket] is with you. {name.He} wants to keep {product}. Could you renew the [loan] "
+            "if it's possible, tell {name.him} the new due date on the [ticket] and close it?",
             colleague="{away} is off sick, and {name} is waiting for an answer about {product} "
-            "(“{subject}”, on {away.his} list). Please renew it if it's possible, put the new due "
-            "date in a public comment and close the [ticket].",
-            chat="{away} is ill and “{subject}” is still with {away.him}, {name} wants to keep "
-            "{product}. can you renew it if possible, put the new due date in a public comment and "
-            "close it",
-            note="{away} is off sick until next week, and “{subject}” on {away.his} list can't "
-            "wait that long: {name} would like to keep {product}. If the [loan] can be renewed, "
-            "please do that. The new due date goes into a public comment, and the [ticket] can be "
-            "closed.",
+            "({name.his} [ticket], on {away.his} list). Please renew it if it's possible, tell "
+            "{name.him} the new due date there and close the [ticket].",
+            chat="{away} is ill and {name} wants to keep {product}, {name.his} [ticket] is still "
+            "with {away.him}. can you renew it if possible, tell {name.him} the new due date "
+            "there and close it",
+            note="{away} is off sick until next week, and {name}'s [ticket] can't wait that long: "
+            "{name.he} would like to keep {product}. If the [loan] can be renewed, please do "
+            "that. Tell {name.him} the new due date on the [ticket] and close it.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -94,17 +93,16 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to keep {product} for two more weeks, see “{subject}”, which "
-            "is yours. Please renew the [loan] if you can. If somebody else is waiting, say in a "
-            "public comment when it has to be back. Either way the [ticket] can be closed.",
-            colleague="{name} would like to keep {product} longer, see “{subject}” in your list. "
-            "Renew it if possible. If not, say in a public comment when it's due back. Then close "
-            "the [ticket].",
-            chat="“{subject}” from {name} is yours i think, its about {product}. renew it if you "
-            "can, otherwise say in a public comment when its due back. close it",
-            note="{name} asked about {product} on Monday (“{subject}”, in your list) and hasn't "
-            "had an answer. Please renew the [loan] if that's possible; if somebody is waiting for "
-            "it, tell {name.him} in a public comment when it has to be back. Then close the "
+            email="{name} would like to keep {product} for two more weeks; you have {name.his} "
+            "[ticket]. Please renew the [loan] if you can. If somebody else is waiting, tell "
+            "{name.him} on the [ticket] when it has to be back. Either way it can be closed.",
+            colleague="{name} would like to keep {product} longer. Renew it if possible. If not, "
+            "tell {name.him} on {name.his} [ticket] when it's due back. Then close the [ticket].",
+            chat="{name} wants to keep {product} longer. renew it if you can, otherwise tell "
+            "{name.him} on {name.his} [ticket] when its due back. then close it",
+            note="{name} asked about {product} on Monday and hasn't had an answer; {name.his} "
+            "[ticket] is with you. Please renew the [loan] if that's possible; if somebody is "
+            "waiting for it, tell {name.him} there when it has to be back. Then close the "
             "[ticket].",
         ),
         calls=(
@@ -154,16 +152,14 @@ def back_and_on_to_the_next(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has brought back {product}; it got a bit worn. Could you book it in as "
-            "worn and lend it to whoever has waited longest for it? Tell that person in their "
-            "[thread] when it's due.",
+            email="{name} has brought back {product}, a bit worn. Could you book it in as worn, "
+            "lend it to whoever has waited longest, and tell them in their [thread] when it's due?",
             colleague="{name} brought {product} back, worn. Lend it straight on to the first "
             "in the queue and tell them in their [thread] when it's due.",
             chat="{product} is back from {name}, its worn. can you lend it to the next in line "
             "and tell them the due date in their [thread]",
-            note="{name} has returned {product}; it still works but it's worn, so please book it "
-            "in like that. Somebody is waiting for it: lend it to whoever has waited longest, and "
-            "write in that person's [thread] when it's due.",
+            note="{name} has returned {product}, worn. Please book it in like that, lend it to "
+            "whoever has waited longest, and write in that person's [thread] when it's due.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -190,7 +186,7 @@ def back_and_on_to_the_next(maker: Maker) -> Draft | None:
     )
 
 
-@situation("loans", "messaging", steps=7, rare=True)
+@situation("loans", "messaging", steps=7, rare=True, weight=0.3)
 def the_next_in_line_is_late(maker: Maker) -> Draft | None:
     """The first in the queue has something overdue and may not borrow; they are told what."""
     products = lendable(maker, 2)
@@ -255,6 +251,7 @@ def the_next_in_line_is_late(maker: Maker) -> Draft | None:
     steps=10,
     trades=("public_library", "outdoor_shop", "language_school", "bike_workshop"),
     common=True,
+    weight=1.6,
 )
 def a_family_goes_away(maker: Maker) -> Draft | None:
     """All that a family must bring soon is renewed, except what somebody waits for."""
@@ -272,9 +269,8 @@ def a_family_goes_away(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} and {name.his} family are flying out tomorrow for two weeks. Could you "
-            "renew everything the household has to bring back by {until}? If something can't be "
-            "renewed, tell me.",
+            email="{name} and {name.his} family are flying out for two weeks. Could you renew "
+            "everything the household has due by {until}? If something can't be renewed, tell me.",
             colleague="{name}'s family is away for two weeks. Please renew whatever any of them "
             "has due by {until}; if something can't be renewed, tell me what.",
             chat="{name} and family are off on holiday, can you renew everything they have due up "
@@ -327,18 +323,18 @@ def a_clean_slate_first(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to pick up {product} this afternoon, see “{subject}”, which "
-            "is assigned to you. If {name.he} has nothing overdue, neither [loans] nor "
-            "[invoices], please lend {name.him} the one that's in. Leave the [ticket] open until "
-            "{name.he}'s been here.",
-            colleague="“{subject}” in your list: {name} would like {product}. If {name.he} has no "
-            "overdue [loans] or [invoices], lend {name.him} the one that's in. The [ticket] stays "
-            "open until {name.he} comes.",
-            chat="“{subject}” in your list, {name} wants {product}. if none of {name.his} [loans] "
-            "or [invoices] is overdue lend {name.him} the one thats in. leave the [ticket] open",
-            note="Please look at “{subject}” from {name}. We only lend to people with nothing "
-            "overdue, so check {name.his} [loans] and [invoices] first. If all's fine, lend "
-            "{name.him} {product}. I'll close the [ticket] when {name.he}'s been in.",
+            email="{name} would like to pick up {product} this afternoon and has opened a "
+            "[ticket]. If {name.he} has nothing overdue, neither [loans] nor [invoices], please "
+            "lend {name.him} the one that's in. Leave the [ticket] open until {name.he}'s been "
+            "here.",
+            colleague="{name} would like {product}. If {name.he} has no overdue [loans] or "
+            "[invoices], lend {name.him} the one that's in. {name.His} [ticket] stays open until "
+            "{name.he} comes.",
+            chat="{name} wants {product} today. if none of {name.his} [loans] or [invoices] is "
+            "overdue lend {name.him} the one thats in. leave {name.his} [ticket] open",
+            note="{name} has asked for {product}. We only lend to people with nothing overdue, so "
+            "check {name.his} [loans] and [invoices] first. If all's fine, lend {name.him} the "
+            "one that's in. I'll close the [ticket] when {name.he}'s been in.",
         ),
         calls=(
             call("get_my_profile"),
@@ -377,17 +373,16 @@ def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} can't renew {product} any more and lives an hour away; it's “{subject}” "
-            "in your list. I don't see the harm. Please book it back as good and lend it to "
-            "{name.him} again.",
-            colleague="{name} has no renewals left for {product}, see “{subject}” in your list. "
-            "Just book it back as good and lend it to {name.him} again; {name.he} can keep it at "
-            "home.",
-            chat="“{subject}” in your list, {name} has no renewals left for {product} but still "
-            "needs it. can you book it back as good and lend it out again",
-            note="{name} has used up the renewals for {product} and still needs it for a while; "
-            "that's “{subject}”, which you have. Just book it as returned in good condition and "
-            "lend it to {name.him} again, so that {name.he} doesn't have to make the trip.",
+            email="{name} can't renew {product} any more and lives an hour away; {name.he}'s "
+            "opened a [ticket] about it. I don't see the harm. Please book it back as good and "
+            "lend it to {name.him} again.",
+            colleague="{name} has no renewals left for {product} and still needs it. Just book it "
+            "back as good and lend it to {name.him} again; {name.he} can keep it at home.",
+            chat="{name} has no renewals left for {product} but still needs it. can you book it "
+            "back as good and lend it out again",
+            note="{name} has used up the renewals for {product} and still needs it for a while. "
+            "Just book it as returned in good condition and lend it to {name.him} again, so that "
+            "{name.he} doesn't have to make the trip.",
         ),
         calls=(
             call("get_my_profile"),
@@ -425,9 +420,8 @@ def worn_out_and_off_the_shelf(maker: Maker) -> Draft | None:
         kind="change",
         because="permission",
         ask=Voices(
-            email="{name} has returned {product} and says it's in such a bad state that we "
-            "shouldn't lend it out again. I've seen it, and {name.he}'s right. Please take it "
-            "back as worn and, if nobody's waiting for it, withdraw it.",
+            email="{name} has returned {product} in such a bad state that we can't lend it out "
+            "again. Please take it back as worn and, if nobody's waiting for it, withdraw it.",
             colleague="{name} has brought {product} back, badly worn. Please book it in as worn "
             "and, if nobody's waiting for it, withdraw it.",
             chat="{name} returned {product}, its totally worn. can you book it in as worn and "

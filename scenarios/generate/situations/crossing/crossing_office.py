@@ -27,7 +27,7 @@ from scenarios.generate.modules.staff.make import new_absence, new_employee
 from scenarios.generate.situations.crossing.crossing_planting import plant_team
 
 
-@situation("approvals", steps=7)
+@situation("approvals", steps=7, weight=0.5)
 def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
     """The open requests of a decider who travels go to the one of the team who may decide them."""
     team, (away, _, heir) = plant_team(maker, "supervisor", "clerk", "supervisor")
@@ -42,16 +42,16 @@ def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is travelling until Friday and can't approve anything. Could you pass "
-            "{away.his} open [requests] on to somebody in {away.his} team who's allowed to "
-            "approve that much?",
-            colleague="{away} is travelling and can't approve anything. Please pass {away.his} "
-            "open [requests] on to the colleague in {away.his} team who's allowed to approve them.",
+            email="{away} is travelling until Friday, and people are waiting. Could you pass "
+            "{away.his} open [requests] on to the colleague in {away.his} team who may approve "
+            "that much?",
+            colleague="{away} is travelling all week. Please pass {away.his} open [requests] on "
+            "to the colleague in {away.his} team who's allowed to approve them.",
             chat="{away} is travelling all week. can you hand {away.his} open [requests] on to "
             "someone in the team with a high enough limit",
-            note="{away} is on the road this week, so {away.his} open [requests] have to go to "
-            "somebody else in {away.his} team. Please hand them on to the one who may approve "
-            "that much.",
+            note="{away} is on the road, and suppliers won't hold their prices. Please hand "
+            "{away.his} open [requests] to the colleague in {away.his} team who may approve that "
+            "much.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -87,12 +87,13 @@ def one_fresh_and_one_stale(maker: Maker) -> Draft:
         ask=Voices(
             email="{author} is still waiting for an answer about {one} and {two}. Could you "
             "approve both [requests]? If one is too old for that by now, reject it.",
-            colleague="Please approve {author}'s [requests] for {one} and {two}. If one is too "
-            "old to approve, reject it and {author.he}'ll make a new one.",
+            colleague="{author} has been waiting for {one} and {two}. Please approve both "
+            "[requests]. If one is too old to approve, reject it and {author.he}'ll make a new "
+            "one.",
             chat="can you approve {author}'s [requests] for {one} and {two}? if ones too old by "
             "now reject it, {author.he} can put it in again",
-            note="I'm fine with {author}'s [requests] for {one} and {two}, so please approve "
-            "them. If one of them is too old by now, reject that one.",
+            note="{author} has waited long enough for {one} and {two}. Please approve both "
+            "[requests]. If one is too old by now, reject it and {author.he}'ll ask again.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -132,16 +133,16 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has found a mistake in “{title}”, which you own. Whoever has {name.his} "
-            "[case] “{subject}” is going to correct it. Could you look up who that is and give "
-            "them edit access?",
-            colleague="There's a mistake in “{title}”, and whoever handles “{subject}” for {name} "
-            "is going to correct it. Please give them edit access.",
-            chat="{name} found a mistake in “{title}”. whoever handles “{subject}” for {name.him} "
-            "will correct it, can you give them edit access",
-            note="“{title}” doesn't match what we told {name} in “{subject}”. The colleague who "
-            "handles that is going to correct it this week, but can only read it at the moment. "
-            "It's yours, so please change that.",
+            email="{name} has found a mistake in “{title}”, which you look after. The colleague "
+            "on {name.his} [case] about {subject.about} will correct it. Could you look up who "
+            "that is and give them edit access?",
+            colleague="There's a mistake in “{title}”, and the colleague on {name}'s [case] about "
+            "{subject.about} is going to correct it. Please give them edit access.",
+            chat="{name} found a mistake in “{title}”. the colleague who has {name.his} [case] "
+            "about {subject.about} will correct it, can you give them edit access",
+            note="“{title}” doesn't match what we told {name} about {subject.about}. The "
+            "colleague who has that [case] is going to correct it this week, but can only read it "
+            "at the moment. You look after it, so please change that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -165,7 +166,7 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=8, rare=True)
+@situation("cases", steps=8, rare=True, without=("charity",), weight=0.3)
 def a_case_that_has_become_serious(maker: Maker) -> Draft:
     """A case of high priority goes to the one of a team who may handle it and is there."""
     team, (clerk, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
@@ -177,14 +178,14 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{clerk} can't take on “{subject}” from {name}, it needs [a supervisor]. Could "
-            "you hand it over to one in {team} who's in today?",
-            colleague="Please hand “{subject}” from {name} over to [a supervisor] in {team}, to "
-            "somebody who's in today.",
-            chat="can you hand “{subject}” ({name}) over to [a supervisor] in {team}? someone "
-            "whos in today",
-            note="“{subject}” from {name} has become too serious for {clerk}. Please give it to "
-            "[a supervisor] in {team} who's in today.",
+            email="{name} is threatening to go to court over {subject.about}. Could you hand the "
+            "[case] from {clerk} to [a supervisor] in {team} who's in today?",
+            colleague="{clerk} is out of {clerk.his} depth with {subject.about} ({name}). Please "
+            "hand the [case] over to [a supervisor] in {team}, to somebody who's in today.",
+            chat="{name} has got a lawyer, so the [case] about {subject.about} is too much for "
+            "{clerk} now. can you hand it to [a supervisor] in {team}? someone whos in today",
+            note="{name} has got a lawyer, and the [case] about {subject.about} has become too "
+            "serious for {clerk}. Please give it to [a supervisor] in {team} who's in today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -229,16 +230,16 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Could you share the {kind} for “{project}”, which is your [document], with "
-            "everyone who still has an open [task] there? They only need to read it. If somebody "
-            "has access already, leave that as it is.",
+            email="The people on “{project}” can't open the {kind}, which you look after. Could "
+            "you share it with everyone who still has an open [task] there? They only need to "
+            "read it. If somebody has access already, leave that as it is.",
             colleague="Please give everyone with an open [task] in “{project}” read access to the "
-            "{kind}, which is your [document]. Don't change it for anyone who has access already.",
-            chat="can you share the {kind} for “{project}” (its your [document]) with everyone "
-            "who has an open [task] there? just to read, and leave it for anyone who already has "
-            "it",
-            note="The people who are still working on “{project}” can't open the {kind}, which is "
-            "your [document]. Please give everyone with an open [task] there read access. If one "
+            "{kind}, they keep asking me for it. Don't change it for anyone who has access "
+            "already.",
+            chat="can you share the {kind} for “{project}” with everyone who has an open [task] "
+            "there? they only need to read it, and leave it for anyone who already has access",
+            note="The people who are still working on “{project}” can't open the {kind}, which "
+            "you look after. Please give everyone with an open [task] there read access. If one "
             "of them can edit it already, that stays.",
         ),
         calls=(
@@ -282,10 +283,11 @@ def whose_refund_is_this(maker: Maker) -> Draft | None:
             email="{name} has asked about [a refund] that I know nothing about. What's the open "
             "[refund] for, and which colleague opened it? Please add the colleague's e-mail "
             "address.",
-            colleague="There's an open [refund] for {name}. What did {name.he} buy, and which "
-            "colleague opened the [refund]? Please give me the colleague's e-mail, too.",
-            chat="theres an open [refund] for {name}. what did {name.he} buy and who opened the "
-            "[refund]? need the colleagues e-mail too",
+            colleague="{name} is asking about [a refund] I know nothing about. What was it for, "
+            "and which colleague opened it? Please give me the colleague's e-mail, I'd like to "
+            "ask.",
+            chat="{name} is asking about [a refund] that i know nothing about. what did {name.he} "
+            "buy and who opened the [refund]? need the colleagues e-mail too",
             note="I can't see why there's an open [refund] for {name}. What was the [payment] "
             "for, and which colleague opened the [refund]? I'd like to ask, so I need the e-mail "
             "address as well.",
@@ -334,15 +336,13 @@ def what_became_of_the_return(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} is angry because we refused {name.his} return. Who decided that (name "
-            "and e-mail), how much was it worth, and which [order] was it from? I'd like to have "
-            "the facts before I answer.",
+            "and e-mail), how much was it worth, and which [order] was it from?",
             colleague="{name} is complaining about a return that we refused. Who refused it (with "
             "e-mail), what was it worth, and which [order] was it from?",
             chat="{name} is angry about a refused return. who refused it (email too), what was "
             "it worth and which [order] was it from?",
-            note="{name} has complained about a return that we refused. Who refused it and "
-            "what's their e-mail? I also need to know how much it was worth and which [order] it "
-            "was from, by its reference, before I ring {name.him}.",
+            note="{name} has complained about a return that we refused. Before I ring: who "
+            "refused it (with e-mail), how much was it worth, and which [order] was it from?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -10,7 +10,7 @@ from scenarios.generate.modules.calendars.make import appointment_subjects
 from scenarios.generate.modules.draft_helpers import is_ranked, long_day
 from scenarios.generate.modules.naming import new_title
 from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap
+from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap, upstairs
 from scenarios.generate.modules.staff.make import new_absence
 from scenarios.generate.modules.tickets.make import new_ticket, ticket_subjects
 from scenarios.generate.situations.crossing.crossing_planting import (
@@ -30,12 +30,12 @@ def _new_desk(maker: Maker, **columns: str) -> Row:
     desks = [name for name in names if _DESK.search(name)] or list(names)
     known = {row["name"] for row in maker.rows("shift_posts")}
     free = [name for name in desks if name not in known]
-    name = maker.rng.choice(free or desks)
-    title = new_title(maker, "shift_posts", "name", name, again=" {}") if not free else name
+    free = free or [name for name in upstairs(desks) if name not in known]
+    title = new_title(maker, "shift_posts", "name", maker.rng.choice(free or desks), again=" {}")
     return new_post(maker, name=title, **columns)
 
 
-@situation("shifts", steps=7, weight=0.5)
+@situation("shifts", steps=7, weight=0.26)
 def cover_from_the_same_team(maker: Maker) -> Draft:
     """Somebody cannot work; the one of the team who is neither away nor at work takes over."""
     team, (ill, away, busy, free) = plant_team(maker, "clerk", "clerk", "clerk", "clerk")
@@ -49,17 +49,14 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has a hospital appointment on {on} and can't work. Could you find "
-            "somebody from {ill.his} team who's in that day and not on the rota yet? Please "
-            "request the [swap] and approve it.",
-            colleague="{ill} can't work on {on}, {ill.he} has to go to hospital. Please find "
-            "somebody from {ill.his} team who isn't away or on the rota, request the [swap] and "
-            "approve it.",
+            email="{ill} has a hospital appointment on {on}. Could you find somebody from "
+            "{ill.his} team who isn't away or working that day, request the [swap] and approve it?",
+            colleague="{ill} has to go to hospital on {on}. Please find somebody from {ill.his} "
+            "team who isn't away or on the rota, request the [swap] and approve it.",
             chat="need cover for {ill} on {on} (hospital appointment). someone from {ill.his} "
             "team who isnt away or on the rota, can you request the [swap] and approve it",
-            note="{ill} has to go to hospital on {on}, so a colleague from {ill.his} team has to "
-            "take over that day. Please see who's neither away nor working then, request the "
-            "[swap] and approve it as well.",
+            note="{ill} has to go to hospital on {on}. Please request a [swap] with a colleague "
+            "from {ill.his} team who isn't away or working that day, and approve it.",
         ),
         calls=(
             call("search_employees", query=ill["name"]),
@@ -100,17 +97,18 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{torn} is down for the early [shift] on {on} but has “{topic}” that day. Could "
-            "you ask for a [swap] with somebody from {torn.his} team who has nothing on then? "
-            "I'll decide on it later.",
-            colleague="{torn} is double-booked on {on}: the early [shift] and “{topic}”. Please "
-            "request a [swap] with somebody from {torn.his} team who has no [appointment] and no "
-            "[shift] that day.",
-            chat="{torn} is double booked on {on}, early [shift] and “{topic}”. can you ask for a "
-            "[swap] with someone from {torn.his} team whos free that day? ill decide tonight",
-            note="{torn} can't do the early [shift] on {on}, because {torn.he} has “{topic}”. "
-            "Please request a [swap] with a colleague from {torn.his} team who has no [shift] or "
-            "[appointment] that day. I'll decide on it tomorrow.",
+            email="{torn} has the early [shift] on {on} and the [appointment] {topic.purpose}. "
+            "Could you ask for a [swap] with somebody from {torn.his} team who has nothing on "
+            "that day?",
+            colleague="{torn} is double-booked on {on}: early [shift] and the [appointment] "
+            "{topic.purpose}. Please request a [swap] with somebody from {torn.his} team who has "
+            "neither that day.",
+            chat="{torn} is double booked on {on}, early [shift] and the [appointment] "
+            "{topic.purpose}. can you ask for a [swap] with someone from {torn.his} team whos "
+            "free that day",
+            note="{torn} has the [appointment] {topic.purpose} on {on} and can't do the early "
+            "[shift]. Please request a [swap] with a colleague from {torn.his} team who has no "
+            "[shift] or [appointment] that day.",
         ),
         calls=(
             call("search_employees", query=torn["name"]),
@@ -135,7 +133,7 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=8, rare=True)
+@situation("shifts", steps=8, rare=True, weight=0.5)
 def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
     """Of two swaps of a colleague one may be agreed; the other would leave a senior post to a
     clerk."""
@@ -158,9 +156,9 @@ def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
             "them where the other person is senior enough for the post, and refuse the rest.",
             chat="can you decide {giver}s open [swaps], {start} to {end}? fine if the other "
             "person is senior enough for the post, otherwise refuse",
-            note="{giver} is getting married and has [swaps] waiting for an answer between "
-            "{start} and {end}. Some of our posts need somebody senior, so please look at who'd "
-            "take over each time, and refuse it where they don't qualify.",
+            note="{giver} is getting married and has [swaps] waiting between {start} and {end}. "
+            "Please approve them where the other person is senior enough for the post, and refuse "
+            "the rest.",
         ),
         calls=(
             call("search_employees", query=giver["name"]),
@@ -227,7 +225,7 @@ def my_own_swap(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", kind="decline", steps=6, common=True, weight=0.7)
+@situation("shifts", kind="decline", steps=6, common=True, weight=0.65)
 def a_swap_for_tomorrow(maker: Maker) -> Draft:
     """A swap is asked for when the shift is already too near."""
     team, (giver, taker) = plant_team(maker, "clerk", "clerk")
@@ -239,14 +237,14 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{giver} has got concert tickets for {on}, and {taker} from the same team would "
-            "work instead. They've sorted it out between them, it only has to go in as a [swap]. "
-            "Could you request it?",
-            colleague="{taker} is working {giver}'s [shift] on {on}. Please put in the [swap].",
+            email="{giver} has concert tickets for {on}, and {taker} will work instead. They've "
+            "sorted it out between them. Could you request the [swap]?",
+            colleague="{giver} has a dentist's appointment on {on}, and {taker} is working "
+            "{giver.his} [shift]. Please put in the [swap].",
             chat="{taker} takes {giver}s [shift] on {on}. can you put the [swap] in, they've "
             "agreed on it",
-            note="{giver} and {taker} have agreed that {taker} works on {on} instead of {giver}. "
-            "They keep forgetting to put it in, so please request the [swap] for them.",
+            note="{giver} and {taker} have agreed that {taker} works on {on} instead. They keep "
+            "forgetting to put it in, so please request the [swap].",
         ),
         calls=(
             call("list_teams"),
@@ -271,7 +269,7 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", because="permission", steps=6, common=True)
+@situation("shifts", because="permission", steps=6, common=True, weight=0.9)
 def leave_over_a_shift(maker: Maker) -> Draft | None:
     """A clerk enters a leave, but may not delete the shift that lies in it."""
     if maker.me["role"] != "clerk":
@@ -286,14 +284,14 @@ def leave_over_a_shift(maker: Maker) -> Draft | None:
         kind="change",
         because="permission",
         ask=Voices(
-            email="I've approved {away}'s leave from {first} to {last}. Could you record it and "
-            "delete the [shift] {away.he} has in that time?",
+            email="I've approved {away}'s holiday from {first} to {last}. Could you record the "
+            "leave and delete the [shift] {away.he} has in that time?",
             colleague="{away} is on leave from {first} to {last}. Please record it and delete "
             "{away.his} [shift] in that time.",
             chat="{away} is on leave {first} to {last}. can you put it in and delete the [shift] "
             "{away.he} has then",
-            note="{away} is on leave from {first} to {last}, please record that. {away.He}'s "
-            "still on the rota for one of those days, so please delete that [shift] as well.",
+            note="{away} is on leave from {first} to {last} but still on the rota for one of "
+            "those days. Please record the leave and delete that [shift].",
         ),
         calls=(
             call("list_teams"),
@@ -395,17 +393,15 @@ def who_has_a_free_day(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A school has asked whether somebody from {team} could come on {on} and talk "
-            "about the job. Who in that team isn't away and has no [shift] or [appointment] that "
-            "day? I need a name and an e-mail address.",
-            colleague="The photographer is here on {on}, and I'd like somebody from {team} in the "
-            "pictures. Who's in that day and has no [shift] and no [appointment]? Name and e-mail, "
+            email="A school would like somebody from {team} to come on {on} and talk about the "
+            "job. Who isn't away and has no [shift] or [appointment] that day? Name and e-mail, "
             "please.",
-            chat="is anyone in {team} free on {on}? i mean in, but no [shift] and no "
-            "[appointment]. name and email pls",
-            note="A trainee is coming to look round on {on}, and I'd like somebody from {team} to "
-            "show her everything. Who's here that day and has neither [a shift] nor an "
-            "[appointment]? I need the name and the e-mail address.",
+            colleague="The photographer is here on {on}. Who in {team} is in that day and has no "
+            "[shift] and no [appointment]? Name and e-mail, please.",
+            chat="need someone from {team} for the photographer on {on}. whos in but has no "
+            "[shift] and no [appointment]? name and email pls",
+            note="A trainee is coming on {on}, and somebody from {team} should show her round. "
+            "Who's in and has no [shift] or [appointment] that day? Name and e-mail, please.",
         ),
         calls=(
             call("list_teams"),
@@ -444,16 +440,16 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is coming by about “{subject}” on {on}, first thing, and will be sent to "
-            "“{post}”. Please assign that [ticket] to the colleague on the early [shift] there, so "
-            "that they can read up on it.",
-            colleague="{name} is coming to “{post}” on {on}, first thing, about “{subject}”. "
+            email="{name} is coming by about {subject.about} on {on}, first thing, and will be "
+            "sent to “{post}”. Please assign {name.his} [ticket] to the colleague on the early "
+            "[shift] there, so that they can read up on it.",
+            colleague="{name} is coming to “{post}” on {on}, first thing, about {subject.about}. "
             "Please give that [ticket] to the colleague who's on early there.",
-            chat="{name} comes to “{post}” early on {on} about “{subject}”. can you give the "
+            chat="{name} comes to “{post}” early on {on} about {subject.about}. can you give the "
             "[ticket] to whoever has the early [shift] there that day",
             note="I've told {name} to come to “{post}” on {on}, first thing in the morning, about "
-            "“{subject}”. Please assign that [ticket] to the colleague on the early [shift] there, "
-            "so that {name.he} doesn't have to explain it all again.",
+            "{subject.about}. Please assign that [ticket] to the colleague on the early [shift] "
+            "there, so that {name.he} doesn't have to explain it all again.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -477,7 +473,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, weight=0.3)
+@situation("shifts", steps=7, weight=0.035)
 def somebody_senior_for_the_post(maker: Maker) -> Draft:
     """A senior post is staffed with the one of a team who may stand there and is not away."""
     team, (_, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
@@ -489,15 +485,14 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Nobody is down for the early [shift] at “{post}” on {on} yet. It has to be "
-            "somebody senior, and {team} can help out. Could you put in one of them who isn't "
-            "away that day?",
-            colleague="We need somebody senior for the early [shift] at “{post}” on {on}. Please "
-            "put in a colleague from {team} who isn't away.",
+            email="Nobody is down for the early [shift] at “{post}” on {on}, and we need somebody "
+            "senior to open up. Could you put in one of {team} who isn't away?",
+            colleague="We need somebody senior for the early [shift] at “{post}” on {on}, because "
+            "we can't open without. Please put in a colleague from {team} who isn't away.",
             chat="no one is down for the early [shift] at “{post}” on {on}, and it has to be "
-            "someone senior. we can have someone from {team}, can you put in whos not away",
-            note="We still have nobody for the early [shift] at “{post}” on {on}. Please put in "
-            "somebody senior from {team}. One of them is on holiday, so check who's in.",
+            "someone senior. can you put in one from {team} whos not away",
+            note="We can't open “{post}” on {on} without somebody senior on the early [shift]. "
+            "Please put in one from {team} who isn't on holiday.",
         ),
         calls=(
             call("list_posts"),

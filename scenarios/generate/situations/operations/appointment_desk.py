@@ -46,12 +46,15 @@ def tomorrow_is_too_near(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has mixed up {name.his} dates and would like “{subject}” on {later} "
-            "instead of {soon}, at the same time. It's your [appointment]. Could you move it?",
-            colleague="{name} would like to move “{subject}” from {soon} to {later}. It's yours.",
-            chat="{name} can't do {soon} for “{subject}”, can you move it to {later}, same time",
-            note="You have “{subject}” with {name} on {soon}. {name.He} rang just now to ask for "
-            "{later} at the same time instead, and I said that would be fine. Please move it.",
+            email="{name} has mixed up {name.his} dates and would like the [appointment] "
+            "{subject.purpose} on {later} instead of {soon}, at the same time. Could you move it?",
+            colleague="{name} would like to move the [appointment] {subject.purpose} from {soon} "
+            "to {later}, {name.he} has to work that day. Please move it.",
+            chat="{name} can't do {soon} for the [appointment] {subject.purpose}, can you move it "
+            "to {later}, same time",
+            note="{name} rang just now about the [appointment] {subject.purpose} on {soon}. "
+            "{name.He}'d like {later} at the same time instead, and I said that would be fine. "
+            "Please move it.",
         ),
         calls=(_who(customer), _found(customer), _shown(soon)),
         answer="I could not move “{subject}”: it begins in less than {notice} days, which is too "
@@ -78,14 +81,15 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} won't need the [appointment] on {day} after all. {owner} organised "
-            "“{subject}” but is out today. Could you cancel it?",
-            colleague="Please cancel “{subject}” with {name} on {day}. {owner} organised it and "
-            "can't be reached.",
-            chat="{name} cant make {day}, can you cancel “{subject}”? its {owner}'s but "
-            "{owner.he}'s in a meeting all day",
-            note="{name} has called off “{subject}” on {day}. {owner} set it up and is away this "
-            "week, so please cancel it for {owner.him}.",
+            email="{name} has found what {name.he} needed elsewhere and won't need the "
+            "[appointment] {subject.purpose} on {day} after all. {owner} organised it but is out "
+            "today. Could you cancel it?",
+            colleague="{name} has called off the [appointment] {subject.purpose} on {day}. Please "
+            "cancel it; {owner} organised it and can't be reached.",
+            chat="{name} cant make {day}, can you cancel the [appointment] {subject.purpose}? its "
+            "{owner}'s but {owner.he}'s out all day",
+            note="{name} has called off the [appointment] {subject.purpose} on {day}. {owner} set "
+            "it up and is away this week, so please cancel it for {owner.him}.",
         ),
         calls=(_who(customer), _found(customer), _shown(appointment), call("get_my_profile")),
         answer="I may not cancel “{subject}”: only its organiser, {owner}, or a [supervisor] or [a "
@@ -101,7 +105,7 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", steps=7, common=True)
+@situation("calendars", steps=7, common=True, weight=0.85)
 def ten_or_else_three(maker: Maker) -> Draft:
     """An own appointment moves to ten or, as one of those who take part is busy then, to three."""
     customer, other = new_customer(maker), new_customer(maker)
@@ -113,14 +117,16 @@ def ten_or_else_three(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} can't make “{subject}” on the day we agreed. Could you move it to "
-            "{new}, at 10:00? If one of the three of you has something then, make it 15:00.",
-            colleague="{name} wants to move “{subject}” to {new}. At 10:00 please, or at 15:00 if "
-            "one of you three is busy then.",
-            chat="can you move “{subject}” with {name} to {new}? 10:00 is best for {name.him}, "
-            "15:00 if one of you cant make that",
-            note="Please move “{subject}” with {name} to {new}. {name.He} would like 10:00, or "
-            "15:00 if one of our people has something at ten.",
+            email="{name} has to travel on the day of the [appointment] {subject.purpose} and "
+            "would like {new} instead. Could you make it 10:00, or 15:00 if one of our people is "
+            "busy then?",
+            colleague="{name} can't make the [appointment] {subject.purpose} and would like {new} "
+            "instead. 10:00 if everybody's free, otherwise 15:00, please.",
+            chat="can you move the [appointment] {subject.purpose} with {name} to {new}? "
+            "{name.he} has to work on the other day. 10:00 if everyones free, otherwise 15:00",
+            note="{name}'s plans have changed, so please move the [appointment] {subject.purpose} "
+            "to {new}. {name.He} would like 10:00, or 15:00 if one of our people has something at "
+            "ten.",
         ),
         calls=(
             _who(customer),
@@ -157,14 +163,15 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{host} would rather not do “{subject}” with {name} alone. Could you add "
-            "{busy}? If {busy.he} already has something at that time, add {free}.",
-            colleague="{name} would like a second person from us at “{subject}”. Please add "
-            "{busy}, or {free} if {busy} already has something then.",
-            chat="can you add {busy} to “{subject}” with {name}? if {busy.he} already has "
-            "something then, take {free}",
-            note="{host} would like a colleague to come to “{subject}” with {name}. Please add "
-            "{busy}, or {free} if {busy} has another [appointment] then.",
+            email="{host} has never met {name} and would rather not do the [appointment] "
+            "{subject.purpose} alone. Could you add {busy}, or {free} if {busy} already has "
+            "something then?",
+            colleague="{name} would like a second person from us at the [appointment] "
+            "{subject.purpose}. Please add {busy}, or {free} if {busy} already has something then.",
+            chat="can you add {busy} to the [appointment] {subject.purpose} with {name}? or "
+            "{free}, if {busy} already has something then",
+            note="{host} is still new and would like company at the [appointment] "
+            "{subject.purpose} with {name}. Please add {busy}, or {free} if {busy} is busy then.",
         ),
         calls=(
             _who(customer),
@@ -187,7 +194,7 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", steps=7, common=True)
+@situation("calendars", steps=7, common=True, weight=0.8)
 def out_for_two_weeks(maker: Maker) -> Draft:
     """A colleague leaves all appointments of some days, except where nobody else is required."""
     away, host, other = new_employee(maker), new_employee(maker), new_employee(maker)
@@ -213,16 +220,14 @@ def out_for_two_weeks(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is going into hospital and will be away from {first} to {last}. Could "
-            "you take {away.him} off the [appointments] {away.he} was going to attend in that "
-            "time? If that isn't possible for one of them, tell me which.",
-            colleague="{away} is in hospital from {first} to {last}. Please take {away.him} off "
-            "all the [appointments] in that time, and tell me if one has to stay.",
+            email="{away} is in hospital from {first} to {last}. Could you take {away.him} off "
+            "the [appointments] in that time? If one isn't possible, tell me which.",
+            colleague="{away} is off sick from {first} to {last}. Please take {away.him} off all "
+            "the [appointments], and tell me if one has to stay.",
             chat="{away} wont be here {first} to {last}, can you take {away.him} off the "
             "[appointments] then? tell me if you cant for one",
-            note="{away} is off from {first} to {last}. Please remove {away.him} from every "
-            "[appointment] in those days. If you can't for one of them, give me the title, and "
-            "I'll ring the customer myself.",
+            note="{away} broke a leg skiing and is off from {first} to {last}. Please take "
+            "{away.him} off every [appointment] in that time, and tell me if you can't for one.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -261,14 +266,14 @@ def first_hour_for_both(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] would like an hour with {one} and {two} on {day}, as early as "
-            "possible. When are they first both free? Not before eight, and on the hour please.",
-            colleague="When is the first hour on {day} that {one} and {two} are both free? From "
-            "08:00, on the hour please.",
+            email="A [customer] would like an hour with {one} and {two} on {day}. When are they "
+            "first both free, from eight and on the hour?",
+            colleague="{one} and {two} have to sit down together on {day}. When is the first hour "
+            "that they're both free? From 08:00, on the hour please.",
             chat="when are {one} and {two} first both free for an hour on {day}? from 8 on, and "
             "on the hour pls",
-            note="I'd like an hour with {one} and {two} on {day}, as early as they can both make "
-            "it. We open at eight, and I want to start on the hour. What time would that be?",
+            note="I need {one} and {two} for an hour on {day}, as early as possible. What's the "
+            "first full hour from eight at which both are free?",
         ),
         calls=(
             call("search_employees", query=one["name"]),
@@ -308,9 +313,8 @@ def like_the_last_talk(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is coming in again on {day} at 09:00. Could you set that up as "
-            "“{subject}”, at the same place and as long as when {name.he} was last here? Please "
-            "add {mate}, who has to be there.",
+            email="{name} is coming in again on {day} at 09:00. Could you put that in as "
+            "“{subject}”, same place and length as {name.his} last visit, and add {mate}?",
             colleague="Please set up “{subject}” with {name} on {day} at 09:00, same place and "
             "same length as when {name.he} was last here. {mate} has to be there as well.",
             chat="can you set up “{subject}” with {name} on {day} at 09:00? same place and "
@@ -365,14 +369,15 @@ def entered_twice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="I've booked “{subject}” with {name} twice on {day}, at different times and "
-            "both in your name. Sorry! Could you cancel the one without {expert}?",
-            colleague="“{subject}” with {name} on {day} is in twice. Please cancel the one "
-            "without {expert}.",
-            chat="oops, i put “{subject}” with {name} on {day} in twice. can you cancel the one "
-            "{expert} isnt in",
-            note="“{subject}” with {name} is in your calendar twice on {day}. The one that "
-            "{expert} is coming to is right, so please cancel the other.",
+            email="I've booked {name} twice on {day}, at different times, for the same "
+            "[appointment] {subject.purpose}. Sorry! Could you cancel the one without {expert}?",
+            colleague="The [appointment] {subject.purpose} with {name} on {day} is in the "
+            "calendar twice. Please cancel the one without {expert}.",
+            chat="oops, i put the [appointment] {subject.purpose} with {name} on {day} in twice. "
+            "can you cancel the one {expert} isnt in",
+            note="{name} has had two confirmations for {day}, because the [appointment] "
+            "{subject.purpose} is in the calendar twice. The one with {expert} is right, so "
+            "please cancel the other.",
         ),
         calls=(
             _who(customer),

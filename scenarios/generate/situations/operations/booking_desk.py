@@ -109,7 +109,7 @@ def cheapest_with_room_for_all(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=6, common=True)
+@situation("bookings", steps=6, common=True, weight=1.4)
 def two_more_than_the_room_has(maker: Maker) -> Draft:
     """A group grows; its slot has no room for that, another one on the same day has."""
     people = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]
@@ -122,17 +122,14 @@ def two_more_than_the_room_has(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has booked the {room} on {day} for {before} people, and now there'll be "
-            "{people}. Could you change that? If they don't all fit in, any other time on that "
-            "day would be fine.",
+            email="{name} is bringing {people} people to the {room} on {day}, not {before}. Could "
+            "you change that? If they don't all fit in, any other time that day is fine.",
             colleague="{name} is coming to the {room} on {day} with {people} people instead of "
-            "{before}. If they don't fit in at that time, please move them to another one that "
-            "day.",
+            "{before}. If they don't fit, please move them to another time that day.",
             chat="{name} is bringing {people} ppl to the {room} on {day}, not {before}. can you "
             "change it? if they dont fit any other time that day is ok",
-            note="{name} had said {before} people for the {room} on {day}, but now it's {people}. "
-            "Please change the [booking]. If they don't all fit in, another time that day is fine "
-            "with {name.him}.",
+            note="{name} had said {before} people for the {room} on {day}, and now it's {people}. "
+            "Please change the [booking], to another time that day if they don't fit.",
         ),
         calls=(
             _who(customer),
@@ -322,8 +319,8 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to come back on {day}, at the same time and with as many "
-            "people as on {name.his} last visit, but in the {room}. Could you look up when "
+            email="{name} is coming back on {day} and would like everything as on {name.his} last "
+            "visit, the same time and as many people, only in the {room}. Could you look up when "
             "{name.he} was last here and book it?",
             colleague="Please book {name} into the {room} on {day}. {name.He} wants the same time "
             "and number of people as on {name.his} last visit.",

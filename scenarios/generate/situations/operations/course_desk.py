@@ -41,12 +41,12 @@ def first_date_with_a_seat(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="A friend has recommended “{course}” to {name}, who'd like to do it from "
-            "{first} on, as early as possible. {name.He} doesn't want to be on a waiting list. "
-            "Could you book the first date with a free place?",
-            colleague="Please book {name} on “{course}”, on the first date from {first} on that "
-            "still has a place.",
-            chat="can you book {name} on “{course}”? first date thats not full, from {first} on",
+            email="{name} is abroad until {first} and would then like to do “{course}” as early "
+            "as possible. Could you book the first date from that day on with a free place?",
+            colleague="{name} is free again from {first} and wants to do “{course}”. Please book "
+            "{name.him} on the first date from then on that still has a place.",
+            chat="can you book {name} on “{course}”? first date thats not full from {first} on, "
+            "{name.he}'s away til then",
             note="{name} would like to do “{course}” as soon as possible, but can't before "
             "{first}. Please book {name.him} on the first date from then on that isn't full.",
         ),
@@ -259,7 +259,7 @@ def two_more_chairs(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", steps=7, common=True)
+@situation("training", steps=7, common=True, weight=1.5)
 def the_teacher_is_on_leave(maker: Maker) -> Draft:
     """Another teacher is wanted; the first choice is away on that day, too."""
     course = new_course(maker)
@@ -272,16 +272,15 @@ def the_teacher_is_on_leave(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{usual}'s daughter has a hospital appointment on {day}, so {usual.he} can't "
-            "teach “{course}”. Could you give it to {first}? If {first} is away that day, "
-            "{second} can do it.",
+            email="{usual} has to be with {usual.his} daughter in hospital on {day} and can't "
+            "teach “{course}”. Could you give it to {first}, or to {second} if {first} is away "
+            "that day?",
             colleague="{usual} can't teach “{course}” on {day}. Please give it to {first}, or to "
             "{second} if {first} is away.",
             chat="{usual} cant teach “{course}” on {day}. can you put {first} in, or {second} if "
             "{first} is away that day",
-            note="We need somebody to stand in for {usual} at “{course}” on {day}. I'd like "
-            "{first} to do it, but I think {first} may be on leave; then make it {second}. Both "
-            "of them know the material.",
+            note="We need a stand-in for {usual} at “{course}” on {day}. I'd like {first} to do "
+            "it, or {second} if {first} is away.",
         ),
         calls=(
             call("list_courses"),
@@ -303,7 +302,7 @@ def the_teacher_is_on_leave(maker: Maker) -> Draft:
     )
 
 
-@situation("training", steps=6, common=True)
+@situation("training", steps=6, common=True, weight=1.4)
 def both_or_neither(maker: Maker) -> Draft:
     """Two people want to take a course together: the first date with two seats."""
     one, two, course = new_customer(maker), new_customer(maker), new_course(maker)
@@ -322,9 +321,8 @@ def both_or_neither(maker: Maker) -> Draft:
             "first date with two free places.",
             chat="{one} and {two} want to do “{course}” together. can you book them on the first "
             "date with 2 places left",
-            note="{one} and {two} work together and would like to do “{course}” on the same date. "
-            "Please put them both on the earliest one that still has two places; they don't mind "
-            "if that's a bit later.",
+            note="{one} and {two} share a car and would like to do “{course}” together. Please "
+            "put them both on the earliest date that still has two places.",
         ),
         calls=(
             _who(one),
@@ -346,7 +344,7 @@ def both_or_neither(maker: Maker) -> Draft:
     )
 
 
-@situation("training", steps=6, common=True)
+@situation("training", steps=6, common=True, weight=1.4)
 def put_into_the_wrong_course(maker: Maker) -> Draft:
     """A colleague enrolled somebody for the wrong course on the right day."""
     customer = new_customer(maker)
@@ -358,16 +356,14 @@ def put_into_the_wrong_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has been confirmed for “{wrong}” on {day}, but {name.he} had asked for "
-            "“{right}”, which is on the same day. That was my mistake, sorry. Could you put "
-            "{name.him} on the right one?",
+            email="My mistake: I put {name} on “{wrong}” on {day}, but {name.he} had asked for "
+            "“{right}”, the same day. Could you change it?",
             colleague="{name} is down for “{wrong}” on {day} but wanted “{right}” that day. "
             "Please change it.",
             chat="i put {name} on “{wrong}” on {day} by mistake, {name.he} wanted “{right}” that "
             "day. can u fix it",
-            note="{name}'s form says “{right}” on {day}, but we booked {name.him} on “{wrong}”, "
-            "which is on the same day. Please cancel the one and book the other. I've got the "
-            "form here if you need it.",
+            note="{name}'s form says “{right}” on {day}, but we booked {name.him} on “{wrong}” "
+            "that day. Please cancel the one and book the other.",
         ),
         calls=(
             _who(customer),

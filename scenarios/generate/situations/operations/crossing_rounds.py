@@ -47,8 +47,8 @@ def in_two_places_at_once(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The colleague who teaches “{course}” on {day} also has a [shift] that day. "
-            "{mate} will take it. Could you request the [swap]?",
+            email="The colleague who teaches “{course}” on {day} also has a [shift] that day, "
+            "which {mate} will take. Could you put in the [swap]?",
             colleague="The teacher of “{course}” on {day} also has [a shift] that day. Please "
             "request [a swap] to {mate}.",
             chat="the teacher of “{course}” on {day} is on the rota that day too. can you request "
@@ -174,7 +174,7 @@ def the_garage_has_finished(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", "shifts", steps=7, common=True)
+@situation("fleet", "shifts", steps=7, common=True, weight=2)
 def drive_when_not_on_duty(maker: Maker) -> Draft:
     """Of two drivers the one goes who has no shift on the day of the trip."""
     busy, free, vehicle = new_employee(maker), new_employee(maker), new_vehicle(maker)

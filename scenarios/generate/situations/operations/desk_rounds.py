@@ -37,7 +37,7 @@ def _staff(employee: Row) -> Call:
     return call("search_employees", query=employee["name"])
 
 
-@situation("calendars", because="permission", steps=6)
+@situation("calendars", because="permission", steps=6, weight=0.5)
 def gone_to_the_coast(maker: Maker) -> Draft | None:
     """A customer gives up all meetings; a clerk may cancel their own only."""
     if is_ranked(maker, "supervisor"):
@@ -53,12 +53,12 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has moved away and won't need {name.his} [appointments] any more. Could "
-            "you cancel them? If there's one you can't cancel, tell me whose it is.",
-            colleague="{name} has moved away. Please cancel all {name.his} [appointments]. If one "
-            "of them isn't yours, tell me whose it is.",
-            chat="{name}'s moved away, can you cancel {name.his} [appointments]? if one isnt "
-            "yours to cancel tell me whose it is",
+            email="{name} has moved to another town. Could you cancel {name.his} [appointments]? "
+            "If a colleague has to cancel one of them, tell me who.",
+            colleague="{name} has moved away. Please cancel all {name.his} [appointments]. If a "
+            "colleague has to cancel one of them, tell me who.",
+            chat="{name}'s moved away, can you cancel {name.his} [appointments]? if a colleague "
+            "has to cancel one of them tell me who",
             note="{name} won't be coming any more. Please cancel {name.his} planned "
             "[appointments]. If a colleague has to do one of them, tell me who.",
         ),
@@ -84,7 +84,7 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
     )
 
 
-@situation("training", steps=9, common=True)
+@situation("training", steps=9, common=True, weight=1.2)
 def a_teacher_says_goodbye(maker: Maker) -> Draft:
     """All sessions of a course that one teacher gives after a day go to another."""
     leaver, heir, third = (new_employee(maker) for _ in range(3))
@@ -104,7 +104,7 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
             chat="{leaver} is leaving, last day is {day}. can you give {leaver.his} “{course}” "
             "dates after that to {heir}",
             note="{leaver} is leaving us; {leaver.his} last day is {day}. Please put {heir} down "
-            "for every later date of “{course}” that {leaver} was going to teach.",
+            "for {leaver.his} dates of “{course}” after that.",
         ),
         calls=(
             call("list_courses"),
@@ -130,7 +130,7 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", kind="question", steps=4, without=("moving_company",))
+@situation("fleet", kind="question", steps=4, without=("moving_company",), weight=0.5)
 def which_one_seats_them_all(maker: Maker) -> Draft:
     """Of two vehicles one is elsewhere on that day; which is it, and of what kind."""
     day = maker.rng.randrange(5, 25)
@@ -141,14 +141,14 @@ def which_one_seats_them_all(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="Five of us are driving to a meeting on {day}. Which [vehicle] can we take, {b} "
-            "or {c}? It needs five seats and must be free that day. What model is it?",
-            colleague="I need a [vehicle] with five seats for {day}. Is {b} or {c} big enough and "
+            email="Five of us are driving to a meeting on {day}. Which [vehicle] has five seats "
+            "and is free that day, {b} or {c}, and what model is it?",
+            colleague="Five of us are visiting a customer on {day}. Is {b} or {c} big enough and "
             "free that day? Tell me the model too.",
-            chat="need a [vehicle] for 5 ppl on {day}. which of {b} and {c} has enough seats and "
-            "no [trip] then, and what model is it",
-            note="Five of us need a [vehicle] on {day}. I thought of {b} or {c}. Which one has at "
-            "least five seats and no [trip] that day, and what model is it?",
+            chat="5 of us are going to the trade fair on {day}. which of {b} and {c} has enough "
+            "seats and no [trip] then, and what model is it",
+            note="Five of us are going to the trade fair on {day}. Which [vehicle] has at least "
+            "five seats and no [trip] that day, {b} or {c}, and what model is it?",
         ),
         calls=tuple(
             one
@@ -387,7 +387,7 @@ def look_at_it_again(maker: Maker) -> Draft:
     steps=7,
     without=("accounting_office", "insurance_broker", "law_office"),
     common=True,
-    weight=0.3,
+    weight=0.11,
 )
 def early_to_one_late_to_the_other(maker: Maker) -> Draft:
     """The shifts of some days go to two colleagues, by the part of the day."""
@@ -402,21 +402,18 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "{giver} is on a training course from {first} to {last}. {lark} can take "
-                    "{giver.his} early [shifts] and {owl} the late ones. Could you request the "
-                    "[swaps]?"
+                    "{giver} is on a course from {first} to {last}. {lark} can take the early "
+                    "[shifts] and {owl} the late ones. Could you request the [swaps]?"
                 ),
                 (
-                    "I'm sending {giver} on a course, from {first} to {last}, and two colleagues "
-                    "have agreed to cover: {lark} works the early [shifts], {owl} the late ones. "
-                    "Please request the [swaps]."
+                    "I'm sending {giver} on a course, {first} to {last}. {lark} covers the early "
+                    "[shifts], {owl} the late ones. Please request the [swaps]."
                 ),
             ),
             colleague=(
                 (
-                    "{giver} is away on a course from {first} to {last}. Please request [swaps] "
-                    "for {giver.his} [shifts]: the early ones go to {lark}, the late ones to "
-                    "{owl}."
+                    "{giver} is on a course from {first} to {last}. Please request [swaps]: the "
+                    "early [shifts] go to {lark}, the late ones to {owl}."
                 ),
                 (
                     "{giver} can't work from {first} to {last} (training). Please ask for "
@@ -433,8 +430,8 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                     "ones to {owl}, can you request the [swaps]"
                 ),
             ),
-            note="I've sent {giver} on a training course, {first} to {last}. {lark} will take the "
-            "early [shifts], {owl} prefers the late ones. Please request a [swap] for each.",
+            note="I've sent {giver} on a course, {first} to {last}. {lark} takes the early "
+            "[shifts], {owl} the late ones. Please request a [swap] for each.",
         ),
         calls=(
             _staff(giver),

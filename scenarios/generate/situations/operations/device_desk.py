@@ -187,7 +187,7 @@ def not_at_home_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("devices", steps=7, without=NO_DEVICES, common=True)
+@situation("devices", steps=7, without=NO_DEVICES, common=True, weight=1.6)
 def all_that_nobody_comes_for(maker: Maker) -> Draft:
     """Maintenance for every running device of a customer for which no visit is planned."""
     customer, worker = new_customer(maker), new_employee(maker)
@@ -202,17 +202,15 @@ def all_that_nobody_comes_for(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like the yearly maintenance for {name.his} [devices]. {worker} is "
-            "free on {day}. Could you plan it for every one that's in use? One may have a date "
-            "already, leave that as it is.",
-            colleague="{name} would like the yearly maintenance, and {worker} can do it on {day}. "
-            "Please plan it for all {name.his} [devices] in use, except where somebody "
-            "is coming anyway.",
+            email="{name} would like the yearly maintenance. Could you plan it with {worker} on "
+            "{day}, for every one of {name.his} [devices] in use that has no date yet?",
+            colleague="{name} would like the yearly maintenance, by {worker} on {day}. Please "
+            "plan it for all {name.his} [devices] in use, except where somebody is coming anyway.",
             chat="can you plan maintenance at {name}'s with {worker} on {day}? every [device] "
             "thats in use, except if one has a [visit] planned already",
-            note="{worker} is in the area on {day} and can do the maintenance at {name}'s. Please "
-            "plan it for all the [devices] there that are running. If somebody is coming for one "
-            "anyway, leave that out.",
+            note="{worker} is at {name}'s on {day} for the maintenance. Please plan it for all "
+            "the [devices] there that are running. If somebody is coming for one anyway, leave "
+            "that out.",
         ),
         calls=(
             _of(customer),

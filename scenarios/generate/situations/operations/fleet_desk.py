@@ -47,10 +47,10 @@ def too_near_to_the_check(maker: Maker) -> Draft:
             "noon.",
             colleague="{driver} has to go to {city} on {day}. Please plan the [trip] with "
             "[vehicle] {plate}.",
-            chat="can you put {driver} and {plate} down for {city} on {day}",
-            note="They're expecting us in {city} on {day}. {driver} can go, and [vehicle] {plate} "
-            "is big enough, so please plan the [trip] with that one. I'll ring them to confirm "
-            "the time.",
+            chat="can you put {driver} and {plate} down for {city} on {day}? theyre expecting "
+            "{driver.him}",
+            note="They're expecting us in {city} on {day}. Please plan the [trip] for {driver} "
+            "with [vehicle] {plate}, which is big enough.",
         ),
         calls=(_plate(vehicle), _shown(vehicle), _driver(driver)),
         answer="I did not plan it and cannot with {plate}: its next check is on {check}, and it "
@@ -117,18 +117,17 @@ def somebody_else_must_drive(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} is ill and can't drive this month. Please cancel {ill.his} [trips] and "
-            "plan them for {heir}, same day, same place, same [vehicle]. If the [vehicle] is off "
-            "the road, only cancel the [trip].",
-            colleague="{ill} is off for a month. Please cancel {ill.his} planned [trips] and plan "
-            "them for {heir} instead, same days and [vehicles]. Where the [vehicle] is blocked, "
-            "cancelling is enough.",
-            chat="{ill} broke {ill.his} wrist and cant drive. can you cancel {ill.his} [trips] "
-            "and plan them for {heir}, same day and [vehicle]? if the [vehicle] is blocked just "
-            "cancel that one",
-            note="{ill} has broken {ill.his} wrist, so {heir} will drive instead. Please cancel "
-            "{ill}'s planned [trips] and plan the same ones for {heir}. If a [vehicle] is "
-            "blocked, leave that [trip] cancelled.",
+            email="{ill} has hurt {ill.his} back. Could you cancel {ill.his} [trips] and plan "
+            "them for {heir}, same day, place and [vehicle]? If a [vehicle] is out of service, "
+            "only cancel.",
+            colleague="{ill} can't drive for a month. Please cancel {ill.his} [trips] and plan "
+            "them for {heir}, same days and [vehicles]. If a [vehicle] is out of service, only "
+            "cancel.",
+            chat="{ill} broke {ill.his} wrist. can you cancel {ill.his} [trips] and plan them for "
+            "{heir}, same day and [vehicle]? if one is out of service just cancel",
+            note="{ill} has broken {ill.his} wrist, so {heir} will drive. Please cancel {ill}'s "
+            "[trips] and plan the same ones for {heir}, except where the [vehicle] is out of "
+            "service.",
         ),
         calls=(
             _driver(ill),
@@ -194,7 +193,7 @@ def call_it_a_light_one(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=5)
+@situation("fleet", steps=5, weight=0.4)
 def mended_and_off_again(maker: Maker) -> Draft:
     """A repair frees a blocked vehicle for a trip; a minor defect of it stays open."""
     vehicle, driver = new_vehicle(maker), new_employee(maker)
@@ -205,12 +204,11 @@ def mended_and_off_again(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="[Vehicle] {plate} is back from the garage. They've repaired the serious "
-            "[defect], for {cost}. Could you record that, and plan {driver} to drive it to {city} "
-            "on {day}?",
+            email="[Vehicle] {plate} is back from the garage: the serious [defect] is repaired, "
+            "for {cost}. Could you record that and plan {driver}'s [trip] to {city} on {day} with "
+            "it?",
             colleague="The garage has repaired the serious [defect] on [vehicle] {plate}, for "
-            "{cost}. Please record it. {driver} needs {plate} for a [trip] to {city} on {day}, so "
-            "plan that, too.",
+            "{cost}. Please record it, and plan {driver}'s [trip] to {city} on {day} with it.",
             chat="{plate} is back, the serious [defect] is fixed, {cost}. can you record that and "
             "plan {driver} to {city} on {day} with it",
             note="[Vehicle] {plate} is back: the garage repaired the serious [defect] for {cost}. "
@@ -309,7 +307,7 @@ def kilometres_of_a_driver(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=7, common=True)
+@situation("fleet", steps=7, common=True, weight=1.2)
 def broken_down_before_the_trip(maker: Maker) -> Draft:
     """A serious defect is reported; the trip that was planned goes with another vehicle."""
     broken, spare = new_vehicle(maker), new_vehicle(maker)
@@ -320,16 +318,16 @@ def broken_down_before_the_trip(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{driver} says that [vehicle] {plate} isn't safe to drive. Please report "
-            "“{title}” as a serious [defect] and put {driver.his} [trip] on {other} instead, same "
-            "day and place.",
-            colleague="[Vehicle] {plate} has a serious [defect], “{title}”. Please report it, "
-            "cancel {driver}'s [trip] and plan it with {other} instead.",
+            email="{driver} has just rung about [vehicle] {plate}: “{title}”. Please report that "
+            "as a serious [defect] and put {driver.his} [trip] on {other} instead, same day and "
+            "place.",
+            colleague="[Vehicle] {plate} isn't safe: “{title}”. Please report that as a serious "
+            "[defect], cancel {driver}'s [trip] and plan it with {other} instead.",
             chat="[vehicle] {plate} is out, “{title}”, serious. can you report that and put "
             "{driver}'s [trip] on {other}? same day, same place",
-            note="{driver} has found a serious [defect] on [vehicle] {plate}: “{title}”. Please "
-            "report it. {driver.He} still has to go, so cancel the [trip] and plan it with "
-            "{other}, for the same day and place.",
+            note="{driver} won't drive [vehicle] {plate} like that: “{title}”. Please report it "
+            "as a serious [defect], cancel the [trip] and plan it with {other}, same day and "
+            "place.",
         ),
         calls=(
             _plate(broken),
@@ -403,16 +401,16 @@ def the_one_with_fewer_trips(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Somebody has to be in {city} on {day}, with [vehicle] {plate}. {first} knows "
-            "the way, but {first.he}'s driving a lot. If {first.he} has too many [trips] already, "
-            "please send {second}.",
-            colleague="Somebody has to go to {city} on {day} with [vehicle] {plate}. Please send "
-            "{first}, or {second} if {first} already has as many [trips] as we allow.",
+            email="We have something to collect in {city} on {day}, with [vehicle] {plate}. "
+            "Please send {first}, who knows the way, or {second} if {first} already has as many "
+            "[trips] as we allow.",
+            colleague="Somebody has to pick up a delivery in {city} on {day} with [vehicle] "
+            "{plate}. Please send {first}, or {second} if {first} already has as many [trips] as "
+            "we allow.",
             chat="can you plan a [trip] to {city} on {day} with [vehicle] {plate}? {first} pls, "
-            "or {second} if {first.he} has too many already",
-            note="We need somebody to drive to {city} on {day} with [vehicle] {plate}. I'd like "
-            "{first} to go. If {first.he} has too many [trips] planned already, send {second} "
-            "instead.",
+            "or {second} if {first.he} already has as many as we allow",
+            note="They're expecting us in {city} on {day}, with [vehicle] {plate}. Please send "
+            "{first}, or {second} if {first} already has as many [trips] as we allow.",
         ),
         calls=(
             _driver(first),

@@ -57,9 +57,9 @@ def three_weeks_are_too_many(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} will take care of what's still open from [inspection] {reference}. "
-            "Please assign it to {worker.him}, due on {until}. If something can't wait that long, "
-            "leave it and tell me.",
+            email="{worker} is back on {until} at the latest and will take care of what's still "
+            "open from [inspection] {reference}. Please assign it to {worker.him}, due on that "
+            "day. If something can't wait that long, leave it and tell me.",
             colleague="{worker} will take care of everything that's still open from [inspection] "
             "{reference}. Please assign it with {until} as the due date, and tell me if "
             "one can't wait that long.",
@@ -94,7 +94,7 @@ def three_weeks_are_too_many(maker: Maker) -> Draft | None:
     )
 
 
-@situation("inspections", steps=5, rare=True, without=("event_venue",))
+@situation("inspections", steps=5, rare=True, without=("event_venue",), weight=0.25)
 def ticked_off_by_one_of_them(maker: Maker) -> Draft:
     """Of four followups those of one employee are done; one of them is closed already."""
     worker, other = new_employee(maker), new_employee(maker)
@@ -114,14 +114,16 @@ def ticked_off_by_one_of_them(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} has finished {worker.his} [followups] from [inspection] {reference}. "
-            "Could you close them? {other} is still working on {other.hers}.",
+            email="{worker} has put right everything that was {worker.hers} from [inspection] "
+            "{reference}. Could you close {worker.his} [followups]? {other} is still working on "
+            "{other.hers}.",
             colleague="{worker} is done with {worker.his} [followups] from [inspection] "
             "{reference}. Please close those, but nobody else's.",
             chat="{worker} has done {worker.his} part of [inspection] {reference}, can you close "
             "{worker.his} [followups]",
-            note="{worker} called: {worker.his} part of [inspection] {reference} is done. Please "
-            "close {worker.his} [followups] and leave {other}'s open.",
+            note="{worker} called: {worker.his} part of the work after [inspection] {reference} "
+            "is done. Please close {worker.his} [followups] and leave {other}'s open, the parts "
+            "haven't come yet.",
         ),
         calls=(
             _searched(inspection),
@@ -152,14 +154,14 @@ def let_it_be(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Nobody here thinks that we need to do anything about “{title}” from "
-            "[inspection] {reference}. Could you waive it?",
-            colleague="“{title}” from [inspection] {reference} isn't worth the work. Please waive "
-            "it.",
-            chat="can you waive “{title}” from [inspection] {reference}? we're not doing anything "
-            "about it",
-            note="We're not going to do anything about “{title}” from [inspection] {reference}. "
-            "Please waive it, so that it's off the list.",
+            email="We're having the place rebuilt in the autumn, so nobody will do anything about "
+            "“{title}” from [inspection] {reference}. Could you waive it?",
+            colleague="“{title}” from [inspection] {reference} isn't worth the money. Please "
+            "waive it.",
+            chat="can you waive “{title}” from [inspection] {reference}? we've decided to leave "
+            "it as it is",
+            note="I've looked at “{title}” from [inspection] {reference} myself, and we can live "
+            "with it. Please waive it, so that it's off the list.",
         ),
         calls=(call("get_my_profile"), _searched(inspection), _shown(inspection)),
         answer="I couldn't waive “{title}”: only [a supervisor] or [a manager] can waive [a "
@@ -198,7 +200,7 @@ def a_kinder_word_for_it(maker: Maker) -> Draft:
     )
 
 
-@situation("inspections", steps=5, rare=True)
+@situation("inspections", steps=5, rare=True, weight=0.2)
 def back_from_the_round(maker: Maker) -> Draft:
     """Today's inspection gave two findings; the critical one needs somebody at once."""
     inspector, worker = new_employee(maker), new_employee(maker)
@@ -209,18 +211,18 @@ def back_from_the_round(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{inspector} found two things in [inspection] {reference}: “{minor}” (minor) "
-            "and “{critical}” (critical). Please report both, and put {worker} down for the "
-            "critical one, due on {until}.",
+            email="{inspector} rang from [inspection] {reference}: “{minor}” (minor) and "
+            "“{critical}” (critical). Please report both, and give {worker} the critical one, due "
+            "on {until}.",
             colleague="{inspector} has done [inspection] {reference} and found “{minor}” (minor) "
-            "and “{critical}” (critical). Please report both and give {worker} the critical one, "
+            "and “{critical}” (critical). Please report both. {worker} takes the critical one, "
             "due on {until}.",
-            chat="{inspector} did [inspection] {reference} and found “{minor}” (minor) and "
-            "“{critical}” (critical). can you report both and give {worker} the critical one? due "
+            chat="{inspector} is back from [inspection] {reference}: “{minor}” (minor) and "
+            "“{critical}” (critical). can you report both? {worker} does the critical one by "
             "{until}",
             note="{inspector} is back from [inspection] {reference} with two [findings]: "
-            "“{minor}” is minor, “{critical}” is critical. Please report them. {worker} takes the "
-            "critical one and has until {until}.",
+            "“{minor}” is minor, “{critical}” is critical. Please report them. {worker} repairs "
+            "the critical one and has until {until}.",
         ),
         calls=(
             _searched(inspection),
@@ -306,9 +308,10 @@ def who_is_late_with_it(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="The safety officer has asked what's overdue from [inspection] {reference} and "
-            "whose job it is. Can you look it up?",
-            colleague="What's overdue from [inspection] {reference}, and who's responsible for it?",
+            email="The safety officer has asked what's overdue from [inspection] {reference}, and "
+            "whose job it is. What do I tell her?",
+            colleague="The insurer is asking about [inspection] {reference}. What's overdue from "
+            "it, and who's responsible?",
             chat="is anything overdue from [inspection] {reference}? what is it and whos supposed "
             "to do it",
             note="Something from [inspection] {reference} should have been done by now, I hear. "
@@ -375,14 +378,15 @@ def inspector_with_a_full_book(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} is ill and can't do [inspection] {reference} at {place}. Please give it "
-            "to {full}, or to {free} if {full} already has as many as we allow.",
+            email="{ill} has broken a leg and can't do [inspection] {reference} at {place}. "
+            "{full} knows the place, so please give it to {full.him}, or to {free} if {full} "
+            "already has as many as we allow.",
             colleague="{ill} can't do [inspection] {reference} at {place}. Please give it to "
             "{full}, or to {free} if {full} already has the most we allow.",
             chat="{ill} cant do {reference} at {place}. can you give it to {full}? or to "
             "{free}, if {full} already has as many as {full.he} may have",
-            note="{ill} is off sick and can't do [inspection] {reference} at {place}. I'd like "
-            "{full} to do it. If {full} has too many ahead already, {free} does it.",
+            note="{ill} is off sick, and [inspection] {reference} at {place} can't wait. I'd like "
+            "{full} to do it. If {full} already has as many as we allow, {free} does it.",
         ),
         calls=(
             _searched(inspection),

@@ -55,7 +55,7 @@ def _wordings(value: SpokenValue) -> tuple[str, ...]:
     return (value.text, *value.others)
 
 
-@situation("messaging", "bookings", memory=True, steps=8, common=True)
+@situation("messaging", "bookings", memory=True, steps=8, common=True, weight=2)
 def wish_in_a_message(maker: Maker) -> Draft:
     """A customer asks in a thread for another day; there are two hours, one without room."""
     notice = maker.parameters["BOOKING_CANCEL_DAYS"]
@@ -70,17 +70,16 @@ def wish_in_a_message(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} sent us a message about the [booking] for the {room} and hasn't had an "
-            "answer. {name.He} would like another day. Could you move it and reply in the "
-            "[thread] with the start time?",
-            colleague="{name} has messaged us about moving {name.his} [booking] for the {room}. "
-            "Please see which day {name.he} wants, move it, and tell {name.him} in the "
-            "[thread] what time it starts.",
-            chat="can u look at {name}'s [thread]? {name.he} wants the {room} on a different day. "
-            "move it and write back what time",
-            note="There's an unanswered message from {name} about the {room}. Please see which "
-            "day {name.he}'d prefer, move {name.his} [booking] to it, and let {name.him} know in "
-            "the same [thread] what time it starts. There are still four of them.",
+            email="{name} has written about the [booking] for the {room}: {name.he} would like "
+            "another day. Could you move it and reply in the [thread] with the start time?",
+            colleague="{name} has messaged us to move the [booking] for the {room}. Please see "
+            "which day {name.he} wants, move it, and tell {name.him} in the [thread] what time it "
+            "starts.",
+            chat="{name} wrote that {name.he} wants the {room} on a different day. can you move "
+            "it and write back in the [thread] what time",
+            note="{name} is still waiting for an answer about the {room}. Please see in the "
+            "[thread] which day {name.he}'d prefer, move the [booking], and tell {name.him} there "
+            "what time it starts.",
         ),
         calls=(
             _who(customer),
@@ -129,18 +128,18 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us about “{course}” and would like the first date after "
-            "{name.he}'s back; it says in the [thread] when that is. Could you book {name.him} "
-            "and reply there with the day?",
-            colleague="{name} wants to do “{course}”. Please book the first date after "
-            "{name.he}'s back, which {name.he} says in {name.his} [thread], and reply there with "
-            "the day.",
-            chat="{name} is abroad and wants to do “{course}” when {name.he}'s back, the date is "
-            "in {name.his} message. can you book {name.him} on the first one after that and reply "
-            "with the day",
-            note="{name} is away and has written to us about “{course}”. {name.His} message says "
-            "until when. Please book {name.him} on the first date after that and reply in the "
-            "[thread] with the day.",
+            email="{name} has written to us about “{course}”: {name.he}'s travelling and would "
+            "like the first date after {name.he}'s back. Could you look up when that is, book "
+            "{name.him} and reply in the [thread] with the day?",
+            colleague="{name} wants to do “{course}” when {name.he}'s back; {name.he} wrote in "
+            "{name.his} [thread] when that is. Please book the first date after that and reply "
+            "there with the day.",
+            chat="{name} is abroad and wants to do “{course}” when {name.he}'s back, {name.he} "
+            "wrote us the date. can you book {name.him} on the first one after that and reply in "
+            "the [thread] with the day",
+            note="{name} is away for work and has written to us about “{course}”, with the day "
+            "{name.he}'s back. Please book {name.him} on the first date after that and reply in "
+            "the [thread] with the day.",
         ),
         calls=(
             _who(customer),
@@ -161,7 +160,7 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "loans", steps=7, common=True)
+@situation("messaging", "loans", steps=7, common=True, weight=2.5)
 def keep_it_a_little_longer(maker: Maker) -> Draft:
     """A message asks to keep one of two items; the reply names the new day."""
     customer = new_customer(maker)
@@ -174,16 +173,15 @@ def keep_it_a_little_longer(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} asked us in a message a few days ago whether {name.he} could keep "
-            "something longer, and nobody has answered. Could you renew it if nobody's waiting "
-            "for it, and reply in the [thread] with the new due date?",
+            email="{name} asked us days ago to keep something longer, and nobody has answered. "
+            "Could you renew it if nobody's waiting for it, and tell {name.him} the new due date "
+            "in the [thread]?",
             colleague="{name} has messaged us to ask for a renewal. Please renew it if nobody's "
             "waiting for it, and reply with the new due date.",
             chat="{name}'s waiting on a reply about keeping something {name.he} borrowed. can you "
             "renew it if thats possible and answer in the [thread] with the new date",
-            note="{name} has asked in a message to keep something {name.he} borrowed from us. If "
-            "nobody else is waiting for it, please renew it and let {name.him} know the new due "
-            "date in the same [thread].",
+            note="{name} has written that {name.he}'d like to keep something {name.he} borrowed. "
+            "Please renew it if nobody else is waiting for it, and reply with the new due date.",
         ),
         calls=(
             _who(customer),
@@ -205,7 +203,7 @@ def keep_it_a_little_longer(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", "calendars", steps=8, common=True)
+@situation("messaging", "calendars", steps=8, common=True, weight=2)
 def a_better_hour(maker: Maker) -> Draft:
     """A message proposes two hours; at the first of them the participant is busy."""
     customer, mate = new_customer(maker), new_employee(maker)
@@ -221,17 +219,17 @@ def a_better_hour(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} can't make “{subject}” and has sent us two other times in a message. "
-            "{mate} has to be there as well, so could you see when {mate.he} is free, move it and "
-            "confirm the time in the [thread]?",
-            colleague="{name} can't make “{subject}” and has suggested two other times in a "
-            "message. {mate} is coming too, so please move it to the one when {mate.he}'s free "
-            "and confirm it in the [thread].",
-            chat="{name} cant make “{subject}” and sent 2 other times. {mate} is coming too, can "
-            "you move it to whichever suits {mate.him} and confirm it in the [thread]",
-            note="{name} can't make “{subject}” and has suggested two other times in a message. "
-            "{mate} has to be there as well. Please move it to the time that works for everybody "
-            "and confirm it to {name.him} in the [thread].",
+            email="{name} can't make the [appointment] {subject.purpose} and has written to us "
+            "with two other times. Could you move it to the one when {mate} is free, too, and "
+            "confirm it in the [thread]?",
+            colleague="{name} has written to us with two other times for the [appointment] "
+            "{subject.purpose}. Please move it to the one when {mate} is free, too, and confirm "
+            "it in the [thread].",
+            chat="{name} sent us 2 other times for the [appointment] {subject.purpose}. can you "
+            "move it to the one when {mate} is free too, and confirm it in the [thread]",
+            note="{name} has suggested two other times for the [appointment] {subject.purpose} in "
+            "a message. Please move it to the one that {mate} can make as well, and confirm it in "
+            "the [thread].",
         ),
         calls=(
             _who(customer),
@@ -325,16 +323,15 @@ def reminded_without_need(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} has had a reminder for {title} and says {name.he} brought it back "
-            "before it was due. {name.His} [ticket] is yours. If that's right, could you give "
-            "{name.him} the date of the return in a public comment and close the [ticket]?",
+            "before it was due. If that's right, could you tell {name.him} on {name.his} [ticket] "
+            "when we got it, and close that?",
             colleague="{name} says in {name.his} [ticket] that {title} came back on time. Please "
-            "check, and if so, tell {name.him} in a public comment when we got it and close the "
-            "[ticket].",
-            chat="{name} complains that {title} was back on time. can you check? if its true "
-            "comment publicly with the return date and close the [ticket]",
-            note="{name} has complained about our reminder for {title} and says {name.he}'d been "
-            "on time returning it. Please check. If that's right, put the date of the return in "
-            "a public comment on {name.his} [ticket] and mark the [ticket] as solved.",
+            "check, and if so, tell {name.him} there when we got it and close the [ticket].",
+            chat="{name} complains that {title} was back on time. can you check? if its true tell "
+            "{name.him} the return date on {name.his} [ticket] and close it",
+            note="{name} has complained about our reminder for {title} and says {name.he} brought "
+            "it back on time. Please check. If that's right, tell {name.him} the date of the "
+            "return on {name.his} [ticket] and close it.",
         ),
         calls=(
             _who(customer),
@@ -361,7 +358,7 @@ def reminded_without_need(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", "devices", steps=8, without=NO_DEVICES, common=True)
+@situation("tickets", "devices", steps=8, without=NO_DEVICES, common=True, weight=2)
 def a_noise_since_monday(maker: Maker) -> Draft:
     """A ticket about a device: if no visit is planned, one is, and the customer is told the day."""
     customer, worker = new_customer(maker), new_employee(maker)
@@ -375,15 +372,15 @@ def a_noise_since_monday(maker: Maker) -> Draft:
         ask=Voices(
             email="{name}'s {model} has stopped working, and {name.he} doesn't know whether "
             "anybody is coming. If no [visit] is planned yet, please book {worker} for a repair "
-            "on {when}, and tell {name.him} the day in a public comment on {name.his} [ticket].",
+            "on {when}, and tell {name.him} the day on {name.his} [ticket].",
             colleague="{name}'s {model} is down, see {name.his} [ticket]. If there's no [visit] "
-            "planned, please book {worker} for a repair on {when} and put the day in a public "
-            "comment.",
+            "planned, please book {worker} for a repair on {when} and tell {name.him} the day "
+            "there.",
             chat="is anyone going to {name} about the {model}? if not can you send {worker} on "
-            "{when} (repair) and tell {name.him} the day on {name.his} [ticket], public",
+            "{when} (repair) and tell {name.him} the day on {name.his} [ticket]",
             note="{name}'s {model} isn't working. {worker} could do the repair on {when}; please "
-            "plan that unless there's a [visit] planned already. Tell {name} the day in a public "
-            "comment on {name.his} [ticket], and leave the [ticket] open.",
+            "plan that unless there's a [visit] planned already. Tell {name} the day on "
+            "{name.his} [ticket], and leave the [ticket] open.",
         ),
         calls=(
             _who(customer),

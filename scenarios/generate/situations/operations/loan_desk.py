@@ -32,7 +32,7 @@ def _item(item: Row) -> Call:
     return call("get_item", item_id=item["id"])
 
 
-@situation("loans", steps=6, without=("bike_workshop", "film_rental"), common=True)
+@situation("loans", steps=6, without=("bike_workshop", "film_rental"), common=True, weight=2)
 def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
     """Of a family's loans one is awaited by somebody; one member has something overdue."""
     last, (one, two) = new_family(maker, 2)
@@ -48,16 +48,14 @@ def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
         return Draft(
             kind="change",
             ask=Voices(
-                email="The {last} family are away for two weeks and can't bring their things back "
-                "in time. Could you renew everything they have out? If something can't be "
-                "renewed, tell me, and I'll ring them before they leave.",
+                email="The {last} family are away for two weeks. Could you renew everything they "
+                "have out, and tell me what can't be renewed?",
                 colleague="Please renew everything the {last} family have out, both of them. Tell "
                 "me what can't be renewed.",
                 chat="can u renew everything the {last} family has out? tell me if something isnt "
                 "possible",
-                note="The {last} family have a sick child at home and can't come in, so please "
-                "renew all their [loans] if possible. Let me know which ones can't be renewed and "
-                "why, and I'll ring them.",
+                note="The {last} family have a sick child at home and can't come in. Please renew "
+                "all their [loans], and tell me which ones can't be renewed and why.",
             ),
             calls=(
                 call("search_customers", query=last),
@@ -154,7 +152,7 @@ def one_more_despite_the_overdue_one(maker: Maker) -> Draft:
     )
 
 
-@situation("loans", steps=6, common=True)
+@situation("loans", steps=6, common=True, weight=2)
 def overdue_one_back_new_one_out(maker: Maker) -> Draft:
     """The overdue item is handed in at the desk, so another one may be lent."""
     customer = new_customer(maker)
@@ -164,16 +162,14 @@ def overdue_one_back_new_one_out(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is at the desk and has brought back {late}, in good condition, with an "
-            "apology for the delay. Now {name.he}'d like to borrow {wanted}. Please book the "
-            "return and, if there's one free, lend it to {name.him}.",
+            email="{name} is at the desk with {late}, in good condition, and would like {wanted} "
+            "next. Could you book the return and, if there's one free, lend it to {name.him}?",
             colleague="{name} has brought back {late}, in good condition, and would like {wanted} "
             "next. Please book both, if there's one free.",
             chat="{name} just brought back {late}, looks good. now {name.he} wants {wanted}. "
             "can you book both if ones free",
-            note="{name} came in with {late}, a bit late but in good condition, and would now "
-            "like to borrow {wanted}. Please take the first one back and lend {name.him} one that "
-            "nobody is waiting for.",
+            note="{name} has brought back {late} in good condition and would now like {wanted}. "
+            "Please book the return and lend {name.him} one that nobody is waiting for.",
         ),
         calls=(
             _who(customer),
@@ -240,9 +236,8 @@ def which_of_the_two_came_back(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has had a reminder about {title} and says {name.he} brought it back "
-            "before it was due. Is that right? If {name.he} still has one, I need its number and "
-            "the due date.",
+            email="{name} has had a reminder about {title} and says {name.he} brought it back in "
+            "time. Is that right? If {name.he} still has one, I need its number and the due date.",
             colleague="{name} says {name.he} has brought back {title}. Is that true? If {name.he} "
             "still has one, give me its number and the day it was due.",
             chat="{name} got a reminder for {title} and says {name.he} returned it. does "

@@ -44,14 +44,14 @@ def talk_after_the_course(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} would like to do “{course}” first and have the [appointment] "
-            "“{subject}” the day after, at 10:00. It's one of yours. Could you move it?",
+            "{subject.purpose} the day after, at 10:00. Could you move it?",
             colleague="{name} would like to do “{course}” first. Please move the [appointment] "
-            "“{subject}” with {name.him} to 10:00 on the day after.",
-            chat="can you push “{subject}” with {name} to 10:00 on the day after {name.he}'s done "
-            "“{course}”",
-            note="{name} rang about the [appointment] “{subject}” and would like to do "
-            "“{course}” first. Please move it to 10:00 on the following day. It doesn't matter "
-            "to {name.him} if that's at the weekend.",
+            "{subject.purpose} with {name.him} to 10:00 on the day after.",
+            chat="can you push the [appointment] {subject.purpose} with {name} to 10:00 on the "
+            "day after {name.he}'s done “{course}”",
+            note="{name} rang about the [appointment] {subject.purpose} and would like to do "
+            "“{course}” first. Please move it to 10:00 on the following day. It doesn't matter to "
+            "{name.him} if that's at the weekend.",
         ),
         calls=(
             _who(customer),

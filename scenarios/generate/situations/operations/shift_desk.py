@@ -48,14 +48,15 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} has found people for both of {giver.his} [shifts], {free} and {away}. "
-            "Could you approve the [swaps]? If one of them is on leave that day, refuse that one.",
-            colleague="{giver} has asked for [swaps] with {free} and {away}. Please approve them, "
-            "unless the colleague is on leave that day; then refuse.",
+            email="{giver} is moving house and would like to swap with {free} and {away}. Could "
+            "you approve the [swaps], except if one of them is on leave that day? Then refuse "
+            "that one.",
+            colleague="{giver} is moving house and wants to swap with {free} and {away}. Please "
+            "approve the [swaps], but refuse one if that colleague is on leave.",
             chat="{giver} has 2 [swaps] waiting ({free}, {away}). can you approve them? if one of "
             "them is on leave that day refuse it",
-            note="{giver} has asked for [swaps] with {free} and with {away}. I think one of them "
-            "is on leave that day. Please check, refuse that one and approve the other.",
+            note="{giver} has asked for [swaps] with {free} and {away}. I think one of them is on "
+            "leave that day: please refuse that one and approve the other.",
         ),
         calls=(
             _who(giver),
@@ -77,7 +78,7 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6, without=_NO_SHIFTS)
+@situation("shifts", steps=6, without=_NO_SHIFTS, weight=1.2)
 def a_post_for_old_hands(maker: Maker) -> Draft:
     """A swap would put a clerk at a post that needs somebody senior; the system would agree."""
     giver, taker = new_employee(maker, "supervisor"), new_employee(maker)
@@ -89,14 +90,14 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{giver}'s sister is getting married on {day}, and {taker} would take the "
-            "[shift]. They've asked for a [swap]. Please approve it if {taker} is allowed to work "
-            "there, otherwise refuse it.",
-            colleague="{giver} wants to give {giver.his} [shift] on {day} to {taker}. Please "
-            "check whether {taker} is allowed to work there, and approve or refuse the [swap].",
+            "[shift]. Please approve the [swap] if {taker} is allowed to work there, otherwise "
+            "refuse it.",
+            colleague="{giver} has a wedding on {day} and wants {taker} to take the [shift]. "
+            "Please approve the [swap] if {taker}'s allowed to work there, otherwise refuse it.",
             chat="{giver} wants {taker} to take {giver.his} [shift] on {day}. is {taker.he} "
             "even allowed to do that one? if not refuse the [swap], otherwise its fine",
             note="{giver} has asked for a [swap] with {taker} on {day}. {taker} hasn't been here "
-            "long. If {taker.he}'s allowed to do that [shift], approve it, and if not, refuse it.",
+            "long: approve it if {taker.he}'s allowed to do that [shift], otherwise refuse it.",
         ),
         calls=(
             _who(giver),
@@ -153,7 +154,7 @@ def swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, without=_NO_SHIFTS, weight=0.5)
+@situation("shifts", steps=7, without=_NO_SHIFTS, weight=0.27)
 def who_could_step_in(maker: Maker) -> Draft:
     """A taker is sought: the first choice works already on that day."""
     giver, busy, free = new_employee(maker), new_employee(maker), new_employee(maker)
@@ -167,9 +168,8 @@ def who_could_step_in(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "{giver} can't work on {day}, it's {giver.his} mother's 70th birthday. Please "
-                    "request a [swap] with {busy}, or with {free} if {busy} is already working "
-                    "that day."
+                    "It's {giver}'s mother's 70th birthday on {day}. Please request a [swap] with "
+                    "{busy}, or with {free} if {busy} is already working that day."
                 ),
                 (
                     "{giver} needs {day} off for a family party. Could you ask for a [swap] with "
@@ -178,11 +178,11 @@ def who_could_step_in(maker: Maker) -> Draft:
             ),
             colleague=(
                 (
-                    "{giver} can't work on {day}. Please request a [swap] with {busy}, or with "
+                    "{giver} has a funeral on {day}. Please request a [swap] with {busy}, or with "
                     "{free} if {busy} is already on the rota."
                 ),
                 (
-                    "{giver} needs cover on {day}. Please request a [swap] with {busy}, or with "
+                    "{giver} has an exam on {day}. Please request a [swap] with {busy}, or with "
                     "{free} if {busy} already has a [shift] then."
                 ),
             ),
@@ -292,7 +292,7 @@ def nights_in_a_row(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6, common=True, without=_NO_SHIFTS)
+@situation("shifts", steps=6, common=True, without=_NO_SHIFTS, weight=0.8)
 def ill_for_three_days(maker: Maker) -> Draft:
     """Somebody will be in hospital: the absence is recorded, and a colleague is asked to take the
     shifts that fall into it."""
@@ -305,16 +305,14 @@ def ill_for_three_days(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} is having an operation and will be off sick from {first} to {last}. "
-            "Please record that and request [swaps] with {mate} for {ill.his} [shifts] in that "
-            "time.",
+            email="{ill} is having an operation and is off sick from {first} to {last}. Please "
+            "record it and request [swaps] with {mate} for {ill.his} [shifts].",
             colleague="{ill} is off sick from {first} to {last}. Please record it and ask for "
             "[swaps] with {mate} for {ill.his} [shifts] in that time.",
             chat="{ill} is having an operation, sick from {first} til {last}. can you put that in "
             "and request [swaps] with {mate} for {ill.his} [shifts] then",
-            note="{ill} will be in hospital, so please record {ill.him} as sick from {first} to "
-            "{last}. {mate} is going to work {ill.his} [shifts] on those days; please request the "
-            "[swaps].",
+            note="{ill} will be in hospital. Please record {ill.him} as sick from {first} to "
+            "{last} and request [swaps] with {mate} for {ill.his} [shifts].",
         ),
         calls=(
             _who(ill),

@@ -101,8 +101,8 @@ def the_same_a_week_later(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker}'s ferry has been moved by a week, so {worker.his} leave from {first} "
-            "has to start seven days later, for the same number of days. Could you change it?",
+            email="{worker}'s ferry has been moved, so {worker.his} leave from {first} has to "
+            "start seven days later, same length. Could you change it?",
             colleague="{worker}'s leave from {first} has to start seven days later than planned. "
             "Same length, please.",
             chat="can you move {worker}'s leave from {first}? it starts 7 days later now, same "
@@ -136,16 +136,15 @@ def not_both_at_a_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} would like leave from {first} to {last}. {deputy} covers for "
-            "{worker.him}, so if {deputy.he}'s away then, make it {new} to {end}. Could you check "
-            "and record it?",
+            email="{worker} would like leave from {first} to {last}, or from {new} to {end} if "
+            "{deputy}, who covers for {worker.him}, is away then. Could you check and record it?",
             colleague="{worker} wants leave from {first} to {last}, or from {new} to {end} if "
-            "{deputy} is away on one of the first dates. Please check and record it.",
+            "{deputy} is away then (one of them has to be here). Please check and record it.",
             chat="{worker} wants leave {first} to {last}. {deputy} covers for {worker.him}, "
             "so if {deputy.he}'s off on one of those days make it {new} to {end}",
-            note="{worker} would like leave from {first} to {last}, or else from {new} to {end}. "
-            "{deputy} has to be here meanwhile, so take the second if {deputy} is away on any day "
-            "of the first.",
+            note="{worker} and {deputy} can't be away together. Please record {worker}'s leave "
+            "from {first} to {last}, or from {new} to {end} if {deputy} is away on one of those "
+            "days.",
         ),
         calls=(
             _who(worker),
@@ -192,7 +191,7 @@ def a_change_of_scenery(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=5, without=WALK_IN_TRADES, common=True, weight=0.7)
+@situation(steps=5, without=WALK_IN_TRADES, common=True, weight=0.33)
 def whom_somebody_leaves_behind(maker: Maker) -> Draft:
     """A colleague goes abroad: their customers go to another one, except the blocked one."""
     leaver, heir = new_employee(maker), new_employee(maker)
@@ -203,15 +202,14 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{leaver} is leaving at the end of the month, and {heir} has agreed to take "
-            "over {leaver.his} [customers]. Could you make {heir} the owner of all of them? Tell "
-            "me if there's one you can't change.",
-            colleague="{leaver} is leaving. Please move all {leaver.his} [customers] to {heir} "
-            "and tell me if one can't be moved.",
+            email="{leaver} is leaving at the end of the month, and {heir} is taking over all "
+            "{leaver.his} [customers]. Could you change that? Tell me if it doesn't work for one.",
+            colleague="{leaver} is leaving. Please move all {leaver.his} [customers] to {heir}, "
+            "who's taking over, and tell me if one can't be moved.",
             chat="{leaver} leaves at the end of the month, can you give {leaver.his} [customers] "
             "to {heir}? tell me if one doesnt work",
-            note="{heir} is taking over {leaver}'s [customers]. Please change the owner for all "
-            "of them, and give me the name if there's one that can't be changed.",
+            note="{heir} is taking over {leaver}'s [customers], because {leaver} is leaving. "
+            "Please put {heir.him} down for all of them, and tell me if you can't for one.",
         ),
         calls=(
             _who(leaver),
@@ -265,7 +263,12 @@ def when_the_next_holiday_is(maker: Maker) -> Draft:
     )
 
 
-@situation(steps=4, without=("law_office", "dental_clinic", "public_library", "gym"), common=True)
+@situation(
+    steps=4,
+    without=("law_office", "dental_clinic", "public_library", "gym"),
+    common=True,
+    weight=0.55,
+)
 def it_was_a_business_trip(maker: Maker) -> Draft:
     """An absence was entered as leave and is travel; another one is really leave."""
     worker = new_employee(maker)
@@ -276,13 +279,13 @@ def it_was_a_business_trip(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{worker}'s absence from {first} is down as leave, but {worker.he}'s travelling "
-            "for us on those days. Could you change it to travel? The dates are right.",
+            "for us. Could you change it to travel? The dates are right.",
             colleague="{worker} is travelling for work from {first}, but it's down as leave. "
             "Please change it to travel, same days.",
             chat="{worker}'s absence from {first} should be travel and not leave. can you fix it, "
             "the dates are ok",
             note="I'm sending {worker} to a trade fair from {first}, and somebody has put it down "
-            "as leave. It should be travel, for the same dates. {worker.His} other leave is right.",
+            "as leave. Please change it to travel, same dates.",
         ),
         calls=(
             _who(worker),

@@ -273,7 +273,7 @@ def closed_on_that_day(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", steps=6, common=True)
+@situation("bookings", steps=6, common=True, weight=1.6)
 def the_whole_choir(maker: Maker) -> Draft | None:
     """A supervisor enlarges a booking to a large group, in the larger of two rooms."""
     if not _leads(maker):

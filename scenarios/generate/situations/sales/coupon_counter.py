@@ -187,9 +187,8 @@ def again_from_the_same_campaign(maker: Maker) -> Draft | None:
             "didn't. I don't want {name.him} to feel left out. Could you issue one to {name.him}?",
             colleague="{name} says {name.he} never got a “{campaign}” [coupon]. Please issue one.",
             chat="can you give {name} a “{campaign}” [coupon]? {name.he} says {name.he} missed out",
-            note="{name} called about “{campaign}”. {name.He} thinks {name.he} should have had a "
-            "[coupon] too, and I couldn't see why not. Please issue one to {name.his} account, "
-            "then {name.he}'ll get the usual message.",
+            note="{name} called about “{campaign}” and thinks {name.he} should have had a "
+            "[coupon], too. Please issue one to {name.his} account.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -220,17 +219,16 @@ def room_for_a_new_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We promised {name} a “{campaign}” [coupon] after the delay, and {name.he} "
-            "never got it, because there are too many on {name.his} account. One of them "
-            "has expired. Could you void that and issue the new one?",
-            colleague="{name} should get a “{campaign}” [coupon], but {name.his} account is full. "
-            "Please void the one that has expired and issue the new one.",
-            chat="tried to give {name} a “{campaign}” [coupon] but {name.he} has too many. "
-            "one's expired, can you void that and issue the new one",
-            note="I promised {name} [a coupon] from “{campaign}” because of last week's "
-            "mix-up, and then saw that {name.he} already has as many as anybody may. One "
-            "of them has expired, so please void that and issue the new one. The others "
-            "stay as they are.",
+            email="We promised {name} [a coupon] from “{campaign}” after the delay, but there are "
+            "too many on {name.his} account. One of them has expired. Could you void that and "
+            "issue the new one?",
+            colleague="{name} should get [a coupon] from “{campaign}”, but {name.his} account is "
+            "full. Please void the one that has expired and issue the new one.",
+            chat="{name} should get [a coupon] from “{campaign}” but has too many. one's expired, "
+            "can you void that and issue the new one",
+            note="I promised {name} [a coupon] from “{campaign}”, but {name.he} already has as "
+            "many as anybody may. One of them has expired, so please void that and issue the new "
+            "one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -337,14 +335,14 @@ def price_after_the_best_discount(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} would like to know what one {product} costs with {name.his} best "
-            "[coupon]. {name.He}'s only asking, so please don't redeem it.",
-            colleague="What would {name} pay for one {product} with the best [coupon] {name.he} "
-            "has? Don't redeem it yet.",
-            chat="whats the price of one {product} for {name} with {name.his} best [coupon]? dont "
-            "redeem it yet",
-            note="{name} has asked for the price of one {product} with {name.his} best [coupon]. "
-            "What is it? Please don't redeem anything yet.",
+            email="{name} is thinking about the {product} and would like to know what one costs "
+            "with {name.his} best [coupon]. Please don't redeem it yet.",
+            colleague="{name} can't decide about the {product}. What would one cost with the best "
+            "[coupon] {name.he} has? Don't redeem it yet.",
+            chat="{name} wants to know what one {product} would cost with {name.his} best "
+            "[coupon]. whats the price? dont redeem it yet",
+            note="{name} has asked what the {product} would cost, just one, with {name.his} best "
+            "[coupon]. I'd like to ring back with the price. Please don't redeem anything yet.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

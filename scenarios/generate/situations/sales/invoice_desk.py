@@ -11,7 +11,7 @@ from scenarios.generate.modules.orders.make import new_order
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation("invoices", steps=5, common=True)
+@situation("invoices", steps=5, common=True, without=("catering",))
 def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
     """Something is missing on a draft; it is added and the draft sent."""
     goods = some_products(maker, 3)
@@ -110,9 +110,8 @@ def a_little_more_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Money is tight for {name} this month, and {name.he}'s asked for {days} more "
-            "days to pay the [invoice] for the {product}. That's fine by me. Could you move the "
-            "due date?",
+            email="Money is tight for {name} this month. Could you give {name.him} {days} more "
+            "days for the [invoice] for the {product}? I've agreed to that.",
             colleague="{name} would like {days} more days to pay the [invoice] for the {product}, "
             "and that's fine. Please move the due date.",
             chat="{name} needs {days} more days for the [invoice] for the {product}, thats ok. "
@@ -145,15 +144,14 @@ def one_more_delay(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="I've just spoken to {name}, who can't pay the open [invoice] in time and has "
-            "asked for another {days} days. {name.He}'s always been reliable. Could you give "
-            "{name.him} that?",
-            colleague="Please give {name} another {days} days for {name.his} open [invoice].",
+            email="{name} can't pay the open [invoice] in time and has asked for another {days} "
+            "days. {name.He}'s always been reliable. Could you give {name.him} that?",
+            colleague="{name} is waiting for a payment {name.him}self. Please give {name.him} "
+            "another {days} days for {name.his} open [invoice].",
             chat="{name} needs another {days} days for {name.his} unpaid [invoice], can you "
             "change it",
-            note="{name} called about {name.his} open [invoice], {name.he}'s short of money at "
-            "the moment. I said another {days} days would be all right. Change the due date so "
-            "{name.he} doesn't get a letter.",
+            note="{name} is short of money at the moment. Please give {name.him} another {days} "
+            "days for {name.his} open [invoice], so that {name.he} doesn't get a letter.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -184,15 +182,14 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked for more time for two [invoices], for the {one} and the "
-            "{two}. Could you move both due dates to {day}? If one can't be moved, tell me why.",
-            colleague="{name} needs until {day} for the [invoices] for the {one} and the {two}. "
-            "Please move the due dates, and tell me why if one can't be moved.",
+            email="{name} has asked for more time for the [invoices] for the {one} and the {two}. "
+            "Could you move both due dates to {day}? If one can't be moved, tell me why.",
+            colleague="{name} can only pay for the {one} and the {two} on {day}. Please move both "
+            "due dates, and tell me why if one can't be moved.",
             chat="{name} wants to pay for the {one} and the {two} on {day}. can you move both due "
             "dates? tell me if one doesnt work and why",
-            note="I've told {name} that we'd try to give {name.him} until {day} for two "
-            "[invoices], the {one} and the {two}. Please change the due dates. If one has to "
-            "stay, tell me why.",
+            note="{name} would like until {day} for the [invoices] for the {one} and the {two}. "
+            "Please change the due dates. If one has to stay, tell me why.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -214,7 +211,7 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", because="permission", steps=4, common=True)
+@situation("invoices", kind="decline", because="permission", steps=4, common=True, weight=0.8)
 def too_much_to_cancel(maker: Maker) -> Draft | None:
     """A sent invoice above the own limit is to be cancelled."""
     goods = some_products(maker, 1)
@@ -230,15 +227,13 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
         because="permission",
         ask=Voices(
             email="We sent {name} an [invoice] for the {product} that should have gone to "
-            "somebody else. {name.He} called this morning and asked us to cancel it. Could you do "
-            "that?",
+            "somebody else. Could you cancel it?",
             colleague="I sent {name} an [invoice] for the {product} that was meant for somebody "
             "with a similar name. It's still open, so please cancel it.",
             chat="i mixed up two names, {name} got an [invoice] for the {product} that isnt "
             "{name.hers}. its still open, can you cancel it",
             note="My mistake: the open [invoice] for the {product} went to {name} and was meant "
-            "for somebody with a similar name. Please cancel it, and I'll write a new one for the "
-            "right person.",
+            "for somebody with a similar name. Please cancel it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -255,7 +250,7 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=6, common=True)
+@situation("invoices", steps=6, common=True, weight=0.8)
 def sent_out_two_times(maker: Maker) -> Draft | None:
     """Two sent invoices have the same positions; the one with the later due day is cancelled."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"] // 2)
@@ -272,12 +267,11 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
             email=(
                 (
                     "{name} says two of our [invoices] to {name.him} are for exactly the same "
-                    "things. If that's right, please cancel the one that went out later and leave "
-                    "the first one open."
+                    "things. If so, please cancel the one that went out later."
                 ),
                 (
-                    "Something went wrong with our [invoices]: {name} has had two for exactly the "
-                    "same things. Could you find them and cancel the one that was sent later?"
+                    "{name} has had two [invoices] for exactly the same things. Could you find "
+                    "them and cancel the one that was sent later?"
                 ),
             ),
             colleague=(
@@ -297,9 +291,8 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
                     "cancel the later one"
                 ),
             ),
-            note="{name} rang accounts because there are two [invoices] from us with exactly the "
-            "same items on {name.his} desk. Please check which two they are and cancel the one "
-            "that was sent later. We're closing the month tomorrow.",
+            note="{name} rang because there are two [invoices] from us with exactly the same "
+            "items on {name.his} desk. Please cancel the one that was sent later.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -314,7 +307,7 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="question", steps=4, common=True)
+@situation("invoices", kind="question", steps=4, common=True, without=("hotel",), weight=0.8)
 def everything_they_owe(maker: Maker) -> Draft | None:
     """What a customer owes: open totals and the fees of reminders that were not waived."""
     goods = some_products(maker, 3)
@@ -333,8 +326,7 @@ def everything_they_owe(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} would like to pay everything {name.he} owes us in one transfer, with "
-            "the [reminder] fees. What does it come to? Include the [invoices] that aren't due "
-            "yet.",
+            "the [reminder] fees. What does it come to? Include what isn't due yet.",
             colleague="What does {name} owe us in total? All [invoices] sent and not yet paid, "
             "plus the [reminder] fees.",
             chat="how much does {name} owe us altogether, with [reminder] fees? {name.he} wants "
@@ -387,7 +379,7 @@ def how_punctual_they_are(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", "orders", steps=7, common=True)
+@situation("invoices", "orders", steps=7, common=True, weight=2.6)
 def bill_what_was_ordered(maker: Maker) -> Draft | None:
     """A draft lacks one line of the completed order; it is completed and sent."""
     goods = some_products(maker, 3)
@@ -402,11 +394,10 @@ def bill_what_was_ordered(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s [order] {reference} was completed a while ago, and {name.he} still "
-            "hasn't had an [invoice]. There's a draft, but I don't think everything is on it. "
-            "Could you add what's missing and send it?",
-            colleague="Please check {name}'s draft [invoice] against [order] {reference}, add "
-            "what's missing and send it.",
+            email="{name} still hasn't had an [invoice] for [order] {reference}. There's a draft, "
+            "but something is missing. Could you add it and send the [invoice]?",
+            colleague="{name} is waiting for {name.his} [invoice]. Please check the draft against "
+            "[order] {reference}, add what's missing and send it.",
             chat="{name} is waiting for the [invoice] for [order] {reference}. theres a draft but "
             "i think somethings missing, can you fix and send it",
             note="Somebody started an [invoice] for {name} and never finished it. It's for "

@@ -13,7 +13,7 @@ from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.payments.make import new_method, new_payment
 
 
-@situation("invoices", steps=5, common=True)
+@situation("invoices", steps=5, common=True, without=("hotel",), weight=0.7)
 def time_to_ask_again(maker: Maker) -> Draft | None:
     """Two overdue invoices; for one the last reminder is old enough for another."""
     goods = some_products(maker, 2)
@@ -28,16 +28,15 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} told me last month that the money was on its way, and nothing has "
-            "arrived. Please send a [reminder] for each of {name.his} overdue [invoices], unless "
-            "the last one only just went out.",
+            email="{name} promised to pay last month, and nothing has arrived. Please send a "
+            "[reminder] for each of {name.his} overdue [invoices], unless the last one only just "
+            "went out.",
             colleague="{name} still hasn't paid. Please send [reminders] for {name.his} overdue "
             "[invoices], except where the last one was too recent.",
             chat="{name} still owes us. can you send a [reminder] for each overdue [invoice]? not "
             "if the last one was too recent",
-            note="{name} hasn't paid and doesn't answer the phone. Please remind {name.him} of "
-            "each overdue [invoice] for which it's time for another letter. I don't want a "
-            "complaint about two letters in the same week.",
+            note="{name} hasn't paid and doesn't answer the phone. Please send [reminders] for "
+            "the overdue [invoices], except where the last one was too recent.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -53,7 +52,7 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", steps=3)
+@situation("invoices", kind="decline", steps=3, without=("hotel",))
 def reminded_only_lately(maker: Maker) -> Draft | None:
     """The last reminder is too recent for the next."""
     goods = some_products(maker, 1)
@@ -92,7 +91,7 @@ def reminded_only_lately(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="decline", steps=3, common=True, without=("hotel",))
+@situation("invoices", kind="decline", steps=3, common=True, without=("hotel",), weight=0.7)
 def waived_one_already(maker: Maker) -> Draft | None:
     """The fee of a second reminder is to be waived; that of the first was."""
     goods = some_products(maker, 1)
@@ -130,7 +129,7 @@ def waived_one_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=5, common=True)
+@situation("invoices", steps=5, common=True, without=("hotel",))
 def had_paid_before_we_asked(maker: Maker) -> Draft | None:
     """The money had come before the reminder: its fee is waived, then the invoice marked paid."""
     goods = some_products(maker, 2)
@@ -144,16 +143,14 @@ def had_paid_before_we_asked(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} paid for the {product} on {day} and still got a [reminder] from us with "
-            "a fee. {name.He}'s sent me the bank slip, so that's our mistake. Could you waive the "
-            "fee and mark the [invoice] as paid on that day?",
+            email="{name} paid for the {product} on {day} and still got a [reminder]. That was "
+            "our mistake. Could you waive the fee and mark the [invoice] as paid on that day?",
             colleague="{name} paid for the {product} on {day}, before we sent the [reminder]. "
             "Please waive the fee and mark the [invoice] as paid that day.",
             chat="{name} paid for the {product} on {day}, we just didnt see it and sent a "
             "[reminder]. can you waive the fee and mark it paid on that date",
-            note="The money from {name} for the {product} arrived on {day}, but nobody matched "
-            "it, so {name.he} got a [reminder] for nothing. Please waive the fee and put the "
-            "[invoice] down as paid on that day.",
+            note="{name} had paid for the {product} on {day}, and nobody matched it. Please waive "
+            "the fee for the [reminder] and mark the [invoice] as paid on that day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -173,7 +170,7 @@ def had_paid_before_we_asked(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=3)
+@situation("invoices", steps=3, weight=0.5)
 def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
     """Of all overdue invoices those that were never reminded and are the oldest come first."""
     goods = some_products(maker, 2)
@@ -197,16 +194,14 @@ def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="We need to start working through the overdue [invoices]. Please take the "
-                "two oldest that have never been reminded and send [a reminder] for each. We'll "
-                "talk about the rest on Wednesday.",
+                email="Some overdue [invoices] have never had [a reminder]. Could you send one "
+                "for each of the two oldest? I'd like to ring the others first.",
                 colleague="Please send first [reminders] for the two oldest overdue [invoices] "
-                "that haven't had one. Just those two.",
+                "that haven't had one. I'm ringing the others myself.",
                 chat="can you find the 2 oldest overdue [invoices] that never had a [reminder] "
-                "and send one for each? no others",
-                note="The overdue list has grown, so we're starting with two. Of the [invoices] "
-                "that have never had [a reminder], take the two with the earliest due dates and "
-                "remind those.",
+                "and send one for each? ill ring the others",
+                note="Of the overdue [invoices] without any [reminder], please remind the two "
+                "with the earliest due dates. I'm speaking to the other people this week.",
             ),
             calls=(
                 call("list_overdue_invoices"),
@@ -221,7 +216,7 @@ def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("invoices", kind="decline", steps=3, common=True)
+@situation("invoices", kind="decline", steps=3, common=True, without=("hotel",))
 def we_have_asked_enough(maker: Maker) -> Draft | None:
     """All reminders that the rules allow have been sent."""
     goods = some_products(maker, 1)
@@ -239,8 +234,8 @@ def we_have_asked_enough(maker: Maker) -> Draft | None:
             email="{name} says {name.he}'ll pay for the {product} when {name.he} can, and has "
             "been saying so for months. Please send {name.him} one more [reminder], with the "
             "usual fee.",
-            colleague="{name} still hasn't paid for the {product}. Please remind {name.him} one "
-            "more time.",
+            colleague="{name} still hasn't paid for the {product} and doesn't answer the phone. "
+            "Please remind {name.him} one more time.",
             chat="{name} still hasnt paid for the {product}, its ages overdue. can you send one "
             "more [reminder]",
             note="{name} has owed us for the {product} for months. I'd like one final [reminder] "
@@ -260,7 +255,7 @@ def we_have_asked_enough(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", kind="question", steps=4, common=True)
+@situation("invoices", kind="question", steps=4, common=True, without=("hotel",))
 def was_never_reminded(maker: Maker) -> Draft | None:
     """The customer claims that no reminder ever came; how many, and when was the last?"""
     goods = some_products(maker, 2)
@@ -277,16 +272,14 @@ def was_never_reminded(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} says {name.he}'s never had a [reminder] for the {product} and doesn't "
-            "see why {name.he} should pay a fee. How many did we send for that [invoice], and "
-            "when was the last one?",
+            email="{name} says {name.he}'s never had a [reminder] for the {product} and won't pay "
+            "the fee. How many did we send, and when was the last one?",
             colleague="{name} says {name.he} never got a [reminder] for the {product}. How many "
             "did we send, and when was the last?",
             chat="{name} says {name.he} never got a [reminder] for the {product}. how many did we "
             "send and when did the last one go out",
-            note="{name} is disputing the fees on the [invoice] for the {product} and says "
-            "nothing ever arrived. Before I call back I need to know how many [reminders] we sent "
-            "and the date of the last one.",
+            note="{name} is disputing the [reminder] fees for the {product}. Before I call back: "
+            "how many [reminders] did we send, and when was the last?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -321,16 +314,15 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says {name.he} paid for both the {one} and the {two} by card, but the "
-            "[invoices] are still open. Could you check {name.his} [payments]? If one has "
-            "settled, mark that [invoice] as paid on that day.",
+            email="{name} says {name.he} paid for the {one} and the {two} by card. Could you "
+            "check? If a [payment] has settled, please mark that [invoice] as paid on that day.",
             colleague="{name} says the {one} and the {two} were both paid by card. Please check, "
             "and if a [payment] has settled, mark that [invoice] as paid on the same day.",
             chat="{name} says {name.he} paid for the {one} and the {two} by card. can you check? "
             "if a [payment] settled mark that [invoice] paid on the day it did",
-            note="We've reminded {name} of two [invoices], for the {one} and the {two}, but "
-            "{name.he} says both were paid by card. Please check. If a [payment] has settled, "
-            "mark the [invoice] as paid on that day, and leave the other.",
+            note="{name} has had our [reminders] for the {one} and the {two} and says both were "
+            "paid by card. Please check, and mark an [invoice] as paid on the day its [payment] "
+            "settled.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -352,7 +344,7 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=6, rare=True)
+@situation("invoices", steps=6, rare=True, without=("hotel",))
 def rather_time_than_fees(maker: Maker) -> Draft | None:
     """Not yet due ones are deferred to the allowed end, the overdue one is reminded."""
     goods = some_products(maker, 2)

@@ -80,7 +80,9 @@ def short_of_what_was_promised(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", steps=8, without=(*OTHER_PURCHASES, "public_library"), rare=True)
+@situation(
+    "suppliers", steps=8, without=(*OTHER_PURCHASES, "public_library"), rare=True, weight=0.5
+)
 def prices_below_our_margin(maker: Maker) -> Draft | None:
     """What costs less than one and a half times its cost at a supplier becomes just that dear."""
     goods = some_products(maker, 4, least=600)
@@ -100,16 +102,14 @@ def prices_below_our_margin(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{supplier} has put its prices up. Could you check what we charge for the "
-            "things we buy there? It should be at least 1.5 times the cost. Where it's less, make "
-            "it exactly 1.5 times.",
+            email="{supplier} has put its prices up. Could you check what we charge for their "
+            "goods? Where it's less than 1.5 times the cost, make it exactly that.",
             colleague="{supplier} has become more expensive. Please check our prices for what we "
             "buy there, and where they're below 1.5 times the cost, raise them to 1.5 times.",
             chat="can you check our prices for what we buy from {supplier}? anything under 1.5x "
             "the cost goes up to 1.5x",
-            note="{supplier} keeps putting prices up, and we haven't kept pace. Please go through "
-            "what we buy there. Where we charge less than 1.5 times the cost, raise our price to "
-            "1.5 times.",
+            note="{supplier} has become dearer, and we haven't kept pace. Where we charge less "
+            "than 1.5 times the cost for what we buy there, please raise our price to that.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

@@ -15,12 +15,12 @@ from scenarios.generate.modules.refunds.make import refund_reason, share_of
     "payments",
     steps=7,
     memory=True,
-    weight=0.4,
     without=(
         "public_library",
         "theatre",
         "museum",
     ),
+    weight=0.1,
 )
 def everything_that_bounced(maker: Maker) -> Draft | None:
     """All failed payments: switched where the method is dead, tried again where still in time."""
@@ -37,16 +37,15 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Several of {name}'s [payments] failed while {name.he} was away. Could you try "
-            "them all again? Where the card has expired, use {name.his} valid one. Tell me if one "
-            "is too old.",
+            email="Several of {name}'s [payments] failed while {name.he} was away. Could you "
+            "retry them, with {name.his} valid card where the other has expired? Tell me if it's "
+            "too late for one.",
             colleague="Please try {name}'s failed [payments] again. If the card has expired, use "
             "the one that's still valid. Tell me which are too old.",
-            chat="{name}'s card ran out and some [payments] failed. can you try them all again, "
-            "with {name.his} valid card where the other has expired? tell me if one is too old",
-            note="{name} would like to clear {name.his} failed [payments]. Please try each one "
-            "again, on {name.his} other card where the first has expired. If one is too old, tell "
-            "me, and I'll ask {name.him} for a transfer.",
+            chat="{name}'s card expired and some [payments] failed. can you retry them, with "
+            "{name.his} valid card where the other has expired? tell me if one is too old",
+            note="{name} would like to clear {name.his} failed [payments]. Please retry each, on "
+            "{name.his} other card where the first has expired, and tell me if one is too old.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

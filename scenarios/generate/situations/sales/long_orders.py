@@ -73,7 +73,7 @@ def confirm_what_we_can_fill(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "shipments", steps=10, rare=True)
+@situation("orders", "shipments", steps=10, rare=True, weight=0.4)
 def still_planned_for_nothing(maker: Maker) -> Draft | None:
     """Shipments were planned for orders that have been cancelled since; they are cancelled, too."""
     goods = some_products(maker, 3)
@@ -139,11 +139,10 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent three things back and hasn't heard anything about any of them. "
-            "They've all been inspected. Could you accept or refuse each, so that I can write "
-            "back today?",
-            colleague="{name}'s three returns have all been inspected. Please decide on them, "
-            "accept or refuse, by the reason and the condition.",
+            email="{name} has sent three things back and is waiting for an answer. They've all "
+            "been inspected. Could you accept or refuse each?",
+            colleague="{name} has been waiting for an answer about three returns. They've all "
+            "been inspected. Please accept or refuse each, by the reason and the condition.",
             chat="{name}'s 3 returns have been inspected, can you go through them and accept or "
             "refuse each",
             note="{name} is waiting for a decision on three returns. They've been inspected, and "
@@ -279,7 +278,7 @@ def the_freight_bill_of_one(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", "invoices", kind="question", steps=8, common=True)
+@situation("orders", "invoices", kind="question", steps=8, common=True, weight=2.4)
 def the_one_never_billed(maker: Maker) -> Draft | None:
     """Which completed order has no invoice, by what is in it, and what is it worth?"""
     goods = some_products(maker, 3)
@@ -300,15 +299,14 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has had [invoices] for only two of {name.his} three completed [orders], "
-            "{name.he} says, and I think {name.he}'s right. Which one did we forget? I need its "
-            "reference and the total.",
+            email="{name} says {name.he}'s had [invoices] for only two of {name.his} three "
+            "completed [orders]. Which one did we forget? I need its reference and the total.",
             colleague="One of {name}'s completed [orders] was never invoiced. Which one is it, "
-            "and what's the total?",
-            chat="which completed [order] of {name} has no [invoice]? reference and total pls",
+            "and what's the total? I'd like to bill it today.",
+            chat="one of {name}s completed [orders] was never billed. which one is it and whats "
+            "the total",
             note="One of {name}'s completed [orders] doesn't seem to have been invoiced. Please "
-            "compare them with the [invoices] we've sent {name.him}. I need the reference of the "
-            "one that's missing and its total.",
+            "tell me which one (the reference) and its total.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

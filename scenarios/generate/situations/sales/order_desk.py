@@ -118,16 +118,14 @@ def the_same_as_last_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like the same again as last time, in the same quantities. Could "
-            "you put that in as a new [order]? {name.He} cancelled the latest one, so {name.he} "
-            "means the one we completed before that.",
+            email="{name} would like the same again as in the last [order] we completed, in the "
+            "same quantities. Could you put that in as a new one?",
             colleague="{name} wants the same again: please repeat {name.his} last completed "
             "[order] as a new one, with the same quantities.",
             chat="{name} wants the usual, same as {name.his} last completed [order]. can you put "
             "it in again as one new [order]",
-            note="{name} is travelling until Sunday and asked us to get {name.his} usual [order] "
-            "in before {name.he}'s back. Take what was in the last one we completed and place it "
-            "again, with the same quantities.",
+            note="{name} is travelling and needs {name.his} usual [order]. Please place the last "
+            "one we completed again, with the same quantities.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -154,7 +152,7 @@ def the_same_as_last_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=6, common=True)
+@situation("orders", steps=6, common=True, weight=0.4, without=("moving_company",))
 def sent_off_twice(maker: Maker) -> Draft | None:
     """Two orders of the same day have the same lines; the later one is cancelled."""
     goods = some_products(maker, 2)
@@ -168,16 +166,15 @@ def sent_off_twice(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Our website froze when {name} clicked the button, so {name.he} clicked again, "
-            "and one of {name.his} [orders] went through twice. Could you find the two and cancel "
-            "the later one? {name.He} wants to keep everything else.",
+            email="Our website froze, so {name} clicked again, and one of {name.his} [orders] "
+            "went through twice. Could you cancel the later one? {name.He} wants to keep "
+            "everything else.",
             colleague="{name} sent the same [order] twice because the website froze. Please "
             "cancel the later of the two, and leave everything else.",
             chat="website froze and now {name} has the same [order] in twice. can you cancel the "
             "second one, nothing else",
-            note="{name} has two open [orders] from the same day that are exactly alike; the "
-            "website had problems that morning. Please cancel the later one. {name.He} does want "
-            "whatever else {name.he} has with us.",
+            note="{name} has two open [orders] from the same day that are exactly alike, because "
+            "the website had problems. Please cancel the later one and leave everything else.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -193,7 +190,13 @@ def sent_off_twice(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=7, without=_BY_THE_DAY, common=True, weight=0.7)
+@situation(
+    "orders",
+    steps=7,
+    without=(*_BY_THE_DAY, "moving_company", "courier_service"),
+    common=True,
+    weight=0.14,
+)
 def two_into_one(maker: Maker) -> Draft | None:
     """What the later open order has goes into the earlier one, which has one of the products."""
     goods = some_products(maker, 2)
@@ -209,30 +212,28 @@ def two_into_one(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name} has two open [orders] and would rather have one. Please add everything "
-                    "in the newer one to the older one, and then cancel the newer."
+                    "{name} has two open [orders] and would rather have one. Please add "
+                    "everything in the newer one to the older one, and then cancel the newer."
                 ),
                 (
-                    "Could you put {name}'s two open [orders] together? {name.He} only wants one "
-                    "bill. Everything from the newer one goes into the older one, and the newer "
-                    "one is cancelled."
+                    "{name} only wants one bill for {name.his} two open [orders]. Could you add "
+                    "everything in the newer one to the older one, and cancel the newer one?"
                 ),
             ),
             colleague=(
                 (
-                    "Please merge {name}'s two open [orders]: put everything into the older one "
-                    "and cancel the newer."
+                    "{name} wants one bill, not two. Please merge {name.his} two open [orders]: "
+                    "put everything into the older one and cancel the newer."
                 ),
                 (
                     "{name} would like one [order] instead of two. Please move everything from "
                     "the newer open one into the older and cancel the newer."
                 ),
             ),
-            chat="{name} has 2 open [orders] and wants them together. can you move everything "
-            "from the newer into the older one (add up the quantities) and cancel the newer",
-            note="{name} only wants one bill, but we've got two open [orders] for {name.him}. "
-            "Please put everything from the later one into the earlier one and cancel the later "
-            "one. Where the same thing is in both, add up the quantities.",
+            chat="{name} has 2 open [orders] and wants only one. can you move everything from the "
+            "newer into the older one (add up the quantities) and cancel the newer",
+            note="{name} doesn't want two bills. Please put everything from {name.his} later open "
+            "[order] into the earlier one, adding up the quantities, and cancel the later one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -290,7 +291,13 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=5, kind="change", without=_BY_THE_DAY)
+@situation(
+    "orders",
+    steps=5,
+    kind="change",
+    without=(*_BY_THE_DAY, "moving_company", "courier_service"),
+    weight=0.6,
+)
 def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     """Quantities of two orders are to be changed; one is confirmed already, so only one is done."""
     goods = some_products(maker, 2)
@@ -305,15 +312,14 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has two [orders] with us and needs more: {count} × {one} on one and "
-            "{other} × {two} on the other. Could you change them? If one is confirmed already, "
-            "leave it and tell me.",
-            colleague="{name} would like {count} × {one} and {other} × {two} now; they're on two "
-            "[orders]. Please change both, and tell me if one can't be changed any more.",
+            email="{name} needs more on {name.his} two [orders]: {count} × {one} and {other} × "
+            "{two}. Could you change them? If one is confirmed already, leave it and tell me.",
+            colleague="{name} needs {count} × {one} and {other} × {two} now; they're on two "
+            "[orders]. Please change both, and tell me if it's too late for one.",
             chat="{name} now needs {count} × {one} and {other} × {two}, thats 2 separate "
             "[orders]. can you change both? tell me if its too late for one",
-            note="{name} now wants {count} × {one} and {other} × {two}, which are on two separate "
-            "[orders]. Please change the quantities. If it's too late for one, tell me why.",
+            note="{name} now wants {count} × {one} and {other} × {two}, on two separate [orders]. "
+            "Please change both. If it's too late for one, tell me.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -355,15 +361,13 @@ def who_cancelled_it(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name}'s [order] from {day}, for the {product}, was cancelled, and {name.he} "
-            "says {name.he} never asked for that. Can you find out which of us cancelled it, and "
-            "on what day?",
-            colleague="Which of us cancelled {name}'s [order] from {day} (the {product}), and "
-            "when? {name.He} says it wasn't {name.him}.",
+            "never asked for that. Which of us cancelled it, and on what day?",
+            colleague="{name} is furious: {name.his} [order] from {day} (the {product}) was "
+            "cancelled, and it wasn't {name.him}. Which of us did that, and when?",
             chat="{name}s [order] from {day} (the {product}) got cancelled and {name.he} swears "
             "it wasnt {name.him}. who here did it and what day",
-            note="{name} has complained that {name.his} [order] for the {product} from {day} was "
-            "cancelled, and {name.he} knows nothing about it. Who of us cancelled it, and on what "
-            "date?",
+            note="{name} has complained: {name.his} [order] for the {product} from {day} was "
+            "cancelled without {name.his} knowing. Which of us did that, and on what date?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -17,7 +17,7 @@ def _end_of_month(day: str) -> str:
     return ((first + timedelta(days=31)).replace(day=1) - timedelta(days=1)).isoformat()
 
 
-@situation("payments", steps=5, weight=0.25)
+@situation("payments", steps=5, weight=0.17)
 def card_had_run_out(maker: Maker) -> Draft | None:
     """A payment failed because its card had expired; it goes by the only usable method."""
     goods = some_products(maker, 2)
@@ -35,14 +35,14 @@ def card_had_run_out(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name}'s card has just expired, so {name.his} [payment] for the {product} "
-                    "bounced. {name.He} has asked us to use the other one we have on file, which "
-                    "is still valid. Could you switch it and try again?"
+                    "{name}'s card has expired, so {name.his} [payment] for the {product} "
+                    "bounced. Could you switch it to the other one we have on file, which is "
+                    "valid, and try again?"
                 ),
                 (
-                    "{name} has had a message that we couldn't take the money for the {product}, "
-                    "because {name.his} card has expired. We have a valid [method] of {name.hers} "
-                    "as well. Could you put the [payment] on that and retry it?"
+                    "We couldn't take {name}'s money for the {product}, because {name.his} card "
+                    "has expired. Could you retry the [payment] with the [method] that's still "
+                    "valid?"
                 ),
             ),
             colleague=(
@@ -61,13 +61,13 @@ def card_had_run_out(maker: Maker) -> Draft | None:
                     "on the one that's still good and try again"
                 ),
                 (
-                    "{name}'s card ran out so the [payment] for the {product} failed. can you "
+                    "{name}'s card expired so the [payment] for the {product} failed. can you "
                     "switch it to the other one {name.he} has and run it again"
                 ),
             ),
-            note="{name} is embarrassed: the [payment] for the {product} didn't go through "
-            "because {name.his} card had run out. We have another [method] of {name.hers} that's "
-            "still valid. Please switch the [payment] to that and retry it today.",
+            note="{name} is embarrassed: the [payment] for the {product} failed because "
+            "{name.his} card had expired. Please retry it with {name.his} other [method], which "
+            "is still valid.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -138,16 +138,15 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s bank has sent {name.him} a new card, ending in {digits}, valid until "
-            "{expires}. Please add it, charge the failed [payment] for the {product} to it, and "
-            "disable the old card.",
+            email="{name} has a new card, ending in {digits}, valid until {expires}. Could you "
+            "retry the failed [payment] for the {product} with it and disable the old card?",
             colleague="{name} has a new card, ending in {digits}, valid until {expires}. Please "
             "try the failed [payment] for the {product} again with it and disable the old card.",
-            chat="{name} has a new card, last four {digits}, valid til {expires}. can you add it, "
-            "try the failed [payment] for the {product} again with it and disable the old one",
-            note="{name}'s bank blocked {name.his} card and sent a new one, ending in {digits}, "
-            "valid until {expires}. Please add it, use it for the failed [payment] for the "
-            "{product}, and disable the blocked one.",
+            chat="{name} has a new card ({digits}, valid til {expires}). can you try the failed "
+            "[payment] for the {product} again with it and disable the old one",
+            note="{name}'s bank blocked {name.his} card. The new one ends in {digits}, valid "
+            "until {expires}. Please use it for the failed [payment] for the {product} and "
+            "disable the old one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -179,7 +178,7 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5, weight=0.3)
+@situation("payments", steps=5, weight=0.2)
 def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     """Two pending payments for one thing; the later is made void, a third is a real one."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"])
@@ -197,13 +196,11 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
             email=(
                 (
                     "{name} sees the {product} twice in {name.his} banking app, both pending, and "
-                    "only bought it once. {name.He}'s right, that was our mistake. Could you void "
-                    "the second [payment] before it settles?"
+                    "only bought it once. Could you void the second [payment] before it settles?"
                 ),
                 (
-                    "{name} rang because there are two pending charges for the {product} on "
-                    "{name.his} account. There should only be one. Please void the later "
-                    "[payment] before it's taken."
+                    "{name} rang because there are two pending charges for the {product}, and "
+                    "there should only be one. Please void the later [payment] before it's taken."
                 ),
             ),
             colleague=(
@@ -226,9 +223,8 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
                     "void the newer one"
                 ),
             ),
-            note="The till crashed in the middle of a sale, and now {name} has two pending "
-            "[payments] for the {product}. The first one is right. Please void the second before "
-            "it's taken.",
+            note="The system crashed in the middle of a payment, and now {name} has two pending "
+            "ones for the {product}. Please void the second [payment] before it's taken.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -243,7 +239,7 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="decline", because="permission", steps=3, common=True)
+@situation("payments", kind="decline", because="permission", steps=3, common=True, weight=0.5)
 def too_big_to_make_void(maker: Maker) -> Draft | None:
     """A pending payment above the own limit is to be made void."""
     if maker.me["role"] == "manager":
@@ -262,12 +258,12 @@ def too_big_to_make_void(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} has cancelled the {product}, and we've agreed to that. {name.He} can "
-            "still see a pending charge for it. Could you void that [payment]?",
+            email="{name} has decided against the {product}, and we've agreed to that. {name.He} "
+            "can still see a pending charge for it. Could you void that [payment]?",
             colleague="{name} has cancelled the {product}, that's agreed. Please void the pending "
             "[payment].",
-            chat="can you void {name}s pending [payment] for the {product}? {name.he} called it "
-            "off",
+            chat="{name} cancelled the {product} and we're fine with that. can you void the "
+            "pending [payment] for it",
             note="I've agreed with {name} that we cancel the {product}. Please void the pending "
             "[payment] before it goes through.",
         ),
@@ -376,16 +372,14 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s bank turned down the [payments] for the {one} and the {two}. "
-            "{name.He}'s raised {name.his} limit now. Could you try both again? If one is too "
-            "old, tell me which, and I'll ask for a transfer.",
-            colleague="{name} has two failed [payments], for the {one} and the {two}. Please "
-            "retry them, and tell me if one is too old for that.",
+            email="{name} has raised {name.his} card limit. Could you retry the failed [payments] "
+            "for the {one} and the {two}? If one is too old for that, tell me which.",
+            colleague="{name}'s bank has sorted it out. Please retry the failed [payments] for "
+            "the {one} and the {two}, and tell me if one is too old.",
             chat="{name} says {name.his} bank is ok now, can you retry the [payments] for the "
             "{one} and the {two}? if one is too old tell me",
-            note="{name} has two failed [payments], for the {one} and the {two}, and I'd like "
-            "both cleared before the end of the month. Please retry them. If it's too late for "
-            "one, tell me which, so that we can invoice it instead.",
+            note="{name} has two failed [payments], for the {one} and the {two}. Please retry "
+            "them. If it's too late for one, tell me which, so that we can invoice it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -400,7 +394,7 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5, weight=0.15)
+@situation("payments", steps=5, weight=0.04)
 def card_lost_on_the_train(maker: Maker) -> Draft | None:
     """A lost card cannot be disabled before its pending payment goes another way."""
     goods = some_products(maker, 3)
@@ -422,20 +416,18 @@ def card_lost_on_the_train(maker: Maker) -> Draft | None:
                     "put the [payment] that's pending on it on {name.his} other card."
                 ),
                 (
-                    "{name}'s purse was stolen, and the card ending in {digits} was in it. Could "
-                    "you disable the card? What's still pending on it should go on {name.his} "
-                    "other one."
+                    "{name}'s purse was stolen, with the card ending in {digits}. Could you "
+                    "disable it, and move what's pending on it to {name.his} other one?"
                 ),
             ),
             colleague=(
                 (
-                    "{name} has lost the card ending in {digits}. Please put the pending [payment] "
-                    "on {name.his} other card, the one that's still valid, and disable the lost "
-                    "one."
+                    "{name} has lost the card ending in {digits}. Please put the pending "
+                    "[payment] on {name.his} other card and disable the lost one."
                 ),
                 (
-                    "{name}'s card ending in {digits} was stolen. Please move what's pending on it "
-                    "to {name.his} other valid card and disable the stolen one."
+                    "{name}'s card ending in {digits} was stolen. Please move what's pending on "
+                    "it to {name.his} other valid card and disable the stolen one."
                 ),
             ),
             chat=(
@@ -448,9 +440,8 @@ def card_lost_on_the_train(maker: Maker) -> Draft | None:
                     "it to {name.his} other one"
                 ),
             ),
-            note="{name} called: {name.his} wallet is gone, and with it the card ending in "
-            "{digits}. Please disable the card. The [payment] that's pending on it goes on "
-            "{name.his} other card.",
+            note="{name}'s wallet is gone, and with it the card ending in {digits}. Please move "
+            "the pending [payment] to {name.his} other card and disable this one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -512,7 +503,7 @@ def no_room_for_the_new_card(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=3, common=True)
+@situation("payments", steps=3, common=True, weight=1.3)
 def line_on_the_bank_statement(maker: Maker) -> Draft | None:
     """Money has come in without a reference; its amount tells which payment it settles."""
     goods = some_products(maker, 3)
@@ -528,9 +519,8 @@ def line_on_the_bank_statement(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The bank has sent us {amount} from {name}, without a reference. It must be for "
-            "one of {name.his} pending [payments]. Could you find the one with that amount and "
-            "settle it?",
+            email="{amount} has come in from {name} without a reference. Could you find the "
+            "pending [payment] with that amount and settle it?",
             colleague="{amount} has come in from {name} without a reference. Please find the "
             "pending [payment] it's for and settle it.",
             chat="got {amount} from {name}, no reference as usual. can you settle the [payment] "

@@ -11,7 +11,12 @@ from scenarios.generate.modules.draft_helpers import long_day, some_employee
 from scenarios.generate.modules.parties.make import new_customer
 
 
-@situation(steps=3, without=("charity", "public_library"), common=True)
+@situation(
+    steps=3,
+    without=("charity", "public_library", "insurance_broker", "permits_office", "credit_union"),
+    common=True,
+    weight=0.7,
+)
 def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     """The last change of a price was a mistake; it becomes what it was before."""
     goods = some_products(maker, 1, without="price_changes")
@@ -28,12 +33,12 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{culprit} changed the price of the {product} by mistake the other day. Could "
-            "you put it back to what it was before?",
-            colleague="{culprit}'s last change to the price of the {product} was a mistake. "
-            "Please set it back to what it was before that.",
-            chat="{culprit} changed the price of the {product} by mistake, can you put back what "
-            "it was before",
+            email="{culprit} made a typing mistake when changing the price of the {product} the "
+            "other day. Could you put it back to what it was before?",
+            colleague="{culprit}'s last change to the price of the {product} was a typing "
+            "mistake. Please set it back to what it was before that.",
+            chat="{culprit} typed the wrong price for the {product}, can you put back what it was "
+            "before",
             note="{culprit} got the price of the {product} wrong when {culprit.he} last changed "
             "it. Please set it back to what it was right before.",
         ),
@@ -48,7 +53,18 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=3, without=("charity", "public_library", "law_office", "theatre"))
+@situation(
+    steps=3,
+    without=(
+        "charity",
+        "public_library",
+        "law_office",
+        "theatre",
+        "insurance_broker",
+        "permits_office",
+        "credit_union",
+    ),
+)
 def a_few_per_cent_more(maker: Maker) -> Draft | None:
     """A price goes up by a share that the acting employee may decide."""
     goods = some_products(maker, 1, least=500)
@@ -65,8 +81,10 @@ def a_few_per_cent_more(maker: Maker) -> Draft | None:
             email="Our costs for the {product} have gone up. Could you raise the price by "
             "{percent} %, from today?",
             colleague="Please put the price of the {product} up by {percent} %, from today.",
-            chat="can you put the {product} up by {percent}%? the new price starts today",
-            note="The {product} goes up by {percent} % today. Please change the price.",
+            chat="we pay more for the {product} now, can you put it up by {percent}%? the new "
+            "price starts today",
+            note="The {product} costs us more than it did. Please raise the price by {percent} % "
+            "from today.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -78,7 +96,16 @@ def a_few_per_cent_more(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="decline", because="permission", steps=3, rare=True)
+@situation(
+    kind="decline",
+    because="permission",
+    steps=3,
+    rare=True,
+    without=(
+        "public_library",
+        "charity",
+    ),
+)
 def too_large_a_jump(maker: Maker) -> Draft | None:
     """A clerk is to change a price by more than allowed, in steps if need be."""
     goods = some_products(maker, 1, least=500)
@@ -116,7 +143,15 @@ def too_large_a_jump(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="decline", steps=3, rare=True)
+@situation(
+    kind="decline",
+    steps=3,
+    rare=True,
+    without=(
+        "public_library",
+        "charity",
+    ),
+)
 def a_price_among_friends(maker: Maker) -> Draft | None:
     """The price of a product is to go down because one customer asks for it."""
     goods = some_products(maker, 1, least=800)
@@ -155,7 +190,7 @@ def a_price_among_friends(maker: Maker) -> Draft | None:
     )
 
 
-@situation(kind="decline", because="permission", steps=3, common=True)
+@situation(kind="decline", because="permission", steps=3, common=True, weight=0.5)
 def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
     """A clerk is to make somebody the lead of a category."""
     if maker.me["role"] != "clerk":
@@ -173,9 +208,8 @@ def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
             colleague="Please make {heir} the new lead for {category}, we agreed that in the "
             "meeting.",
             chat="{heir} leads {category} from now on, can you change that",
-            note="{heir} is in charge of {category} from this week, but the system still shows "
-            "the old name. Please change the lead to {heir}, so that questions reach the right "
-            "person.",
+            note="{heir} is in charge of {category} now, but the system still shows the old name. "
+            "Please change the lead to {heir}.",
         ),
         calls=(
             call("search_employees", query=heir["name"]),
@@ -201,7 +235,12 @@ def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
         "credit_union",
         "insurance_broker",
         "permits_office",
+        "law_office",
+        "theatre",
+        "property_management",
+        "accounting_office",
     ),
+    weight=0.3,
 )
 def what_did_it_cost_then(maker: Maker) -> Draft | None:
     """What a product cost on a day in the past, and who raised the price after that."""
@@ -217,13 +256,14 @@ def what_did_it_cost_then(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] says the {product} was cheaper on {day}. What did it cost that "
-            "day, and who has changed the price since?",
-            colleague="What did the {product} cost on {day}, and who has changed the price since?",
+            email="A [customer] remembers a lower price for the {product} on {day}. What did it "
+            "cost that day, and which of us has changed the price since?",
+            colleague="A [customer] says the {product} was cheaper on {day}. What did it cost "
+            "then, and which of us has changed the price since?",
             chat="someone says the {product} was cheaper on {day}. what was the price then and "
             "who changed it",
-            note="A [customer] was here on {day} and says the {product} has become dearer since. "
-            "What did it cost then, and who changed it?",
+            note="A [customer] was quoted a lower price for the {product} on {day} and wants it "
+            "for that. What did it cost then, and who has changed it since?",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

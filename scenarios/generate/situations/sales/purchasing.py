@@ -92,16 +92,14 @@ def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{supplier} won't deliver our draft, because it's below their minimum. "
-            "Please put in just enough of the {product} to reach that, and send it. We "
-            "can always use a few more.",
-            colleague="Our draft with {supplier} is under their minimum. Please add {product} "
-            "until we're over it, no more than that, and send it.",
-            chat="{supplier} won't deliver our draft, its under their minimum. can you up the "
-            "{product} just enough and send it",
-            note="{supplier} won't deliver because our draft is below their minimum. Please "
-            "raise the {product} by as little as possible to get us there, and send it. "
-            "It won't go to waste.",
+            email="{supplier} won't deliver our draft [purchase], because it's below their "
+            "minimum. Please add just enough of the {product} to reach that, and send it.",
+            colleague="Our draft [purchase] with {supplier} is under their minimum, so they won't "
+            "deliver it. Please add {product} until we're over it, no more than that, and send it.",
+            chat="{supplier} won't deliver our draft [purchase], its under their minimum. can you "
+            "up the {product} just enough and send it",
+            note="Our draft [purchase] with {supplier} is below their minimum. Please raise the "
+            "{product} by as little as possible to get us there, and send it.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -318,9 +316,8 @@ def two_arrived_only_one_complete(maker: Maker) -> Draft | None:
             "the [purchase] that's for exactly that and mark it as received.",
             chat="{supplier} just delivered {one} × {product} and 2 × {more}, can you find the "
             "right [purchase] and mark it received",
-            note="{one} × {product} and 2 × {more} came from {supplier} this morning. We're "
-            "waiting for two [purchases] from them. Please mark the one with exactly that in it "
-            "as received.",
+            note="{supplier} brought {one} × {product} and 2 × {more} this morning. Please mark "
+            "the [purchase] with exactly that in it as received.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

@@ -28,7 +28,13 @@ from scenarios.generate.modules.refunds.make import new_refund, refund_reason, s
         "moving_company",
         "charity",
         "museum",
+        "catering",
+        "pharmacy_wholesale",
+        "event_venue",
+        "airline_lounge",
+        "theatre",
     ),
+    weight=0.5,
 )
 def not_what_was_promised(maker: Maker) -> Draft | None:
     """As much goes back as the reason allows for the right one of two payments."""
@@ -46,16 +52,14 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} paid for the {product} on {day} and says it isn't as we described it. "
-            "I've checked, and {name.he}'s right. Please open a [refund] for that, as much as we "
-            "allow.",
+            email="{name} paid for the {product} on {day}, and it isn't as we described it; I've "
+            "checked. Please open a [refund] for that, as much as we allow.",
             colleague="{name} paid for the {product} on {day}, and it isn't as described. Please "
-            "open a [refund], the most we allow for that.",
+            "open a [refund], for as much as our rules allow.",
             chat="{name} paid for the {product} on {day} and it wasnt as described, i checked. "
-            "can you open a [refund], the most we allow for that",
-            note="{name} has complained: the {product} {name.he} paid for on {day} isn't as "
-            "described on our website. That's right. Please open a [refund] and give {name.him} "
-            "as much as we allow for that.",
+            "can you open a [refund] for as much as we allow there",
+            note="{name} paid for the {product} on {day}, and our website describes it wrongly. "
+            "Please open a [refund] and give {name.him} as much as we allow for that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -161,6 +165,7 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
         "dental_clinic",
         "insurance_broker",
     ),
+    weight=0.35,
 )
 def paid_for_it_two_times(maker: Maker) -> Draft | None:
     """Two settled payments for one thing: all of the later one goes back."""
@@ -269,12 +274,12 @@ def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s open [refund] is down as goodwill, but the note on it says that we "
-            "were late. Could you correct the reason, and give {name.him} the most we allow for "
+            email="I put {name}'s open [refund] in as goodwill, but we were late with it, as the "
+            "note says. Could you correct the reason, and give {name.him} the most we allow for "
             "that?",
-            colleague="{name}'s open [refund] was put in as goodwill, but we were simply late, "
-            "see the note on it. Please correct the reason and raise it to the most we allow for "
-            "that.",
+            colleague="{name}'s open [refund] was put in as goodwill, but we were simply late, as "
+            "the note on it says. Please correct the reason and raise it to the most we allow for "
+            "being late.",
             chat="{name}'s open [refund] is down as goodwill but we were late, see the note on "
             "it. can you correct the reason and raise it to the most we give for that",
             note="The note on {name}'s open [refund] says that we were late, but the reason given "
@@ -300,7 +305,7 @@ def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=4)
+@situation("refunds", "payments", steps=4, weight=0.5)
 def approve_what_is_not_mine(maker: Maker) -> Draft | None:
     """Of two open refunds the acting employee opened one, which somebody else has to approve."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"])
@@ -320,10 +325,10 @@ def approve_what_is_not_mine(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} is still waiting for two [refunds], both open. Could you approve them? "
             "If somebody else has to do one, tell me which.",
-            colleague="{name} has two open [refunds]. Please approve them, and tell me if one has "
-            "to go to somebody else.",
-            chat="{name} has 2 open [refunds], can you approve them? if one has to go to someone "
-            "else tell me which",
+            colleague="{name} has waited long enough for {name.his} two open [refunds]. Please "
+            "approve them, and tell me if one has to go to somebody else.",
+            chat="{name} is still waiting for 2 [refunds], can you approve them? if one has to go "
+            "to someone else tell me which",
             note="{name} has two [refunds] that nobody has approved yet. Please do that today. If "
             "one needs another colleague, tell me which.",
         ),
@@ -396,7 +401,7 @@ def larger_than_my_limit(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", steps=6, rare=True)
+@situation("refunds", "payments", steps=6, rare=True, weight=0.25)
 def had_their_money_already(maker: Maker) -> Draft | None:
     """An open refund is for what was not paid twice; it is rejected, with a note."""
     goods = some_products(maker, 2)
@@ -411,17 +416,17 @@ def had_their_money_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says {name.he} paid twice for the {product}, but I think one of the "
-            "[payments] is void. If so, please reject the open [refund]. Accounts want the "
-            "reference of the void [payment] in a note on it.",
-            colleague="{name} wants money back for paying twice for the {product}, but I think "
-            "one [payment] is void. If so, please reject the open [refund] and put the reference "
-            "of the void one in a note on it.",
-            chat="{name} says {name.he} paid 2x for the {product} but i think one is void. if so "
-            "can you reject the open [refund] and put the void ones reference in a note on it",
-            note="There's an open [refund] for {name}, for paying twice for the {product}. "
-            "Accounts say that one of the two [payments] is void. If so, reject the [refund] and "
-            "give the void [payment]'s reference in a note on it.",
+            email="{name} says {name.he} paid twice for the {product}, but I think one [payment] "
+            "was voided. If so, please reject the open [refund], with that [payment]'s reference "
+            "in a note.",
+            colleague="I think one of {name}'s two [payments] for the {product} was voided. If "
+            "so, please reject the open [refund] and put that [payment]'s reference in a note on "
+            "it.",
+            chat="{name} says {name.he} paid 2x for the {product} but i think one was voided. if "
+            "so can you reject the [refund], with that ones reference in a note",
+            note="Accounts say that one of {name}'s two [payments] for the {product} is void. If "
+            "so, please reject the open [refund] and give the void [payment]'s reference in a "
+            "note.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -572,9 +577,8 @@ def what_became_of_my_money(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name} asked for {name.his} money back for the {product} a month ago and says "
-                    "that nobody has answered. Was the [refund] decided? I'd like to write to "
-                    "{name.him}, so I need to know how and when."
+                    "{name} asked for {name.his} money back for the {product} a month ago and has "
+                    "heard nothing. Was the [refund] decided, and if so, how and when?"
                 ),
                 (
                     "{name} wants to know what became of the [refund] for the {product}. Has it "

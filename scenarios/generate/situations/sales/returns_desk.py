@@ -34,8 +34,8 @@ def both_arrived_broken(maker: Maker) -> Draft | None:
             "register one return for both.",
             chat="{name} got 5 × {one} and 2 × {two} damaged ([order] from {day}). can you set up "
             "one return for both",
-            note="{name} sent us photos of what was damaged in {name.his} [order] of {day}: five "
-            "of the {one} and two of the {two}. Please register a single return for both.",
+            note="{name} sent us photos of the damage in {name.his} [order] of {day}: five of the "
+            "{one} and two of the {two}. Please register one return for both.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -175,16 +175,14 @@ def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} sent back the {product} days ago, because everything had been "
-            "damaged on the way, and hasn't heard from us. The return has been "
-            "inspected. Could you accept it today? I'll let {name.him} know.",
+            email="{name} sent back the {product}, all damaged on the way, and hasn't heard from "
+            "us. The return has been inspected. Could you accept it today?",
             colleague="Please accept {name}'s return of the {product}. It's been inspected, and "
             "everything really is damaged.",
             chat="the big return from {name}, the {product}, has been inspected, all damaged. "
             "can you accept it so its off the list",
-            note="I'd like the returns shelf cleared before Thursday's audit. The biggest "
-            "thing on it is {name}'s return of the {product}. It's been inspected and "
-            "everything in it is damaged, so please accept it.",
+            note="{name}'s return of the {product} has been on the shelf for days. It's been "
+            "inspected, and everything in it is damaged, so please accept it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -201,7 +199,7 @@ def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=7)
+@situation("returns", "orders", steps=7, weight=0.3)
 def send_back_all_the_rest(maker: Maker) -> Draft | None:
     """How many are left to come back follows from what is on its way already."""
     goods = some_products(maker, 2)
@@ -217,13 +215,14 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent back some of the {product} already, and now the rest turns out "
-            "to be damaged, too. Could you register a return for everything {name.he} still has "
-            "from that [order]?",
-            colleague="{name} says the rest of the {product} is damaged as well. Some went back "
-            "before; please register a return for all {name.he} still has from that [order].",
-            chat="{name} sent back some of the {product} before, and now says the rest is damaged "
-            "too. can you register a return for all {name.he} still has",
+            email="{name} sent back some of the {product} because of damage, and now all the "
+            "others are damaged, too. Could you register a return for everything {name.he} still "
+            "has from that [order]?",
+            colleague="{name} wants to send back what's left of the {product}, because it's "
+            "damaged like the others. Please register a return for all {name.he} still has from "
+            "that [order].",
+            chat="{name} sent back some of the {product} before, damaged, and now all the others "
+            "are damaged too. can you register a return for whatever {name.he} still has",
             note="{name} rang again about the damaged {product}: {name.he} wants to send back all "
             "{name.he} still has from that [order]. Please register the return.",
         ),
@@ -266,8 +265,8 @@ def box_without_a_number(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} sent us a box with two of the {product} and forgot to put the return "
-            "number on it. It's here. Could you find the return and mark it as received?",
+            email="{name} sent us a box with two of the {product}, but without the return number. "
+            "Could you find the return and mark it as received?",
             colleague="A box with 2 × {product} came from {name} without a return number. Please "
             "mark the matching return as received.",
             chat="theres a box from {name} here, no return number, 2 × {product} in it. can you "
@@ -289,7 +288,12 @@ def box_without_a_number(maker: Maker) -> Draft | None:
     )
 
 
-@situation("returns", "orders", steps=5, without=("print_shop",))
+@situation(
+    "returns",
+    "orders",
+    steps=5,
+    without=("print_shop", "bike_workshop", "outdoor_shop", "solar_installer"),
+)
 def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     """The same product was ordered twice; only what was ordered last may still come back."""
     goods = some_products(maker, 2)

@@ -30,7 +30,7 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has moved to {city}; the new address is on {name.his} record. Could you "
-            "redirect whatever hasn't left yet? If it's too late for something, tell me.",
+            "redirect whatever hasn't left yet, and tell me what you couldn't redirect?",
             colleague="{name} has moved to {city}, the address is on record. Please redirect "
             "whatever hasn't left yet, and tell me what can't be redirected.",
             chat="{name} moved to {city} (address is on file). can you redirect what hasnt left "
@@ -52,7 +52,7 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=6, common=True)
+@situation("shipments", steps=6, common=True, weight=2)
 def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     """The new address is not on record; it is added and the shipment goes there."""
     goods = some_products(maker, 2)
@@ -68,17 +68,16 @@ def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has builders on the stairs and would like the {product} sent to "
-            "{name.his} workshop instead: {street}, {postcode} {city}. We don't have that address "
-            "yet, so please add it. Everything else still goes to the main one.",
+            email="{name} is working somewhere else this month and would like the {product} sent "
+            "there: {street}, {postcode} {city}. We don't have that address yet, so please add "
+            "it. The main one stays.",
             colleague="{name}'s planned [shipment] with the {product} should go to {street}, "
             "{postcode} {city} instead. We don't have that address yet, so add it first (not as "
             "the main one).",
             chat="{name} wants the {product} sent to {street}, {postcode} {city}. thats new, can "
             "you add the address first? main one stays",
-            note="{name} has builders in the house, so the [shipment] with the {product} can't go "
-            "there. Please send it to {street}, {postcode} {city} instead. You'll have to add "
-            "that, as another address and not as the main one.",
+            note="{name} has builders in. Please send the {product} to {street}, {postcode} "
+            "{city} instead; you'll have to add that address, not as the main one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -113,7 +112,13 @@ def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     "shipments",
     kind="decline",
     steps=3,
-    without=("machine_service", "pharmacy_wholesale", "farm_cooperative"),
+    without=(
+        "machine_service",
+        "pharmacy_wholesale",
+        "farm_cooperative",
+        "film_rental",
+        "bakery_supply",
+    ),
     common=True,
 )
 def neighbour_takes_it_in(maker: Maker) -> Draft | None:
@@ -170,10 +175,10 @@ def cheapest_for_light_things(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name}'s planned [shipment] is only a few light boxes, so it doesn't need an "
             "expensive service. Could you change it to the cheapest [carrier] we can use for it?",
-            colleague="Please put {name}'s planned [shipment] on the cheapest [carrier] that we "
-            "can use for it.",
-            chat="can you switch {name}'s planned [shipment] to the cheapest [carrier] we're "
-            "allowed to use for it",
+            colleague="{name}'s planned [shipment] is light and not urgent. Please put it on the "
+            "cheapest [carrier] that we can use for it.",
+            chat="{name}s planned [shipment] weighs next to nothing. can you switch it to the "
+            "cheapest [carrier] we're allowed to use for it",
             note="The planned [shipment] to {name} doesn't need such an expensive [carrier]. "
             "Please find the cheapest one that can take it and change it.",
         ),
@@ -353,7 +358,7 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=7, without=("catering",))
+@situation("shipments", steps=7, without=("catering",), weight=0.5)
 def two_boxes_same_day(maker: Maker) -> Draft | None:
     """Two shipments to one address on one day become one."""
     most = maker.parameters["INSURED_FROM_CENTS"]
@@ -367,18 +372,14 @@ def two_boxes_same_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We're sending {name} two [shipments] on the same day, one with the {one} and "
-            "one with the {two}. Could you put the [parcel] with the {two} into the other "
-            "[shipment], just as it is, and cancel its own?",
-            colleague="{name} gets two [shipments] from us on the same day. Please move the "
-            "[parcel] with the {two} to the one with the {one}, same quantity and weight, and "
-            "cancel the other.",
-            chat="we're sending {name} 2 [shipments] on the same day, waste of money. can you "
-            "add the {two} to the one with the {one}, same [parcel] as it is now, and "
-            "cancel the other",
-            note="We're paying for two [shipments] to {name} on the same day. Please move the "
-            "[parcel] with the {two}, just as it is, to the one with the {one} and cancel the "
-            "other.",
+            email="{name} is getting two [shipments] on the same day. Could you put the [parcel] "
+            "with the {two} into the one with the {one}, just as it is, and cancel its own?",
+            colleague="We're paying for two [shipments] to {name} on the same day. Please move "
+            "the [parcel] with the {two} to the one with the {one} and cancel the other.",
+            chat="we're sending {name} 2 [shipments] on the same day. can you add the [parcel] "
+            "with the {two} to the one with the {one}, as it is, and cancel the other",
+            note="Two [shipments] to {name} on the same day are one too many. Please move the "
+            "[parcel] with the {two}, as it is, to the one with the {one} and cancel the other.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -169,8 +169,8 @@ def repair_above_my_limit(maker: Maker) -> Draft | None:
             "[claim].",
             chat="can you accept the [claim] for {name}'s {product}? {assessor} says its a defect",
             note="{assessor} has finished the [assessment] of {name}'s {product}, and it's "
-            "clearly a defect. Please accept the [claim] today. {name.He}'s been waiting for more "
-            "than a week.",
+            "clearly a defect. Please accept the [claim], {name.he}'s been waiting for more than "
+            "a week.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -273,7 +273,9 @@ def hand_it_on_in_the_family(maker: Maker) -> Draft | None:
     )
 
 
-@situation("warranties", kind="decline", because="permission", steps=3, without=NO_WARRANTIES)
+@situation(
+    "warranties", kind="decline", because="permission", steps=3, without=NO_WARRANTIES, weight=0.5
+)
 def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
     """A clerk is asked to extend a warranty."""
     goods = some_products(maker, 1, least=_WORTH_IT)

@@ -35,7 +35,7 @@ def close_what_is_through(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} says that everything is settled. Could you close {name.his} open "
-            "[cases]? If one has to stay open, tell me why, so that I can write to {name.him}.",
+            "[cases]? If one has to stay open, tell me why.",
             colleague="{name} says everything's settled. Please close {name.his} [cases], and "
             "tell me why if one has to stay open.",
             chat="{name} says everything is settled, can you close {name.his} [cases]? if one has "
@@ -114,13 +114,13 @@ def closed_in_its_first_week(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} was too quick the other day and doesn't need anything from us about "
-            "“{subject}” after all. Could you close the [case]?",
-            colleague="{name} no longer needs us for “{subject}”. Please close it today.",
-            chat="{name} doesnt need us for “{subject}” any more, can you close it",
-            note="{name} rang to say that “{subject}” has sorted itself out and that {name.he} "
-            "doesn't need anything from us any more. Please close it today, I have enough on my "
-            "list as it is.",
+            email="{name} was too quick the other day and doesn't need us for {subject.about} "
+            "after all. Could you close the [case]?",
+            colleague="{name} has settled {subject.about} without us. Please close the [case] "
+            "today.",
+            chat="{name} doesnt need us for {subject.about} any more, can you close the [case]",
+            note="{name} rang to say that {name.he} has settled {subject.about} and doesn't need "
+            "anything from us any more. Please close the [case] today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -176,7 +176,7 @@ def the_neighbour_is_curious(maker: Maker) -> Draft:
     )
 
 
-@situation("cases", steps=8, memory=True, common=True)
+@situation("cases", steps=8, memory=True, common=True, weight=2.5)
 def cases_of_a_sick_handler(maker: Maker) -> Callable[[], Draft | None] | None:
     """A sick handler's cases: those of high priority go to a supervisor, the others elsewhere."""
     away = some_employee(maker)
@@ -257,8 +257,8 @@ def a_report_above_my_limit(maker: Maker) -> Draft:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="The lawyer can let us have an opinion on “{subject}”, for {name}, by {day}. The "
-            "fee is {amount}. Please plan it for that day; if that's too much for you in one go, "
+            email="The lawyer can let us have an opinion on {subject.about}, for {name}, by "
+            "{day}. The fee is {amount}. Could you plan it for that day? If it's over your limit, "
             "put it in as two halves.",
             colleague="We need a lawyer's opinion on {name}'s “{subject}”. Please plan it for "
             "{day}, {amount}. If you can't enter that much at once, make it two parts.",
@@ -303,16 +303,17 @@ def put_off_a_step(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is in hospital until the middle of next week and has asked us to leave "
-            "“{what}” in “{subject}” until {later}. Please drop what's planned and plan it again "
-            "for that day, at the same cost.",
-            colleague="{name} can't do anything about “{subject}” before {later}, so “{what}” has "
-            "to wait. Please drop it and plan it again for that day, at the same cost.",
-            chat="{name} asked us to wait with “{what}” in “{subject}” until {later}. can you drop "
-            "whats planned and plan it again for then, same cost",
-            note="Half the office is off sick, so we won't get “{what}” done this week. It's part "
-            "of “{subject}” for {name}, who's fine with {later}. Please plan it again for that "
-            "day, at the same cost, and drop the one that's planned now.",
+            email="{name} is in hospital and has asked us to wait with “{what}” until {later}; "
+            "it's for {name.his} [case] about {subject.about}. Please drop what's planned and "
+            "plan it again for that day, at the same cost.",
+            colleague="{name} is abroad until {later}, so “{what}” in {name.his} [case] about "
+            "{subject.about} has to wait. Please drop it and plan it again for that day, at the "
+            "same cost.",
+            chat="{name} asked us to wait with “{what}” until {later} ({name.his} [case] about "
+            "{subject.about}). can you drop whats planned and plan it again for then, same cost",
+            note="Half the office is off sick, so we won't get “{what}” done this week. It's for "
+            "{name}'s [case] about {subject.about}, and {name.he}'s fine with {later}. Please "
+            "plan it again for that day, at the same cost, and drop the one that's planned now.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -440,15 +441,14 @@ def room_for_one_more_step(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has taken care of “{gone}” in “{subject}”. Please drop it and plan "
-            "“{new}” instead, for {day} at {amount}.",
-            colleague="We don't need “{gone}” in {name}'s “{subject}” any more. Please drop it "
-            "and plan “{new}” instead, for {day}, {amount}.",
-            chat="“{gone}” in “{subject}” ({name}) isnt needed any more, can you drop it and plan "
-            "“{new}” for {day} at {amount}",
-            note="No more [steps] can be planned in “{subject}” for {name}, but “{gone}” isn't "
-            "needed any more. Please drop that one and plan “{new}” in its place, due on {day}, "
-            "for {amount}. {name} knows about it.",
+            email="{name} has taken care of “{gone}” {name.him}self, for the [case] about "
+            "{subject.about}. Please drop it and plan “{new}” instead, for {day} at {amount}.",
+            colleague="We don't need “{gone}” any more in {name}'s [case] about {subject.about}. "
+            "Please drop it and plan “{new}” instead, for {day}, {amount}.",
+            chat="“{gone}” isnt needed any more for {name} (the [case] about {subject.about}), "
+            "can you drop it and plan “{new}” for {day} at {amount}",
+            note="{name} doesn't need “{gone}” any more in the [case] about {subject.about}. "
+            "Please drop it and plan “{new}” in its place, due on {day}, for {amount}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -20,7 +20,7 @@ from scenarios.generate.modules.projects.make import (
 from scenarios.generate.modules.tickets.make import new_comment, new_ticket, ticket_subjects
 
 
-@situation("projects", "approvals", steps=7, rare=True)
+@situation("projects", "approvals", steps=7, rare=True, weight=0.5)
 def money_to_the_project_lead(maker: Maker) -> Draft | None:
     """A request that is too large for oneself goes to the lead of the project it is for."""
     author = some_employee(maker, role="clerk")
@@ -97,15 +97,14 @@ def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Whoever has {name}'s [case] “{subject}” now can't open “{title}”, which you "
-            "look after. Could you share it with them? Reading is enough.",
-            colleague="“{title}” is yours, and the colleague who handles “{subject}” for {name} "
-            "has to read it. Please share it.",
-            chat="can you share “{title}” with whoever handles {name}s [case] “{subject}”? just "
-            "for reading",
-            note="The colleague dealing with “{subject}” for {name} can't open “{title}”, which "
-            "is one of yours. Please share it, just to read. I'm not sure who has the [case] at "
-            "the moment, you'll have to look.",
+            email="The colleague who has {name}'s [case] about {subject.about} now can't open "
+            "“{title}”, which you look after. Could you share it with them? Reading is enough.",
+            colleague="The colleague on {name}'s [case] about {subject.about} has to read "
+            "“{title}”, which you look after. Please share it.",
+            chat="can you share “{title}” with whoever has {name}s [case] about {subject.about}? "
+            "they only need to read it",
+            note="The colleague dealing with {subject.about} for {name} can't open “{title}”, "
+            "which you look after. Please share it, just to read.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -195,15 +194,17 @@ def the_next_step_in_writing(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to ask what happens next in “{subject}”, see “{topic}”. "
-            "Could you reply there with the next thing we've planned, and the date?",
-            colleague="{name} is asking about “{subject}” (“{topic}”). Please answer there with "
-            "the next planned [step] and its date.",
-            chat="{name} wants to know whats next in “{subject}”, {name.he} wrote to us under "
-            "“{topic}”. can you answer with the next planned [step] and the date",
-            note="{name} would like an update on “{subject}” and wrote to us yesterday under "
-            "“{topic}”. Please look up which planned [step] comes next, and tell {name.him} there "
-            "what it is and when.",
+            email="{name} has written to us about {topic.about} and asks what happens next with "
+            "{subject.about}. Could you answer in that [thread], with the next thing we've "
+            "planned and the date?",
+            colleague="{name} wants to know what happens next with {subject.about}. Please answer "
+            "in {name.his} [thread] about {topic.about}, with the next planned [step] and its "
+            "date.",
+            chat="{name} wants to know whats next with {subject.about}. can you answer in the "
+            "[thread] about {topic.about}, with the next planned [step] and the date",
+            note="{name} would like an update on {subject.about} and asked for it yesterday in "
+            "the [thread] about {topic.about}. Please look up which planned [step] comes next, "
+            "and tell {name.him} there what it is and when.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -352,19 +353,19 @@ def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent us two [tickets] to ask for news about “{subject}”. There's a "
-            "[case] for that, but nobody gave {name.him} the reference. Please put it in a public "
-            "comment on both and close them.",
-            colleague="{name} has opened two [tickets] about “{subject}”, and we're dealing with "
-            "that as [a case] already. Please give {name.him} the reference of the [case] in a "
-            "public comment on both, and close them.",
-            chat="{name} opened 2 [tickets] about “{subject}”, but theres [a case] for that "
-            "already. can you give {name.him} its reference in a public comment on both and close "
-            "them",
-            note="{name} has asked twice how “{subject}” is going, in two [tickets], because "
-            "nobody told {name.him} that there's [a case] with a reference. Please put the "
-            "reference in a public comment on both and close them. {name.His} third [ticket] is "
-            "about something else.",
+            email="{name} has sent us two [tickets] to ask for news about {subject.about}. We "
+            "have [a case] on that, but nobody told {name.him} the reference. Please give it to "
+            "{name.him} on both, and close them.",
+            colleague="{name} has opened two [tickets] about {subject.about}, and we're dealing "
+            "with that as [a case] already. Please give {name.him} the reference of the [case] in "
+            "a reply on both, and close them.",
+            chat="{name} opened 2 [tickets] about {subject.about}, but theres [a case] for that "
+            "already. can you reply to {name.him} on both with the reference of the [case] and "
+            "close them",
+            note="{name} has asked twice how things are going with {subject.about}, in two "
+            "[tickets], because nobody told {name.him} that there's [a case]. Please give "
+            "{name.him} its reference in a reply on both and close them. {name.His} third "
+            "[ticket] is about something else.",
         ),
         calls=tuple(calls),
         answer="{one} and {two} are solved, each with the reference {case}. I left {name}'s other "

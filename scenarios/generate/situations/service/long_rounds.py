@@ -89,16 +89,15 @@ def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="The people in {team} say that several of their [requests] have been with "
-                "you for weeks. Please approve what you can, and let me know why if you can't "
-                "approve one.",
-                colleague="Please go through the [requests] from {team} that you still have. "
-                "Approve what you can; if you can't approve one, I'd like to know why.",
-                chat="can you go through the [requests] from {team} that are with you? approve "
-                "what you can and tell me whats wrong with the rest",
-                note="I'm meeting the people from {team} at eleven, and they'll ask about the "
-                "[requests] they've sent you. Please approve theirs where you can. If something's "
-                "too large or too old, tell me, so that I can explain it.",
+                email="{team} have been waiting for weeks for an answer to their [requests]. "
+                "Please approve what you can, and let me know why if you can't approve one.",
+                colleague="{team} can't order anything until you've gone through their "
+                "[requests]. Please approve what you can; if you can't approve one, I'd like to "
+                "know why.",
+                chat="people in {team} are asking about the [requests] that are with you. can you "
+                "approve what you can and tell me whats wrong with the rest",
+                note="I'm meeting {team} at eleven, and they'll ask about the [requests] you have "
+                "from them. Please approve those you can, and tell me why if you can't.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -188,7 +187,7 @@ def wind_up_a_project(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("feedback", steps=9, memory=True)
+@situation("feedback", steps=9, memory=True, weight=0.4)
 def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
     """Somebody's reviews: clean pending ones are published, one that is flagged as an insult is
     hidden, what is published and clean stays."""
@@ -250,7 +249,7 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", steps=8, common=True, weight=0.7)
+@situation("documents", steps=8, common=True, weight=0.42)
 def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
     """A colleague leaves and loses every share of the papers that a owner has."""
     owner = some_employee(maker)
@@ -285,9 +284,9 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{leaver} is leaving us on Friday. {owner} has asked that {leaver.he} loses "
                 "access to all of {owner.his} [documents] today. Could you do that?",
                 colleague="{leaver} is moving to another branch and shouldn't see {owner}'s "
-                "[documents] any more. Please take {leaver.him} off all of them.",
-                chat="{leaver} is leaving, can you take {leaver.him} off every [document] {owner} "
-                "owns",
+                "[documents] any more. Please remove {leaver.his} access to all of them.",
+                chat="{leaver} is leaving on friday, can you take away {leaver.his} access to "
+                "every [document] {owner} owns",
                 note="{leaver}'s last day is tomorrow, and {leaver.he} can still open some "
                 "[documents] of {owner}'s. Please find out which ones and remove {leaver.him} "
                 "from them.",
@@ -347,16 +346,14 @@ def threads_of_their_people(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{owner} is back from leave and would like the open [threads] of "
-                "{owner.his} [customers] back. Please hand over those of all the [customers] "
-                "{owner.he} looks after; a few may be with {owner.him} already.",
-                colleague="{owner} is back. Please hand over the open [threads] of all the "
-                "[customers] {owner.he} looks after.",
+                email="{owner} is back from parental leave. Could you hand the open [threads] of "
+                "all the [customers] {owner.he} looks after over to {owner.him}?",
+                colleague="{owner} is back from leave. Please hand over the open [threads] of all "
+                "the [customers] {owner.he} looks after.",
                 chat="{owner} is back from leave, can you hand over the open [threads] of all "
                 "{owner.his} [customers] to {owner.him}",
-                note="{owner} is back at work today. Please hand over the open [threads] of "
-                "every [customer] {owner.he} looks after. {owner.He} answered some of them from "
-                "home, so those may be with {owner.him} already.",
+                note="{owner} is back at work today. Please hand over the open [threads] of every "
+                "[customer] {owner.he} looks after; some may be with {owner.him} already.",
             ),
             calls=(
                 call("search_employees", query=owner["name"]),
@@ -458,18 +455,17 @@ def the_order_in_the_complaint(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ordered something by mistake, see {name.his} [ticket] “{subject}”, which "
-            "says what it was. If the [order] is still open, please cancel it, give {name.him} its "
-            "reference in a public comment and close the [ticket].",
-            colleague="{name} placed [an order] by mistake; what it was for is in “{subject}”. If "
-            "it's still open, please cancel it, give {name.him} its reference in a public comment "
-            "and close the [ticket].",
-            chat="“{subject}” from {name} is about something {name.he} ordered by mistake. can you "
-            "see there what it was, cancel the open [order] with it, tell {name.him} the reference "
-            "in a public comment and close the [ticket]",
-            note="{name} never meant to order that, see {name.his} [ticket] “{subject}”. I believe "
-            "{name.him}. Please look up there what it was and cancel the open [order] with it. "
-            "Tell {name.him} its reference in a public comment, and close the [ticket].",
+            email="{name} ordered something by mistake and has opened a [ticket] that says what "
+            "it was. If the [order] is still open, please cancel it, tell {name.him} its "
+            "reference on the [ticket] and close that.",
+            colleague="{name} placed [an order] by mistake; {name.his} [ticket] says what it was "
+            "for. If it's still open, please cancel it, tell {name.him} its reference there and "
+            "close the [ticket].",
+            chat="{name} ordered something by mistake, the [ticket] says what. can you cancel the "
+            "open [order] with it, tell {name.him} the reference on the [ticket] and close that",
+            note="{name} never meant to order that. I believe {name.him}. Please look up in "
+            "{name.his} [ticket] what it was and cancel the open [order] with it. Tell {name.him} "
+            "its reference there, and close the [ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -22,7 +22,7 @@ from scenarios.generate.modules.subscriptions.make import (
 from scenarios.generate.modules.tickets.make import new_ticket, ticket_subjects
 
 
-@situation("memberships", "messaging", steps=6, common=True)
+@situation("memberships", "messaging", steps=6, common=True, weight=1.5)
 def notice_given_in_a_thread(maker: Maker) -> Draft:
     """A member gives notice in a thread; the end follows the rules, and the day is confirmed."""
     notice = maker.parameters["MEMBERSHIP_NOTICE_DAYS"]
@@ -36,9 +36,9 @@ def notice_given_in_a_thread(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has given notice in {name.his} open [thread] and would like to be out "
-            "in a few days, which is too soon. Please end {name.his} [membership] on the first "
-            "day that the notice period allows from today, and confirm the date in the [thread].",
+            email="{name} has written to us to give notice and would like to be out in a few "
+            "days. Our notice period applies, so please end {name.his} [membership] on the first "
+            "day that it allows from today, and confirm the date in the [thread].",
             colleague="{name} has given notice in [a thread]. Please end {name.his} [membership] "
             "with the normal notice from today, and confirm the date there.",
             chat="{name} gave notice in [a thread]. can you end {name.his} [membership] with the "
@@ -87,18 +87,17 @@ def claims_a_dearer_tier(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says in “{subject}” that {name.he} has a {high} [membership] and should "
-            "be getting more for it. I don't think {name.he} has. Please look up what it really "
-            "is, tell {name.him} in a public comment and close the [ticket].",
-            colleague="{name} says {name.he} has a {high} [membership] (see “{subject}”). Please "
-            "look it up, tell {name.him} the actual [tier] in a public comment and close it.",
-            chat="{name} says in “{subject}” that {name.he}'s got a {high} [membership], im not "
-            "so sure. can you check, tell {name.him} the real [tier] in a public comment and "
-            "close it",
-            note="{name} is convinced that {name.he} has a {high} [membership] and complains in "
-            "“{subject}” that {name.he} doesn't get what it includes. Please find out which "
-            "[tier] {name.he}'s in today, tell {name.him} kindly in a public comment and close "
+            email="{name} complains that {name.he} isn't getting what comes with a {high} "
+            "[membership]. I don't think {name.he} has one. Please look up what it really is, "
+            "tell {name.him} in a reply on {name.his} [ticket], and close that.",
+            colleague="{name} says in {name.his} [ticket] that {name.he} has a {high} "
+            "[membership]. Please look it up, tell {name.him} the actual [tier] there and close "
             "the [ticket].",
+            chat="{name} thinks {name.he}'s got a {high} [membership], im not so sure. can you "
+            "check, tell {name.him} the real [tier] on {name.his} [ticket] and close it",
+            note="{name} is convinced that {name.he} has a {high} [membership] and complains that "
+            "{name.he} doesn't get what it includes. Please find out which [tier] {name.he}'s in "
+            "today, tell {name.him} kindly on {name.his} [ticket], and close it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -242,7 +241,7 @@ def what_the_friend_pays(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=5, rare=True)
+@situation("subscriptions", steps=5, rare=True, without=("bakery_supply",))
 def one_subscription_too_many(maker: Maker) -> Draft | None:
     """Of two running subscriptions the one that costs more a month ends."""
     plans, bare = plans_of(maker, 1), bare_product(maker)
@@ -288,7 +287,12 @@ def one_subscription_too_many(maker: Maker) -> Draft | None:
 
 
 @situation(
-    "subscriptions", "tickets", steps=7, without=("charity", "insurance_broker"), common=True
+    "subscriptions",
+    "tickets",
+    steps=7,
+    without=("charity", "insurance_broker"),
+    common=True,
+    weight=1.6,
 )
 def the_complaint_was_right(maker: Maker) -> Draft | None:
     """A ticket says that a charge was doubled; it was, so it is credited, told and solved."""
@@ -307,14 +311,12 @@ def the_complaint_was_right(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has opened a [ticket] because {name.he} was charged twice for the "
             "{product}. If there really are two [charges] a day apart, that's our mistake. Please "
-            "credit the later one, tell {name.him} the amount in a public comment and close the "
-            "[ticket].",
+            "credit the later one, tell {name.him} the amount on the [ticket] and close it.",
             colleague="{name} has a [ticket] about being charged twice for the {product}. If it's "
-            "true, it's our error: please credit the second [charge], give {name.him} the amount "
-            "in a public comment and close it.",
+            "true, it's our error: please credit the second [charge], tell {name.him} the amount "
+            "there and close it.",
             chat="{name} has a [ticket] about a double [charge] for the {product}. if its true "
-            "credit the 2nd one (our fault), tell {name.him} how much in a public comment and "
-            "close it",
+            "credit the 2nd one (our fault), tell {name.him} there how much and close it",
             note="We've had a few double [charges] lately, and {name} reports one for the "
             "{product}. If the record shows it, please credit the later one; we're to blame. "
             "Write on {name.his} [ticket], where {name.he} can see it, how much {name.he}'s "
@@ -391,7 +393,7 @@ def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
     )
 
 
-@situation("memberships", steps=5)
+@situation("memberships", steps=5, weight=0.35)
 def upgrade_promised_in_a_note(maker: Maker) -> Draft | None:
     """A note promises a dearer tier after so many years; the customer claims a still dearer."""
     offered = tiers(maker)
@@ -411,18 +413,18 @@ def upgrade_promised_in_a_note(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says that {author} promised {name.him} the {best} [membership] after "
-            "two years with us. Could you read {author}'s note? If the two years are up, please "
-            "do what it says.",
+            email="{name} asked for the {best} [membership] today: {author} had promised it for "
+            "after two years, {name.he} says. {author} always makes a note of such things. Could "
+            "you look it up and, if the two years are over, give {name.him} what we promised?",
             colleague="{name} says {author} promised {name.him} the {best} [membership] after two "
-            "years. Please read {author}'s note and check when {name.he} joined, and if the "
-            "time's up, do what the note says.",
-            chat="{name} wants {best} and says {author} promised it after 2 years. can you check "
-            "the note and when {name.he} joined, and do what the note says if the 2 years are "
-            "over",
+            "years. Please look up in the notes what {author} really promised, and if the two "
+            "years are over, change it to that.",
+            chat="{name} wants {best} and says {author} promised it after 2 years. can you look "
+            "up what {author} noted and give {name.him} that, if the 2 years are over",
             note="{name} wants the {best} [membership], because {author} promised {name.him} "
-            "something after two years. Please see what {author}'s note says, and do that if "
-            "{name.he}'s been with us that long.",
+            "something after two years. I'd like us to keep our word. Please look up what "
+            "{author} noted at the time, and change it to that if {name.he}'s been with us long "
+            "enough.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

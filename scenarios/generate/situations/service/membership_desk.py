@@ -75,9 +75,9 @@ def just_past_the_bound(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to go from the {tier} [membership] down to {cheap}. I'm not "
-            "sure {name.he}'s been with us long enough. Could you check, and change it if "
-            "{name.he} has?",
+            email="The {tier} [membership] is too expensive for {name}, who'd like {cheap} "
+            "instead. I'm not sure {name.he}'s been with us long enough. Could you check, and "
+            "change it if {name.he} has?",
             colleague="{name} wants to go from the {tier} [membership] down to {cheap}. Please "
             "check when {name.he} joined, and change it if {name.he}'s been with us long enough. "
             "I don't think so, but I may be wrong.",

@@ -20,7 +20,7 @@ from scenarios.generate.modules.parties.make import (
 )
 
 
-@situation("messaging", steps=7, weight=0.1)
+@situation("messaging", steps=7, weight=0.018)
 def close_what_is_answered(maker: Maker) -> Draft:
     """Of somebody's threads only those are closed in which the last word was ours."""
     customer = new_customer(maker)
@@ -39,15 +39,15 @@ def close_what_is_answered(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written that {name.his} questions are answered. Could you close "
-            "{name.his} open [threads]? If there's one in which we still owe {name.him} an "
-            "answer, leave it open and tell me which.",
-            colleague="Please close the open [threads] with {name} that we've answered. Tell me "
-            "which one still needs an answer.",
-            chat="can you close the open [threads] with {name}? if we still owe {name.him} an "
-            "answer somewhere leave that one and tell me which",
-            note="{name} has several open [threads] with us. Please close those that we've "
-            "answered, and tell me if {name.he}'s still waiting for a reply in one of them.",
+            email="{name}'s questions are answered, {name.he} says. Could you close {name.his} "
+            "open [threads]? If we still owe {name.him} an answer in one, leave it and tell me "
+            "which.",
+            colleague="{name}'s questions are mostly dealt with. Please close the open [threads] "
+            "that we've answered, and tell me if one still needs an answer.",
+            chat="{name} says thanks, all clear now. can you close the open [threads] with "
+            "{name.him}? if we still owe an answer somewhere tell me which",
+            note="Before the holidays, please close the open [threads] with {name} that we've "
+            "answered, and tell me if {name.he}'s still waiting for a reply in one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -69,7 +69,7 @@ def close_what_is_answered(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=5, common=True, weight=0.5, without=("credit_union",))
+@situation("messaging", steps=5, common=True, without=("credit_union",), weight=0.2)
 def apology_by_the_right_template(maker: Maker) -> Draft:
     """The current template of the thread's own channel goes out, not its outdated twin."""
     customer = new_customer(maker)
@@ -86,15 +86,14 @@ def apology_by_the_right_template(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has e-mailed us about a wrong bill and is still waiting for an answer. "
-            "Could you reply with our [template] for that? There's an old version too, so please "
-            "take the current one.",
-            colleague="{name} complained by e-mail about a wrong bill. We have [a template] for "
-            "that; please reply with the current one.",
+            email="{name} has e-mailed us about a wrong bill and is still waiting. Could you "
+            "reply with our [template] for that? Please take the current one.",
+            colleague="{name} has complained by e-mail about a wrong bill. Please reply with our "
+            "[template] for that, the current one.",
             chat="can you answer {name}'s e-mail about the wrong bill? we have [a template] for "
             "that, pls use the current one",
-            note="Please answer {name}'s e-mail about the wrong bill with our [template] for "
-            "that. There's an old version, so make sure it's the current one.",
+            note="{name} has waited long enough for an answer to {name.his} e-mail about the "
+            "wrong bill. Please reply with our [template] for that, the current one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -168,15 +167,15 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
     return lambda: Draft(
         kind="change",
         ask=Voices(
-            email="{leaver} is leaving on Friday and still has open [threads] with {name}. Could "
-            "you look up on {name.his} record who looks after {name.him}, and hand them over to "
-            "that colleague?",
+            email="{leaver} is leaving on Friday and is still in the middle of several [threads] "
+            "with {name}. Could you hand them over to the colleague who looks after {name}?",
             colleague="{leaver} is leaving on Friday. Please hand {leaver.his} open [threads] "
-            "with {name} over to the colleague who looks after {name.him}, see {name.his} record.",
+            "with {name} over to the colleague who looks after {name.him}.",
             chat="{leaver} leaves on friday, can you hand {leaver.his} open [threads] with {name} "
-            "over to whoever looks after {name.him}? the record says who",
-            note="Friday is {leaver}'s last day. Please hand {leaver.his} open [threads] with "
-            "{name} over to the colleague who is down on {name.his} record.",
+            "over to the colleague who looks after {name.him}",
+            note="Friday is {leaver}'s last day, and {name} shouldn't be left waiting. Please "
+            "hand {leaver.his} open [threads] with {name.him} over to the colleague who looks "
+            "after {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -219,14 +218,14 @@ def written_enough(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{author} has written to {name} several times in “{subject}” and got no answer. "
-            "{author} is on leave now, so could you send {name} another short reminder there?",
-            colleague="{name} still owes us an answer in “{subject}”. Please write to {name.him} "
-            "again.",
-            chat="{name} still hasnt replied in “{subject}”, can you send {name.him} another "
-            "reminder",
-            note="{name} still hasn't replied in “{subject}”. Please send {name.him} another "
-            "friendly reminder in that [thread].",
+            email="{author} is on leave and still waiting for {name}'s answer about "
+            "{subject.about}. Could you send {name} another short reminder in that [thread]?",
+            colleague="{name} still owes us an answer about {subject.about}. Please write to "
+            "{name.him} again in that [thread].",
+            chat="{name} still hasnt replied about {subject.about}, can you send {name.him} "
+            "another reminder in that [thread]",
+            note="We can't go on with {subject.about} before {name} replies. Please send "
+            "{name.him} another friendly reminder in that [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -261,15 +260,15 @@ def closed_and_only_a_clerk(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} forgot to say something in “{subject}” and can't write there any more, "
-            "because it's closed. Could you reopen it? If that doesn't work, just start a new one "
-            "with the same subject.",
-            colleague="Please reopen “{subject}” for {name}. If you can't, start a new [thread] "
-            "with the same subject.",
-            chat="{name} wants to add something to “{subject}” but its closed. can you reopen it "
-            "or just start a new one",
-            note="{name} still has something to say about “{subject}”, which we've closed. Please "
-            "reopen it. If that doesn't work, a new one with the same subject is fine by me.",
+            email="{name} has one more question about {subject.about}, but that [thread] is "
+            "closed. Could you reopen it, or start a new one with the same subject if that "
+            "doesn't work?",
+            colleague="{name} has another question about {subject.about}. Please reopen that "
+            "[thread]. If you can't, start a new one with the same subject.",
+            chat="{name} wants to add something about {subject.about} but the [thread] is closed. "
+            "can you reopen it or just start a new one",
+            note="{name} still has a question about {subject.about}, and that [thread] is closed. "
+            "Please reopen it, or start a new one with the same subject.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -297,17 +296,18 @@ def new_thread_for_a_caller(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} rang about “{subject}” and would like a call back. Please e-mail "
-            "{name.him} that we'll ring, with the number we have, in the open [thread] on that; if "
-            "there is none, start one with that subject.",
-            colleague="{name} rang about “{subject}”. Please write {name.him} an e-mail that we'll "
-            "call back, with the number we have. If there's no open [thread] on that, start one "
-            "with that subject.",
-            chat="{name} rang about “{subject}”. can you e-mail {name.him} that we'll call back, "
-            "with the number we have? if no [thread] on that is open start one with that subject",
-            note="{name} rang about “{subject}”, and I promised that we'd call back. Please "
-            "confirm that by e-mail, with the number we have for {name.him}, so that {name.he} can "
-            "correct it. If there's no open [thread] on it, start one with that subject.",
+            email="{name} rang about {subject.about}. Please e-mail {name.him} that we'll call "
+            "back, with the number we have, in the open [thread] on that or in a new one "
+            "(“{subject}”).",
+            colleague="{name} rang about {subject.about}. Please e-mail {name.him} that we'll "
+            "call back, with the number we have, in the open [thread] on that or else in a new "
+            "one (“{subject}”).",
+            chat="{name} rang about {subject.about}. can you e-mail {name.him} that we'll call "
+            "back, with the number we have? if no [thread] on that is open start one, subject "
+            "“{subject}”",
+            note="I promised {name}, who rang about {subject.about}, that we'd call back. Please "
+            "confirm that by e-mail, with the number we have, in the open [thread] or else in a "
+            "new one (“{subject}”).",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -328,7 +328,7 @@ def new_thread_for_a_caller(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", steps=6, without=("hotel", "airline_lounge"))
+@situation("messaging", steps=6, without=("hotel", "airline_lounge"), weight=0.6)
 def moved_and_said_so(maker: Maker) -> Draft:
     """A customer has written that one of two addresses on record is the main one now."""
     customer = new_customer(maker)
@@ -343,24 +343,15 @@ def moved_and_said_so(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email=(
-                (
-                    "{name} has moved and wrote to us about it. Could you make the new address "
-                    "{name.his} main one, and confirm the street in a reply to that [message]?"
-                ),
-                (
-                    "{name} has complained that our letters still go to the old address, although "
-                    "{name.he} wrote to us that {name.he}'d moved. Could you make the new one the "
-                    "main address and confirm the street in a reply to what {name.he} wrote?"
-                ),
-            ),
+            email="{name} wrote to us about {name.his} move, and our letters still go to the old "
+            "address. Could you make the new one the main address and confirm the street in a "
+            "reply?",
             colleague="{name} wrote to us that {name.he} has moved. Please make the new address "
             "{name.his} main one and write back to confirm the street.",
             chat="{name} wrote that {name.he}'s moved. can you make the new address the main one "
             "and confirm the street in a reply there",
-            note="A letter to {name} has come back, because we still use the old address. "
-            "{name.He} had written to us about the move. Please make the new one the main address "
-            "and answer that [message] with the street, so that {name.he} can check it.",
+            note="A letter to {name} has come back, although {name.he} had written to us about "
+            "the move. Please make the new address the main one and confirm the street in a reply.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

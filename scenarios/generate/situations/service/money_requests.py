@@ -205,7 +205,7 @@ def split_to_fit_the_kind(maker: Maker) -> Draft | None:
     )
 
 
-@situation("approvals", steps=5)
+@situation("approvals", steps=5, weight=0.6)
 def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
     """Of three requests for the same thing the cheapest is approved, the others are rejected."""
     author = _author(maker)
@@ -235,8 +235,8 @@ def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{author} has made three [requests] for {what}, one for each quote. Could you "
             "approve the cheapest and reject the other two?",
-            colleague="{author} has three [requests] in for {what}. Please approve the cheapest "
-            "and reject the others.",
+            colleague="{author} got three quotes for {what} and made [a request] for each. Please "
+            "approve the cheapest and reject the others.",
             chat="{author} has 3 [requests] open for {what} (3 quotes). can you approve the "
             "cheapest and reject the other two",
             note="I asked {author} for three quotes for {what}, and {author.he} has made [a "
@@ -395,10 +395,11 @@ def above_my_limit(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{author} needs {subject} approved today, because the price goes up tomorrow. "
             "Could you do it?",
-            colleague="{author}'s [request] for {subject} is still open. Could you approve it?",
+            colleague="{author} can't order {subject} until we've said yes. Could you approve the "
+            "[request]?",
             chat="can you approve {author}'s [request] for {subject}? {author.he} needs it today",
-            note="I promised {author} an answer about {subject} by tonight. It's fine with me, so "
-            "please approve it.",
+            note="I promised {author} an answer about {subject} by tonight. It's a good idea and "
+            "we have the money, so please approve it.",
         ),
         calls=(
             call("search_employees", query=author["name"]),

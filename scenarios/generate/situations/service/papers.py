@@ -48,7 +48,7 @@ def approving_ones_own_words(maker: Maker) -> Draft:
     )
 
 
-@situation("documents", steps=3, rare=True)
+@situation("documents", steps=3, rare=True, weight=0.5)
 def last_words_are_a_colleagues(maker: Maker) -> Draft | None:
     """A draft whose last version a colleague wrote may be approved, though the first was one's
     own."""
@@ -67,8 +67,8 @@ def last_words_are_a_colleagues(maker: Maker) -> Draft | None:
             email="{author} has been waiting since last week for somebody to approve “{title}”. I "
             "think the latest version is {author.his} and not yours. If that's so, please approve "
             "it.",
-            colleague="“{title}” is waiting for approval. You and {author} both worked on it; if "
-            "{author.he} wrote the latest version, please approve it.",
+            colleague="“{title}” has to be approved today. If {author} wrote the latest version "
+            "and not you, please approve it.",
             chat="can you approve “{title}”? only if {author} did the last version and not you, "
             "pls check first",
             note="“{title}” still has to be approved before the inspection. I don't remember "
@@ -105,9 +105,8 @@ def confidential_for_a_clerk(maker: Maker) -> Draft | None:
             "{clerk.He}'s covering for us next week.",
             chat="{clerk} needs to read “{title}”, can you share it with {clerk.him}? read "
             "access is enough",
-            note="{clerk} will be covering for me next week. Please give {clerk.him} access to "
-            "“{title}” so that {clerk.he} can answer questions about it. Reading it will do, "
-            "{clerk.he} doesn't need to change anything.",
+            note="{clerk} is covering for me next week and has to read “{title}” for that. Please "
+            "share it with {clerk.him}, just to read.",
         ),
         calls=(
             call("search_documents", query=title),
@@ -297,11 +296,11 @@ def who_can_change_it(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="The auditors would like to know who can edit “{title}” besides the owner, and "
-            "the date of the latest version. Can you send me both?",
-            colleague="I've found something in “{title}” that needs changing. Who can edit it "
-            "besides the owner, and from what day is the latest version?",
-            chat="who else can edit “{title}”, apart from the owner? and what day is the latest "
-            "version from, i want to be sure i have the right one",
+            "the date of the latest version. What do I tell them?",
+            colleague="There's a mistake in “{title}”. Who can correct it besides the owner, and "
+            "from what day is the latest version?",
+            chat="theres a mistake in “{title}”, who can edit it apart from the owner? and what "
+            "day is the latest version from",
             note="The auditors are here and have asked about “{title}”. Who besides its owner can "
             "edit it, and what's the date of its latest version? I need that before noon.",
         ),
@@ -319,7 +318,7 @@ def who_can_change_it(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", steps=5, rare=True)
+@situation("documents", steps=5, rare=True, weight=0.3)
 def make_room_for_a_share(maker: Maker) -> Draft | None:
     """All shares are given; the one of a colleague who only reads makes room for another."""
     most = maker.parameters["MOST_SHARES"]
@@ -338,16 +337,14 @@ def make_room_for_a_share(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{newcomer} is taking over {reader}'s part of “{title}” and has to be able to "
-            "edit it. {reader} doesn't need it any more, so please take {reader.him} off; it can't "
-            "be shared with more people anyway.",
+            email="{newcomer} is taking over from {reader} and has to edit “{title}”. It can't be "
+            "shared with more people, so please take {reader} off and let {newcomer} edit it.",
             colleague="Please let {newcomer} edit “{title}”. It can't be shared with more people, "
             "so take off {reader}, who doesn't need it any more.",
             chat="{newcomer} has to be able to edit “{title}”, but its shared with as many as we "
             "can. can you take {reader} off and put {newcomer.him} in",
-            note="{newcomer} is joining us for “{title}” and should be able to edit it. We can't "
-            "share it with anybody else unless somebody goes, and {reader} has only ever read it. "
-            "Please take {reader.him} off, I've already told {reader.him}.",
+            note="{newcomer} needs to edit “{title}” now instead of {reader}. It's shared with as "
+            "many people as we can, so please take {reader} off first.",
         ),
         calls=(
             call("search_documents", query=title),

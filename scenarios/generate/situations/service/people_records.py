@@ -84,6 +84,7 @@ def for_the_grown_up_child(maker: Maker) -> Draft:
         "laboratory",
         "machine_service",
     ),
+    weight=0.5,
 )
 def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
     """The e-mail on the record is wrong; the note of the call has the one that was given."""
@@ -100,15 +101,14 @@ def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} gave {author} a new e-mail address on the phone, but {author} mistyped "
-            "it on the record. The right one is in the note about that call. Could you correct "
-            "the record?",
-            colleague="{author} mistyped the new e-mail address that {name} gave us on the phone. "
-            "The right one is in {author}'s note about the call. Please correct the record.",
-            chat="mails to {name} bounce. {author} mistyped the new address on the record, the "
-            "right one is in the note about the call. can you correct it",
-            note="All our e-mails to {name} come back, because {author} mistyped the new address "
-            "on the record. It's right in {author}'s note about the call, so please correct it.",
+            email="Our e-mails to {name} come back, because {author} mistyped the new address on "
+            "the record. It's right in {author.his} note about the call. Could you correct it?",
+            colleague="Our e-mails to {name} bounce: {author} mistyped the new address on the "
+            "record. Please correct it; it's right in {author.his} note about the call.",
+            chat="mails to {name} bounce, {author} mistyped the new address. its right in the "
+            "note about the call, can you correct the record",
+            note="{name} doesn't get our e-mails, because {author} mistyped the new address. It's "
+            "right in {author.his} note about the call, so please correct the record.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -196,7 +196,8 @@ def block_them_for_me(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has threatened one of us on the phone, for the second time. Could you "
             "block {name.him}?",
-            colleague="{name} has threatened us again. Please block the record.",
+            colleague="{name} has threatened us again, on the phone this time. Please block "
+            "{name.him}.",
             chat="{name} threatened the front desk again, can you block {name.him}",
             note="{name} shouted at our people again yesterday, there's a note about it on the "
             "record. We don't have to put up with that. Please block {name.him} today.",
@@ -229,6 +230,7 @@ def block_them_for_me(maker: Maker) -> Draft | None:
         "solar_installer",
     ),
     without=WALK_IN_TRADES,
+    weight=0.6,
 )
 def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] | None:
     """Of a colleague's customers, the oldest ones go to the manager."""
@@ -251,15 +253,16 @@ def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] |
         return Draft(
             kind="change",
             ask=Voices(
-                email="{leaver} is going part-time, and {boss} is taking over {leaver.his} older "
-                "[customers]: everybody who's been with us since before {year}. Could you assign "
-                "those to {boss}?",
-                colleague="{boss} is taking over {leaver}'s oldest [customers], the ones who've "
-                "been with us since before {year}. Please assign them to {boss.him}.",
-                chat="{boss} is taking over some of {leaver}'s [customers], everyone whos been "
-                "with us since before {year}. can you assign those to {boss.him}",
-                note="I'd like {leaver} to have more time for new [customers]. Please give {boss} "
-                "the ones of {leaver.hers} who've been with us since before {year}.",
+                email="{leaver} is going part-time, so {boss} takes over {leaver.his} [customers] "
+                "who've been with us since before {year}. Could you assign those to {boss.him}?",
+                colleague="{leaver} has too many [customers], so {boss} is taking the oldest "
+                "ones, those who've been with us since before {year}. Please assign them to "
+                "{boss.him}.",
+                chat="{leaver} is going part-time, so {boss} takes over everyone of {leaver.hers} "
+                "whos been with us since before {year}. can you assign those to {boss.him}",
+                note="{leaver} is building up our new [customers] and needs more time for it. "
+                "Please give {boss} the ones of {leaver.hers} who've been with us since before "
+                "{year}.",
             ),
             calls=(
                 call("search_employees", query=boss["name"]),

@@ -20,7 +20,7 @@ from scenarios.generate.modules.projects.make import (
 )
 
 
-@situation("projects", steps=4, rare=True)
+@situation("projects", steps=4, rare=True, weight=0.5)
 def finish_what_was_worked_on(maker: Maker) -> Draft:
     """Of a project's open tasks only those with time entered can be finished."""
     lead = some_employee(maker) or maker.me
@@ -65,7 +65,7 @@ def finish_what_was_worked_on(maker: Maker) -> Draft:
     )
 
 
-@situation("projects", steps=5, common=True)
+@situation("projects", steps=5, common=True, weight=1.2)
 def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
     """Somebody's tasks that fall due during an absence go to the colleague who stands in."""
     away = some_employee(maker)
@@ -90,17 +90,15 @@ def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{away} has been signed off sick and won't be back until {back}. {heir} is "
-                "covering for {away.him}. Could you give {heir} the open [tasks] that are due "
-                "before then? The later ones can stay with {away}.",
+                email="{away} is off sick until {back}, and {heir} is covering. Could you give "
+                "{heir} the open [tasks] that are due before then? The later ones stay with "
+                "{away}.",
                 colleague="{away} is out until {back}. Please move the open [tasks] that are due "
                 "before then from {away} to {heir}.",
                 chat="{away} is off until {back}. can you give {away.his} open [tasks] that are "
                 "due before then to {heir}? all [projects]",
-                note="{away} had an accident skiing, nothing serious, and is back on {back}. "
-                "{heir} is covering: please hand over every open [task] that's due before that "
-                "day, whichever [project] it's in. What's due on the day itself or later can wait "
-                "for {away}.",
+                note="{away} had a skiing accident and is back on {back}. {heir} is covering: "
+                "please give {heir.him} every open [task] that's due before that day.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),
@@ -134,8 +132,9 @@ def hours_of_a_colleague(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{other} worked three hours on “{title}” (“{project}”) yesterday and forgot to "
-            "enter them. {other.He} can't log in today, so could you put them in for {other.him}?",
+            email="{other} is locked out of the system and the time sheets go out today. "
+            "{other.He} worked three hours on “{title}” (“{project}”) yesterday. Could you put "
+            "them in for {other.him}?",
             colleague="Please enter three hours for {other}, from yesterday, on “{title}” in "
             "“{project}”. {other.He} can't log in.",
             chat="{other} did 3h on “{title}” (“{project}”) yesterday and cant log in. can you "
@@ -243,7 +242,17 @@ def more_time_for_the_project(maker: Maker) -> Draft | None:
 @situation(
     "projects",
     steps=5,
-    without=("theatre", "museum", "charity", "permits_office", "property_management"),
+    without=(
+        "theatre",
+        "museum",
+        "charity",
+        "permits_office",
+        "property_management",
+        "catering",
+        "event_venue",
+        "moving_company",
+    ),
+    weight=0.3,
 )
 def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
     """A supervisor extends a project first, so that a task can be due a week later."""
@@ -301,7 +310,7 @@ def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("projects", steps=7, rare=True)
+@situation("projects", steps=7, rare=True, weight=0.3)
 def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
     """A task goes to whoever in a team has the fewest open tasks."""
     team = team_of(maker, 2, 3)
@@ -332,15 +341,14 @@ def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} keeps asking when somebody's going to start on “{title}”, which is "
-                "with you. {team} has time for it, so please give it to whoever has the fewest "
-                "open [tasks] there.",
-                colleague="You have enough to do, so {team} is taking “{title}” for {name}. "
-                "Please give it to whoever there has the fewest open [tasks].",
-                chat="can you give “{title}” ({name}) to someone in {team}? the one with the "
-                "fewest open [tasks]",
-                note="I've agreed that {team} takes “{title}” for {name} off your hands. Please "
-                "assign it to the colleague there with the fewest open [tasks].",
+                email="{name} is asking when somebody will start on “{title}”. {team} can take it "
+                "off you. Could you give it to whoever there has the fewest open [tasks]?",
+                colleague="“{title}” for {name} has to be done this week, and you have enough to "
+                "do. Please give it to whoever in {team} has the fewest open [tasks].",
+                chat="{name} is waiting for “{title}” and you're busy. can you give it to someone "
+                "in {team}? whoever has the fewest open [tasks]",
+                note="{team} will take “{title}” for {name} off your hands. Please give it to "
+                "whoever there has the fewest open [tasks].",
             ),
             calls=(
                 call("search_projects", query=customer["name"]),

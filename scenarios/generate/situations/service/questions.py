@@ -56,8 +56,10 @@ def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="In {team} they feel that the work isn't shared out fairly. Who there has "
                 "the most unsolved [tickets], and how many is that?",
-                colleague="Who in {team} has the most unsolved [tickets], and how many?",
-                chat="who in {team} has the most unsolved [tickets] right now and how many",
+                colleague="I'd like to share the work in {team} out better. Who has the most "
+                "unsolved [tickets], and how many?",
+                chat="who in {team} has the most unsolved [tickets] right now and how many? id "
+                "like to take some off them",
                 note="I'm talking to {team} about the workload tomorrow. Who among them has the "
                 "most unsolved [tickets], and how many are those?",
             ),
@@ -73,7 +75,9 @@ def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("subscriptions", kind="question", steps=4, rare=True, without=("charity",))
+@situation(
+    "subscriptions", kind="question", steps=4, rare=True, without=("charity", "bakery_supply")
+)
 def dearest_by_the_month(maker: Maker) -> Draft | None:
     """Which of somebody's running subscriptions costs most by the month, discounts counted."""
     plans, bare = plans_of(maker, 1), bare_product(maker)
@@ -145,9 +149,8 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
                 colleague="Who in {team} has the fewest open [tasks] at the moment, and when is "
                 "the next of them due? I've got something for them.",
                 chat="who in {team} has the fewest open [tasks], and when is their next one due?",
-                note="I've got a small job for somebody in {team} and don't want to overload "
-                "anybody. Who has the fewest open [tasks] there, and when is the next of theirs "
-                "due?",
+                note="I've got a small job for somebody in {team}. Who has the fewest open "
+                "[tasks] there, and when is the next of theirs due?",
             ),
             calls=(
                 call("list_teams"),
@@ -180,10 +183,11 @@ def what_comes_first(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has lost track of what we're doing for {name.him}. What's the next thing "
             "planned in {name.his} open [cases], and for which day?",
-            colleague="What's planned next in {name}'s open [cases], and when?",
+            colleague="{name} is on the phone. What's planned next in {name.his} open [cases], "
+            "and when?",
             chat="{name} wants to know whats next in {name.his} [cases] and when",
-            note="I'm seeing {name} tomorrow. What's the next thing planned in {name.his} open "
-            "[cases], and when is it due?",
+            note="I have {name} on the phone at three. What's the next thing planned in "
+            "{name.his} open [cases], and when is it due?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -242,7 +246,7 @@ def earliest_day_for_less(maker: Maker) -> Draft:
     )
 
 
-@situation("messaging", kind="question", steps=5, rare=True)
+@situation("messaging", kind="question", steps=5, rare=True, weight=0.2)
 def since_when_do_they_wait(maker: Maker) -> Draft:
     """In which of somebody's open threads an answer of ours is missing, and since when."""
     customer = new_customer(maker)
@@ -261,14 +265,14 @@ def since_when_do_they_wait(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} says we still haven't answered one of {name.his} questions. Could you "
-            "look up the subject of that [thread], and the day on which {name.he} wrote?",
-            colleague="{name} says we owe {name.him} an answer. What's the subject of that "
-            "[thread], and when did {name.he} write?",
-            chat="{name} is still waiting for an answer from us. whats the subject of that "
-            "[thread] and since when",
-            note="{name} is waiting for an answer from us, and I'd like to ring {name.him} and "
-            "apologise. What's the subject of the [thread], and on which day did {name.he} write?",
+            email="{name} has complained that we haven't answered. Before I write: what's the "
+            "subject of that [thread], and on which day did {name.he} write?",
+            colleague="{name} says we owe {name.him} an answer, and I'm about to call. What's the "
+            "subject of that [thread], and when did {name.he} write?",
+            chat="{name} is still waiting for an answer from us and i have to call {name.him}. "
+            "whats the subject of that [thread] and since when",
+            note="I'd like to ring {name} and apologise, because we haven't answered. What's the "
+            "subject of the [thread], and on which day did {name.he} write?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -40,15 +40,15 @@ def publish_what_is_clean(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written three [reviews] and can't see any of them on our page. "
-            "Could you publish them? If a colleague has flagged one, leave it and tell me why.",
+            email="{name} can't see {name.his} [reviews] on our page. Could you publish them? If "
+            "a colleague has flagged one, leave it and tell me why.",
             colleague="{name} has asked where {name.his} [reviews] are. Please publish the "
             "pending ones. If somebody has flagged one, leave it and tell me why.",
             chat="can you publish {name}'s pending [reviews]? if one was flagged leave it and "
             "tell me what for",
-            note="{name} has asked why {name.his} [reviews] aren't on the page yet. Please "
-            "publish what's pending, good or bad. If one has been flagged, leave that one and "
-            "tell me the reason.",
+            note="{name} has asked why {name.his} [reviews] aren't on the page. Please publish "
+            "what's pending, good or bad. If one has been flagged, leave it and tell me the "
+            "reason.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -103,7 +103,7 @@ def hide_the_bad_one(maker: Maker) -> Draft | None:
     )
 
 
-@situation("feedback", steps=6, common=True)
+@situation("feedback", steps=6, common=True, weight=1.5)
 def phone_number_in_public(maker: Maker) -> Draft | None:
     """One of somebody's reviews shows a phone number; it is flagged and hidden, the other stays."""
     products = _products(maker, 2)
@@ -123,16 +123,14 @@ def phone_number_in_public(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} keeps getting calls from strangers, because {name.he} put {name.his} "
-            "phone number into one of {name.his} [reviews] by mistake. Could you find it, flag it "
-            "as personal data and hide it? The other one can stay.",
+            email="{name} gets calls from strangers, because {name.his} phone number is in one of "
+            "{name.his} [reviews]. Could you flag that one as personal data and hide it?",
             colleague="There's a phone number in one of {name}'s [reviews]. Please flag that one "
             "as personal data and hide it.",
             chat="{name} put {name.his} own phone number in [a review] and strangers are calling "
             "{name.him}. can you flag it (personal data) and hide it, only that one",
             note="{name} rang, quite upset: {name.his} phone number can be read in one of "
-            "{name.his} [reviews]. Please find out which, flag it as personal data and hide it. "
-            "Whatever else {name.he}'s written can stay.",
+            "{name.his} [reviews]. Please flag that one as personal data and hide it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -268,9 +266,8 @@ def reply_under_the_wrong_review(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has noticed that your [reply] about the {right} is under {name.his} "
-            "[review] of the {wrong}. Could you delete it there and post the same text under the "
-            "right one?",
+            email="{name} says your [reply] about the {right} is under {name.his} [review] of the "
+            "{wrong}. Could you delete it there and post the same text under the right one?",
             colleague="Your [reply] to {name} is under the wrong [review]. Please delete it under "
             "the {wrong} and post the same text under the {right}.",
             chat="your [reply] to {name} is under {name.his} [review] of the {wrong} but its "

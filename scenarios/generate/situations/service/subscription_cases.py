@@ -151,7 +151,7 @@ def promised_less_than_claimed(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=6, common=True)
+@situation("subscriptions", steps=6, common=True, weight=1.8, without=("charity",))
 def started_for_the_namesake(maker: Maker) -> Draft | None:
     """A colleague has started a subscription for the wrong one of two people of like name."""
     plans = plans_of(maker, 1)
@@ -163,9 +163,8 @@ def started_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ({email}) signed up for the {product} and can't see it on {name.his} "
-            "account. We put it in for {wrong} today by mistake. Could you end it there and start "
-            "the same [plan] for {name}?",
+            email="We put the {product} in for {wrong} today, but {name} ({email}) had signed up "
+            "for it. Could you end it and start the same [plan] for {name}?",
             colleague="I mixed up two people: the {product} went to {wrong} today but was for "
             "{name} ({email}). Please end it and start the same [plan] for the right one.",
             chat="oops, i started the {product} for {wrong} but it was for {name}, {email}. can "
@@ -350,7 +349,9 @@ def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", kind="decline", steps=4, rare=True, without=("charity",))
+@situation(
+    "subscriptions", kind="decline", steps=4, rare=True, without=("charity", "bakery_supply")
+)
 def wants_the_old_plan_back(maker: Maker) -> Draft | None:
     """Somebody wants to go back to a plan that is not offered any more, which others still have."""
     product = bare_product(maker)

@@ -59,7 +59,7 @@ def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=5, without=("charity",), common=True)
+@situation("subscriptions", steps=5, without=("charity", "bakery_supply"), common=True)
 def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     """The plan that is cheapest by the month; the yearly one is no longer offered."""
     product = bare_product(maker)
@@ -72,16 +72,14 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} needs to save money but would like to keep the {product}. Could you "
-            "switch {name.him} to the [plan] with the lowest price per month, of those we still "
-            "offer?",
+            email="{name} needs to save money. Could you switch {name.his} {product} to the "
+            "[plan] with the lowest price per month that we still offer?",
             colleague="{name} wants to pay less for the {product}. Please switch {name.him} to "
-            "the [plan] that's cheapest per month, out of the ones still offered.",
-            chat="{name} is keeping the {product} but wants to pay as little as possible. can you "
-            "switch {name.him} to the [plan] with the lowest price per month that we still offer",
-            note="{name} wants to keep the {product} but pay less, and doesn't mind how often "
-            "{name.he} pays. Please move {name.him} to the [plan] that costs the least per month, "
-            "of those we offer today.",
+            "the cheapest [plan] per month that we still offer.",
+            chat="{name} is keeping the {product} but wants to pay less. can you switch "
+            "{name.him} to the [plan] with the lowest price per month that we still offer",
+            note="{name} would like to pay less for the {product}. Please move {name.him} to the "
+            "[plan] that costs the least per month, of those we offer today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -105,7 +103,7 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
 @situation(
     "subscriptions",
     steps=6,
-    without=("insurance_broker", "veterinary_practice", "charity"),
+    without=("insurance_broker", "veterinary_practice", "charity", "bakery_supply"),
     common=True,
 )
 def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
@@ -233,7 +231,13 @@ def charged_twice_in_a_week(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", kind="decline", steps=3, without=("charity",), common=True)
+@situation(
+    "subscriptions",
+    kind="decline",
+    steps=3,
+    without=("charity", "insurance_broker", "veterinary_practice", "bakery_supply"),
+    common=True,
+)
 def credit_for_a_change_of_mind(maker: Maker) -> Draft | None:
     """The last charge shall be credited because the customer did not use what they paid for."""
     plans = plans_of(maker, 1)
@@ -318,7 +322,9 @@ def one_of_two_is_too_old(maker: Maker) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=4, without=("charity", "insurance_broker"), rare=True)
+@situation(
+    "subscriptions", steps=4, without=("charity", "insurance_broker", "bakery_supply"), rare=True
+)
 def as_much_discount_as_i_may(maker: Maker) -> Draft | None:
     """A discount is asked for that only the higher roles may give; else the most that one may."""
     plans = plans_of(maker, 1)

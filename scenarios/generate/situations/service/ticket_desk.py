@@ -26,7 +26,7 @@ _LASTING = (
 )
 
 
-@situation("tickets", steps=5, common=True)
+@situation("tickets", steps=5, common=True, weight=1.2)
 def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
     """The pressing tickets of somebody who is ill go to another colleague, the rest stays."""
     away = some_employee(maker)
@@ -47,15 +47,14 @@ def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{away} has a fever and won't be in this week. {heir} can take over "
-                "{away.his} high and urgent [tickets]; the others can wait. Could you assign them?",
+                email="{away} has a fever and won't be in this week. Could you give {away.his} "
+                "high and urgent [tickets] to {heir}? The others can wait.",
                 colleague="{away} is off sick all week. Please assign {away.his} high and urgent "
                 "[tickets] to {heir}; the low and normal ones stay.",
                 chat="{away} is out sick til friday, can you give {away.his} high and urgent "
                 "[tickets] to {heir}? the others can wait for {away.him}",
-                note="{away} is off sick this week, and {heir} has agreed to help out. Please "
-                "assign all of {away}'s high and urgent [tickets] to {heir} today. The normal and "
-                "low ones can wait until {away} is back, so leave those.",
+                note="{away} is off sick this week. Please assign {away.his} high and urgent "
+                "[tickets] to {heir} today; the normal and low ones can wait.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),
@@ -99,17 +98,17 @@ def trouble_is_back_in_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has had the same trouble again as in “{subject}”. Could you reopen the "
-            "[ticket]? If it's too late for that, open a new one with the same subject and normal "
+            email="{name} has the same trouble again, about {subject.about}. Could you reopen the "
+            "old [ticket]? If it's too late for that, open a new one, same subject, normal "
             "priority.",
-            colleague="{name} has the same trouble as in “{subject}” again. Please reopen that "
-            "[ticket] if we still can, otherwise open a new one with the same subject and normal "
-            "priority.",
-            chat="{name} just rang, the “{subject}” thing is back. can you reopen it if thats "
-            "still allowed, otherwise a new [ticket] (same subject, normal)",
-            note="{name} came in this morning about “{subject}” again, although we'd closed it. "
-            "Please reopen the old [ticket] if that's still possible. If not, open a new one, "
-            "same subject, normal priority.",
+            colleague="{name} has the same trouble again, about {subject.about}. Please reopen "
+            "that [ticket] if we still can, otherwise open a new one with the same subject and "
+            "normal priority.",
+            chat="{name} just rang about {subject.about} again. can you reopen the old [ticket] "
+            "if thats still allowed, otherwise a new one (same subject, normal)",
+            note="{name} came in this morning about {subject.about} again. Please reopen the old "
+            "[ticket], or open a new one (same subject, normal priority) if it's too late for "
+            "that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -147,16 +146,17 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We closed “{subject}” for {name} some weeks ago, and since yesterday it's "
-            "back. {name.He}'d like the old [ticket] reopened. If it's too late for that, please "
-            "open a new one with the same subject and normal priority.",
-            colleague="“{subject}” is back for {name}, who'd like the old [ticket] reopened. If "
-            "it's too late for that, please open a new one, same subject, normal priority.",
-            chat="{name} has the same problem again (“{subject}”) and wants the old [ticket] "
-            "reopened. if its too late for that can you open a new one, same subject, normal",
-            note="{name} rang: what we closed under “{subject}” some time ago has come back. "
-            "Please reopen the old [ticket], or open a new one with the same subject and normal "
-            "priority if it's been too long. I said we'd look at it today.",
+            email="Some weeks ago we closed {name}'s [ticket] about {subject.about}, and now it's "
+            "the same again. Could you reopen it, or open a new one (same subject, normal "
+            "priority) if it's too late?",
+            colleague="{name} has the same trouble again, about {subject.about}. Please reopen "
+            "the old [ticket]. If it's too late for that, open a new one, same subject and normal "
+            "priority.",
+            chat="{name} has the same problem again, about {subject.about}, and wants the old "
+            "[ticket] reopened. if its too late for that can you open a new one, same subject, "
+            "normal",
+            note="{name} rang about {subject.about} again. Please reopen the [ticket] we'd "
+            "closed, or open a new one with the same subject and normal priority if it's too late.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -179,7 +179,7 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=6, weight=0.45)
+@situation("tickets", steps=6, weight=0.35)
 def reported_twice(maker: Maker) -> Draft:
     """A customer has reported one problem twice; the later ticket refers to the first and ends."""
     customer = new_customer(maker)
@@ -194,53 +194,48 @@ def reported_twice(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "{name} has sent us “{subject}” twice, because {name.he} never got a "
-                    "confirmation the first time. Could you close the second [ticket] as a "
-                    "duplicate? Put the reference of the first one in a public comment, so "
-                    "{name.he} knows where we're dealing with it."
+                    "{name} got no confirmation and wrote to us about {subject.about} a second "
+                    "time. Could you close the second [ticket] as a duplicate, and tell "
+                    "{name.him} there the reference of the first?"
                 ),
                 (
-                    "{name} wasn't sure that “{subject}” had reached us and sent it again. Now we "
-                    "have two [tickets]. Could you close the later one, and let {name.him} know in "
-                    "a public comment under which reference we're dealing with it?"
+                    "{name} wasn't sure that we'd heard about {subject.about} and wrote again. "
+                    "Could you close the later [ticket] as a duplicate, and give {name.him} the "
+                    "reference of the first there?"
                 ),
             ),
             colleague=(
                 (
-                    "{name} has reported “{subject}” twice. Please close the later [ticket] as a "
-                    "duplicate and give {name.him} the reference of the first one in a public "
-                    "comment."
+                    "{name} has written to us about {subject.about} twice. Please close the later "
+                    "[ticket] as a duplicate and give {name.him} the reference of the first one "
+                    "there."
                 ),
                 (
-                    "There are two [tickets] from {name} about “{subject}”. Please close the "
-                    "second as a duplicate, with the reference of the first in a public comment."
+                    "We have two [tickets] from {name} about {subject.about}. Please close the "
+                    "second as a duplicate, with a reply that gives {name.him} the reference of "
+                    "the first."
                 ),
             ),
             chat=(
                 (
-                    "{name} sent “{subject}” two times. can you close the newer [ticket] as a "
-                    "duplicate? put the reference of the first in a public comment"
+                    "{name} wrote about {subject.about} again by mistake. can you close the "
+                    "second [ticket] and give {name.him} the reference of the first on it"
                 ),
                 (
-                    "we've got “{subject}” from {name} twice. pls close the later one and comment "
-                    "the reference of the first (public)"
-                ),
-                (
-                    "{name} sent us “{subject}” again by mistake, so there are two [tickets]. can "
-                    "you close the second one? public comment with the reference of the first"
+                    "{name} wrote to us about {subject.about} two times. can you close the newer "
+                    "[ticket] as a duplicate? give {name.him} the reference of the first one there"
                 ),
             ),
             note=(
                 (
-                    "Two of us have been working on “{subject}” for {name}, because there are two "
-                    "[tickets] for it. Please keep the first. Close the second one, with a public "
-                    "comment that tells {name.him} which reference we're using."
+                    "Two of us are working on {subject.about} for {name}, because there are two "
+                    "[tickets]. Please close the second, and tell {name.him} there that we're "
+                    "using the first (with the reference)."
                 ),
                 (
-                    "{name} got impatient and sent “{subject}” again, so it's in our list twice. "
-                    "We only need the first. Please close the other one, and put the reference of "
-                    "the first in a public comment there, or {name.he}'ll think that we've "
-                    "forgotten {name.him}."
+                    "{name} got impatient and wrote about {subject.about} again. Please close the "
+                    "second [ticket] as a duplicate, and give {name.him} the reference of the "
+                    "first there."
                 ),
             ),
         ),
@@ -281,15 +276,14 @@ def impatient_with_normal_priority(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has been with us for years, knows your manager, and thinks that "
-            "“{subject}” deserves more than the usual treatment. Could you set that [ticket] to "
-            "high?",
-            colleague="Please set “{subject}” from {name} to high. {name.He}'s rung three times "
-            "today.",
-            chat="can you set {name}'s [ticket] “{subject}” to high? nothing new but {name.he} "
-            "keeps ringing me",
-            note="{name} knows our owner quite well and has asked whether “{subject}” could get "
-            "high priority. Nothing has changed about the problem itself, but please do "
+            email="{name} has been with us for years and thinks that {name.his} [ticket] about "
+            "{subject.about} deserves more than the usual treatment. Could you set it to high?",
+            colleague="Please set {name}'s [ticket] about {subject.about} to high. {name.He}'s "
+            "rung three times today.",
+            chat="can you set {name}'s [ticket] about {subject.about} to high? nothing new but "
+            "{name.he} keeps ringing me",
+            note="{name} knows our owner well and has asked for high priority for the [ticket] "
+            "about {subject.about}. Nothing has changed about the problem, but please do "
             "{name.him} the favour.",
         ),
         calls=(
@@ -310,7 +304,7 @@ def impatient_with_normal_priority(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", kind="decline", because="permission", steps=4, common=True)
+@situation("tickets", kind="decline", because="permission", steps=4, common=True, weight=0.8)
 def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
     """The matter has got worse and deserves to be urgent, but a clerk may not make it so."""
     if maker.me["role"] != "clerk":
@@ -324,14 +318,14 @@ def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} says that “{subject}” can't wait until next week. I think {name.he}'s "
-            "right. Could you set the [ticket] to urgent?",
-            colleague="“{subject}” from {name} has got worse and can't wait. Please set it to "
-            "urgent.",
-            chat="{name} just called about “{subject}”, it cant wait any longer. can you set it "
-            "to urgent",
-            note="{name} has called twice about “{subject}” and needs it dealt with today. Please "
-            "set the [ticket] to urgent.",
+            email="{name} says that {name.his} [ticket] about {subject.about} can't wait until "
+            "next week. I think {name.he}'s right. Could you set it to urgent?",
+            colleague="{name} has called about {subject.about} again. Please set the [ticket] to "
+            "urgent, it can't wait any longer.",
+            chat="{name} just called about {subject.about}, it cant wait any longer. can you set "
+            "the [ticket] to urgent",
+            note="{name} has called twice about {subject.about} and needs it dealt with today. "
+            "Please set the [ticket] to urgent.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -365,16 +359,16 @@ def wants_the_internal_remark(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has heard that {author} wrote something on {name.his} “{subject}” that "
-            "explains the delay, and would like to read it. Could you copy it into a public "
-            "comment?",
-            colleague="{name} would like to know what {author} wrote about “{subject}”. Please "
-            "put the internal comment into a public one, word for word.",
-            chat="can you repost {author}'s internal comment on “{subject}” ({name}) as a public "
-            "one, the [customer] asked what we wrote",
-            note="{name} has asked what {author} wrote about “{subject}” in our internal comment. "
-            "I don't see anything wrong with that. Please repeat it in a comment that {name.he} "
-            "can read.",
+            email="{name} has heard that {author} wrote down on the [ticket] about "
+            "{subject.about} why it's taking so long, and would like to read it. Could you copy "
+            "it into a comment that {name.he} can see?",
+            colleague="{name} would like to know what {author} wrote about {subject.about}. "
+            "Please put the internal comment into one that {name.he} can see, word for word.",
+            chat="can you repost {author}'s internal comment on {name}s [ticket] about "
+            "{subject.about} as a public one? {name.he} asked what we wrote",
+            note="{name} has asked what {author} wrote about {subject.about} in our internal "
+            "comment. I don't see anything wrong with that. Please repeat it in a comment that "
+            "{name.he} can read.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -394,7 +388,7 @@ def wants_the_internal_remark(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=7, memory=True)
+@situation("tickets", steps=7, memory=True, weight=0.17)
 def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
     """A new ticket goes to whoever in a team has the fewest unsolved tickets."""
     team = team_of(maker, 2, 4)
@@ -426,15 +420,15 @@ def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} is still waiting to hear from us about “{subject}”, because nobody "
-                "has it yet. Could you give it to somebody in {team}? Please take the one with "
-                "the fewest unsolved [tickets].",
-                colleague="Nobody has “{subject}” from {name} yet. Please give it to somebody in "
-                "{team}, whoever has the fewest [tickets] to solve at the moment.",
-                chat="“{subject}” from {name} is still with nobody. can you give it to someone in "
-                "{team}? the one with the fewest unsolved [tickets]",
-                note="{team} will look after “{subject}” from {name}, which nobody has yet. "
-                "Please give it to the colleague there with the fewest [tickets] still to solve.",
+                email="{name} is still waiting to hear about {subject.about}, because nobody has "
+                "taken the [ticket]. Could you give it to whoever in {team} has the fewest "
+                "unsolved [tickets]?",
+                colleague="Nobody has {name}'s [ticket] about {subject.about} yet. Please give it "
+                "to somebody in {team}, whoever has the fewest [tickets] to solve at the moment.",
+                chat="{name}'s [ticket] about {subject.about} is still with nobody. can you give "
+                "it to someone in {team}? whoever has the fewest unsolved ones, they're all busy",
+                note="Nobody has taken {name}'s [ticket] about {subject.about}. Please give it to "
+                "somebody in {team}, to whoever has the fewest [tickets] still to solve.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

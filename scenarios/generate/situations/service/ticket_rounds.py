@@ -21,7 +21,7 @@ from scenarios.generate.modules.tickets.make import (
 )
 
 
-@situation("tickets", steps=7, rare=True)
+@situation("tickets", steps=7, rare=True, weight=0.3)
 def opened_for_the_namesake(maker: Maker) -> Draft | None:
     """A ticket was opened for the wrong of two people of like name: it is opened anew for the
     right one, and the wrong one is answered and solved."""
@@ -37,19 +37,19 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We've opened “{subject}” for {wrong}, but it was {name} who complained. Could "
-            "you open a new one for {name}, with the same priority and [product]? Then tell "
-            "{wrong} in a reply on the old one that it was our mistake, without naming {name}, "
-            "and close it.",
-            colleague="“{subject}” is under {wrong}, but it was {name} who complained. Please "
-            "open a new one for {name} with the same priority and [product]. Then write to "
-            "{wrong} on the old one that it was our mistake, without any names, and close it.",
-            chat="“{subject}” is under {wrong} but it should be {name}, and it cant be moved. can "
-            "you open a new one for {name} (same priority and [product]), then reply to {wrong} "
-            "on the old one that it was our mistake and close it",
-            note="It was {name} who rang about “{subject}”, but we opened it for {wrong}. Please "
-            "open a new one for {name} with the same priority and [product], and close the old "
-            "one with a reply to {wrong} that it was our mistake. Don't name anybody there.",
+            email="We've opened {name}'s [ticket] about {subject.about} for {wrong}. Could you "
+            "open a new one for {name} (same priority and [product]), tell {wrong} on the old one "
+            "that it was our mistake, without naming {name}, and close it?",
+            colleague="The [ticket] about {subject.about} is under {wrong} instead of {name}. "
+            "Please open a new one for {name} (same priority and [product]), tell {wrong} on the "
+            "old one that it was our mistake, without names, and close it.",
+            chat="the [ticket] about {subject.about} is under {wrong} but it was {name}. can you "
+            "open a new one for {name} (same priority and [product]), reply to {wrong} on the old "
+            "one that it was our mistake and close it",
+            note="It was {name} who rang about {subject.about}, but we opened the [ticket] for "
+            "{wrong}. Please open a new one for {name} with the same priority and [product], and "
+            "close the old one with a reply to {wrong} that it was our mistake. Don't name "
+            "anybody there.",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),
@@ -111,16 +111,15 @@ def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | Non
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} has complained that nobody answers {name.him}. Could you assign "
-                "{name.his} unsolved [tickets] that nobody has yet to the colleague who looks "
-                "after {name.him}? You'll see on {name.his} record who that is.",
+                email="{name} has complained that nobody answers {name.him}. Could you give "
+                "{name.his} unsolved [tickets] that nobody has to the colleague who looks after "
+                "{name.him}?",
                 colleague="Some of {name}'s unsolved [tickets] aren't assigned to anybody. Please "
-                "give those to the colleague who looks after {name.him}, see {name.his} record.",
-                chat="some of {name}s unsolved [tickets] have no one on them. can you give those "
-                "to whoever looks after {name.him}? the record says who",
-                note="Nobody has taken some of {name}'s unsolved [tickets] yet. Please look up on "
-                "{name.his} record who looks after {name.him}, and assign those to that "
-                "colleague. The others stay where they are.",
+                "give those to the colleague who looks after {name.him}.",
+                chat="{name} is complaining, some of {name.his} unsolved [tickets] have no one on "
+                "them. can you give those to the colleague who looks after {name.him}",
+                note="{name} is annoyed because nobody has taken some of {name.his} unsolved "
+                "[tickets]. Please give those to the colleague who looks after {name.him}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -177,16 +176,18 @@ def if_the_assignee_is_away(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{assignee} mentioned a holiday, and {name} is worried about “{subject}”. If "
-                "{assignee} is away on the day it's due, please give it to {heir}. Otherwise leave "
-                "it.",
+                email="{assignee} mentioned a holiday, and {name} is worried about {name.his} "
+                "[ticket] about {subject.about}. If {assignee} is away on the day it's due, "
+                "please give it to {heir}. Otherwise leave it.",
                 colleague="{assignee} is off soon, I'm not sure from when. If {assignee.he} isn't "
-                "here on the day {name}'s “{subject}” is due, please give it to {heir}.",
-                chat="can you check if {assignee} is away when “{subject}” ({name}) is due? if so "
-                "give that one to {heir}",
-                note="“{subject}” from {name} mustn't be left lying while {assignee} is on leave. "
-                "Please look when it's due, and if {assignee} isn't here that day, assign it to "
-                "{heir}. {name.His} other [ticket] isn't urgent, {assignee} can keep that.",
+                "here on the day {name}'s [ticket] about {subject.about} is due, please give it "
+                "to {heir}.",
+                chat="can you check if {assignee} is on holiday when {name}'s [ticket] about "
+                "{subject.about} is due? if so give that one to {heir}",
+                note="{name}'s [ticket] about {subject.about} mustn't be left lying while "
+                "{assignee} is on leave. Please look when it's due, and if {assignee} isn't here "
+                "that day, assign it to {heir}. {name.His} other [ticket] isn't urgent, "
+                "{assignee} can keep that.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -226,18 +227,18 @@ def complaint_in_a_thread(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s [thread] “{subject}” is a complaint. Could you open [a ticket] for "
-            "it, same subject, normal priority? Then write to {name.him} in the [thread] that "
-            "we've registered the complaint, and close it.",
-            colleague="{name}'s [thread] “{subject}” is really a complaint. Please open a normal "
-            "[ticket] for it with the same subject, tell {name.him} in the [thread] that the "
-            "complaint is registered, and close the [thread].",
-            chat="can you open [a ticket] for {name}'s complaint “{subject}”? same subject, "
-            "normal. then tell {name.him} in the [thread] that the complaint is registered and "
-            "close the [thread]",
-            note="We need [a ticket] for {name}'s complaint, the [thread] “{subject}”: same "
-            "subject, normal priority. Please tell {name.him} in the [thread] that the complaint "
-            "is registered, and close the [thread].",
+            email="What {name} wrote about {subject.about} is really a complaint. Could you open "
+            "a normal [ticket] with the same subject, tell {name.him} in the [thread] that it's "
+            "registered, and close the [thread]?",
+            colleague="What {name} wrote about {subject.about} is a complaint. Please open a "
+            "normal [ticket] with the same subject, tell {name.him} in the [thread] that it's "
+            "registered, and close the [thread].",
+            chat="{name} is complaining about {subject.about}. can you open a normal [ticket] "
+            "(same subject), tell {name.him} in the [thread] that its registered and close the "
+            "[thread]",
+            note="{name} isn't asking about {subject.about}, {name.he}'s complaining. Please open "
+            "a normal [ticket] with the same subject, tell {name.him} in the [thread] that it's "
+            "registered, and close the [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -293,15 +294,14 @@ def next_due_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="I'd like to help {team} out a bit. Which of their unsolved [tickets] is "
-                "due first? I need the reference, who has it, and the [customer].",
-                colleague="Which unsolved [ticket] of {team} is due first? Please tell me who has "
-                "it and which [customer] it's for.",
-                chat="which unsolved [ticket] in {team} is due first? who has it and which "
-                "[customer]",
-                note="I'm meeting {team} this morning. Which of the [tickets] that they still "
-                "have to solve is due first? I need its reference, the colleague who has it and "
-                "the [customer].",
+                email="{team} can't keep up. Which of their unsolved [tickets] is due first, who "
+                "has it, and which [customer] is it for? I need the reference, too.",
+                colleague="I'd like to help {team} out. Which of their unsolved [tickets] is due "
+                "first, who has it, and which [customer] is it for?",
+                chat="{team} are swamped. which of their unsolved [tickets] is due first, who has "
+                "it and which [customer]",
+                note="I'm meeting {team} this morning. Which of their unsolved [tickets] is due "
+                "first? I need its reference, who has it and the [customer].",
             ),
             calls=(
                 call("list_teams"),
@@ -333,15 +333,16 @@ def an_empty_answer_to_be_rid_of_it(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} keeps asking about “{subject}”, and there won't be any news for weeks. "
-            "Please put any public comment on it, a full stop will do, and close it.",
-            colleague="Please get {name}'s “{subject}” off the list: put in a dummy public "
-            "comment and close it.",
-            chat="“{subject}” ({name}) is dragging our numbers down. can you just comment “.” "
-            "publicly and close it",
-            note="By tonight we need fewer than ten old [tickets], and {name}'s “{subject}” is "
-            "one of them. The system wants a public comment before it can be closed, so please "
-            "just write a full stop there and close it.",
+            email="{name} keeps asking about {subject.about}, and there won't be any news for "
+            "weeks. Could you close the [ticket]? It needs an answer first, but a full stop will "
+            "do.",
+            colleague="Please get {name}'s [ticket] about {subject.about} off the list: any "
+            "answer will do, a full stop for all I care, and then close it.",
+            chat="{name}'s [ticket] about {subject.about} is dragging our numbers down. can you "
+            "just answer “.” and close it",
+            note="By tonight we need fewer than ten old [tickets], and {name}'s about "
+            "{subject.about} is one of them. The system wants an answer before it can be closed, "
+            "so please just write a full stop there and close it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -361,7 +362,7 @@ def an_empty_answer_to_be_rid_of_it(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=5, common=True)
+@situation("tickets", steps=5, common=True, weight=0.15)
 def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
     """A note on the customer says what to open a ticket for, and for whom it is meant."""
     author = some_employee(maker)
@@ -378,18 +379,17 @@ def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{author} took a call from {name} and only left a note about it, so there's "
-                "no [ticket] yet. Could you open one with what {name} rang about as the subject, "
-                "normal priority, and give it to {author}?",
-                colleague="{author} left a note about a call from {name} but didn't open [a "
-                "ticket]. Please open one in the same words, normal priority, and assign it to "
+                email="{author} made a note of {name}'s call but forgot to open [a ticket]. Could "
+                "you open one with what {name.he} rang about as the subject, normal priority, and "
+                "assign it to {author}?",
+                colleague="{author} took a call from {name} but only left a note. Please open [a "
+                "ticket] with what {name.he} rang about as the subject, normal priority, for "
                 "{author}.",
-                chat="{author} only left a note about {name}'s call. can you open [a ticket] with "
-                "what {name.he} rang about as the subject, normal priority, and give it to "
-                "{author}",
-                note="{name} rang yesterday, and {author} left a note but no [ticket]. Please "
-                "open one with what the note says {name.he} rang about as the subject, normal "
-                "priority, and assign it to {author}.",
+                chat="{author} took {name}'s call and only left a note. can you open [a ticket] "
+                "with what {name.he} rang about as the subject, normal priority, for {author}",
+                note="{name} is waiting to be called back: {author} made a note but didn't open "
+                "[a ticket]. Please do that, with what {name.he} rang about as the subject, "
+                "normal priority, for {author}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

@@ -58,7 +58,7 @@ def _paused(maker: Maker, colleague: Text, until: Text) -> Draft | None:
     )
 
 
-@situation("subscriptions", steps=3, dialogue=True, trades=("coworking", "gym", "language_school"))
+@situation("subscriptions", steps=3, dialogue=True, trades=("coworking", "gym"))
 def paused_till_a_day(maker: Maker) -> Draft | None:
     """Somebody is away and wants to come back."""
     return _paused(

@@ -10,7 +10,8 @@ from scenarios.generate.modules.devices.make import new_device, new_reading
 from scenarios.generate.modules.draft_helpers import long_day
 from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.situations.talks.common import DAY, clock_time, find, spoken_price
-from scenarios.generate.situations.talks.spoken_subjects import APPOINTMENTS, CASES
+from scenarios.generate.situations.talks.spoken_subjects import CASES
+from scenarios.generate.vocabulary.spoken_titles import appointment_purposes
 from scenarios.generate.vocabulary.trades import trade
 
 
@@ -24,7 +25,7 @@ def another_time_for_it(maker: Maker) -> Draft | None:
     if day == wanted:
         return None
     taken, hour = maker.rng.sample((8, 9, 11, 13, 14, 16), 2)
-    offered = [one for one in maker.pool("appointment_subjects") if one in APPOINTMENTS]
+    offered = [one for one in maker.pool("appointment_subjects") if one in appointment_purposes()]
     subject = maker.rng.choice(offered or ["Contract renewal"])
     appointment = new_appointment(maker, customer, maker.me, old, 10, subject=subject)
     new_appointment(maker, new_customer(maker), maker.me, wanted, taken)
@@ -81,7 +82,7 @@ def another_time_for_it(maker: Maker) -> Draft | None:
         answer="{name}'s [appointment] is now on {day} at {hour}.",
         values={
             "name": customer["name"],
-            "about": APPOINTMENTS[subject],
+            "about": appointment_purposes()[subject],
             "day": long_day(starts),
             "hour": clock_time(hour),
             "wanted": long_day(maker.ahead(wanted, taken)),

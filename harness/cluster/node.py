@@ -8,15 +8,18 @@ makes the plan by itself, a pure function of the settings, and compares it with 
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
 import ray.cloudpickle
 
 from envpool.core.errors import PoolError
+from harness.cluster.near_socket import connected_to
 from harness.core.errors import HarnessError, ProcessError
+from harness.fleet.connection import Connection
 from harness.fleet.faults import failed_of
+from harness.fleet.messages import content_of
 from harness.fleet.transport import CarriedTransport
 from harness.fleet.worker import Worker, WorkerSpec
 from harness.policies.base import OpenPolicy
@@ -43,10 +46,11 @@ class ActorSpec(msgspec.Struct, frozen=True):
     version: str  # of this project
     folder: str  # in which the driver works: relative paths begin there, if the node has it
     environment: dict[str, str]  # of the driver, in part
+    near_socket: str  # path of the driver's socket, which an actor of its machine uses
 
 
 def payload_of(
-    spec: WorkerSpec, policy: OpenPolicy | None, environment: Mapping[str, str]
+    spec: WorkerSpec, policy: OpenPolicy | None, environment: Mapping[str, str], near_socket: str
 ) -> bytes:
     """What an actor needs to be this worker. `policy` None: the settings name it, and each actor
     opens its own."""
@@ -57,6 +61,7 @@ def payload_of(
         version=distribution.version(),
         folder=str(Path.cwd()),
         environment={name: environment[name] for name in sorted(names) if name in environment},
+        near_socket=near_socket,
     )
     dumped: bytes = ray.cloudpickle.dumps(actor)
     return dumped
@@ -74,10 +79,9 @@ def _digests(tasks: Sequence[tuple[Scenario, Task]]) -> dict[str, str]:
     return {scenario.name: scenario.digest for scenario, _ in tasks}
 
 
-def prepare(payload: bytes, address: str) -> WorkerSpec:
+def prepare(actor: ActorSpec, address: str) -> WorkerSpec:
     """What the worker needs, made from what is on this node. Raises ProcessError, whose message
     names the node, where something is missing or differs."""
-    actor: ActorSpec = ray.cloudpickle.loads(payload)
     os.environ.update(actor.environment)
     with suppress(OSError):  # only relative paths need it
         os.chdir(actor.folder)
@@ -106,10 +110,10 @@ def prepare(payload: bytes, address: str) -> WorkerSpec:
 
 
 class Playing:
-    """One worker's life in an actor: `batches` runs it and gives what it sends."""
+    """One worker's life in an actor: `batches` runs it and gives what it sends through Ray."""
 
     def __init__(self, payload: bytes, address: str) -> None:
-        self._payload = payload
+        self._actor: ActorSpec = ray.cloudpickle.loads(payload)
         self._address = address
         self._transport = CarriedTransport(_GATHER_S)
 
@@ -117,10 +121,25 @@ class Playing:
         """Take messages from the coordinator."""
         self._transport.deliver(contents)
 
-    async def batches(self) -> AsyncGenerator[list[bytes]]:
-        """What the worker sends, until it has ended. Raises what failed in its own tasks."""
+    async def batches(self) -> AsyncGenerator[list[bytes] | bool]:
+        """First whether messages take the socket of the machine; where they do not, what the worker
+        sends, until it has ended. Raises what failed in its own tasks."""
         configure_logging(0)
-        life = asyncio.create_task(self._live())
+        try:
+            spec = prepare(self._actor, self._address)
+        except ProcessError as exc:
+            yield False
+            yield [content_of(failed_of(exc))]
+            return
+        raise_file_limit(spec.settings.max_concurrency + 256)
+        tune_garbage_collector()
+        near = connected_to(self._actor.near_socket)
+        yield near is not None
+        if near is not None:
+            with closing(near):
+                await Worker(spec, Connection(near)).serve()
+            return
+        life = asyncio.create_task(Worker(spec, self._transport).serve())
         life.add_done_callback(lambda _: self._transport.close())
         try:
             async for contents in self._transport.batches():
@@ -128,13 +147,3 @@ class Playing:
             await life
         finally:
             life.cancel()
-
-    async def _live(self) -> None:
-        try:
-            spec = prepare(self._payload, self._address)
-        except ProcessError as exc:
-            self._transport.put(failed_of(exc))
-            return
-        raise_file_limit(spec.settings.max_concurrency + 256)
-        tune_garbage_collector()
-        await Worker(spec, self._transport).serve()

@@ -2,7 +2,7 @@
 installed, and answers there with one sentence. So it imports nothing of the project at the top.
 
 What it yields: first (address of the node, process id); then whether its messages take the socket
-of the node, and if not, lists of them; or one sentence that says why the node cannot play.
+of the machine, and if not, lists of them; or one sentence that says why the node cannot play.
 """
 
 import asyncio

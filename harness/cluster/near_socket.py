@@ -1,8 +1,8 @@
-"""A socket between the coordinator and an actor on its node.
+"""A socket between the coordinator and an actor on the same machine.
 
-Messages take it, as between the coordinator and a rollout process: Ray takes 2 to 4 ms of CPU for
-each. Ray still starts the actor, ends it and says why it died. The messages of an actor on another
-node, or in another container or of another user on this one, travel through Ray.
+Where there is one, messages take it, as between the coordinator and a rollout process: Ray takes
+2 to 4 ms of CPU for each. Ray still starts the actor, ends it and says why it died. An actor of
+another machine finds no server behind the path, and its messages travel through Ray.
 """
 
 import os
@@ -38,7 +38,7 @@ class NearSocket:
 
 
 def connected_to(path: str) -> socket.socket | None:
-    """The actor's end; None: no coordinator can be reached there."""
+    """The actor's end; None: the coordinator is on another machine, or of another user."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(_CONNECT_S)
     with suppress(OSError):

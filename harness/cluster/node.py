@@ -12,7 +12,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
-import ray
 import ray.cloudpickle
 
 from envpool.core.errors import PoolError
@@ -47,8 +46,7 @@ class ActorSpec(msgspec.Struct, frozen=True):
     version: str  # of this project
     folder: str  # in which the driver works: relative paths begin there, if the node has it
     environment: dict[str, str]  # of the driver, in part
-    node: str  # id of the driver's node
-    near_socket: str  # path of the driver's socket, which an actor on its node uses
+    near_socket: str  # path of the driver's socket, which an actor of its machine uses
 
 
 def payload_of(
@@ -63,17 +61,10 @@ def payload_of(
         version=distribution.version(),
         folder=str(Path.cwd()),
         environment={name: environment[name] for name in sorted(names) if name in environment},
-        node=_node(),
         near_socket=near_socket,
     )
     dumped: bytes = ray.cloudpickle.dumps(actor)
     return dumped
-
-
-def _node() -> str:
-    """The id of the node of this process."""
-    found: str = ray.get_runtime_context().get_node_id()
-    return found
 
 
 def _carried(names: Iterable[str]) -> list[str]:
@@ -131,7 +122,7 @@ class Playing:
         self._transport.deliver(contents)
 
     async def batches(self) -> AsyncGenerator[list[bytes] | bool]:
-        """First whether messages take the socket of the node; where they do not, what the worker
+        """First whether messages take the socket of the machine; where they do not, what the worker
         sends, until it has ended. Raises what failed in its own tasks."""
         configure_logging(0)
         try:
@@ -142,8 +133,7 @@ class Playing:
             return
         raise_file_limit(spec.settings.max_concurrency + 256)
         tune_garbage_collector()
-        is_near = _node() == self._actor.node
-        near = connected_to(self._actor.near_socket) if is_near else None
+        near = connected_to(self._actor.near_socket)
         yield near is not None
         if near is not None:
             with closing(near):

@@ -1,8 +1,8 @@
 """The actor class, which Ray carries to each node by value: it also runs where this project is not
 installed, and answers there with one sentence. So it imports nothing of the project at the top.
 
-What it yields: first (address of the node, process id); then whether its messages take the socket
-of the machine, and if not, lists of them; or one sentence that says why the node cannot play.
+What it yields: first (address of the node, process id); then lists of messages, or one sentence
+that says why the node cannot play.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 
 import ray.util
 
-Yielded = tuple[str, int] | bool | list[bytes] | str
+Yielded = tuple[str, int] | list[bytes] | str
 
 
 class RolloutActor:

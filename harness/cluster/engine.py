@@ -10,7 +10,6 @@ import ray.cloudpickle
 
 from harness.cluster import actor
 from harness.cluster.connection import connected
-from harness.cluster.near_socket import NearSocket
 from harness.cluster.node import payload_of
 from harness.cluster.ray_worker import RayWorker
 from harness.fleet.coordinator import START_FACTOR, StartWorker
@@ -35,13 +34,11 @@ def ray_engine(spec: WorkerSpec, *, policy: OpenPolicy | None) -> Iterator[Start
         mine = msgspec.structs.replace(
             spec, settings=actor_share(settings, number), names_trusted=False
         )
-        near = NearSocket()
         return RayWorker(
             actor_class,
             install,
-            payload_of(mine, policy, os.environ, near.path),
+            payload_of(mine, policy, os.environ),
             number,
-            near=near,
             cluster=settings.cluster,
             patience=settings.process_timeout * START_FACTOR,
             folder=folder,

@@ -8,18 +8,15 @@ makes the plan by itself, a pure function of the settings, and compares it with 
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import ray.cloudpickle
 
 from envpool.core.errors import PoolError
-from harness.cluster.near_socket import connected_to
 from harness.core.errors import HarnessError, ProcessError
-from harness.fleet.connection import Connection
 from harness.fleet.faults import failed_of
-from harness.fleet.messages import content_of
 from harness.fleet.transport import CarriedTransport
 from harness.fleet.worker import Worker, WorkerSpec
 from harness.policies.base import OpenPolicy
@@ -46,11 +43,10 @@ class ActorSpec(msgspec.Struct, frozen=True):
     version: str  # of this project
     folder: str  # in which the driver works: relative paths begin there, if the node has it
     environment: dict[str, str]  # of the driver, in part
-    near_socket: str  # path of the driver's socket, which an actor of its machine uses
 
 
 def payload_of(
-    spec: WorkerSpec, policy: OpenPolicy | None, environment: Mapping[str, str], near_socket: str
+    spec: WorkerSpec, policy: OpenPolicy | None, environment: Mapping[str, str]
 ) -> bytes:
     """What an actor needs to be this worker. `policy` None: the settings name it, and each actor
     opens its own."""
@@ -61,7 +57,6 @@ def payload_of(
         version=distribution.version(),
         folder=str(Path.cwd()),
         environment={name: environment[name] for name in sorted(names) if name in environment},
-        near_socket=near_socket,
     )
     dumped: bytes = ray.cloudpickle.dumps(actor)
     return dumped
@@ -79,9 +74,10 @@ def _digests(tasks: Sequence[tuple[Scenario, Task]]) -> dict[str, str]:
     return {scenario.name: scenario.digest for scenario, _ in tasks}
 
 
-def prepare(actor: ActorSpec, address: str) -> WorkerSpec:
+def prepare(payload: bytes, address: str) -> WorkerSpec:
     """What the worker needs, made from what is on this node. Raises ProcessError, whose message
     names the node, where something is missing or differs."""
+    actor: ActorSpec = ray.cloudpickle.loads(payload)
     os.environ.update(actor.environment)
     with suppress(OSError):  # only relative paths need it
         os.chdir(actor.folder)
@@ -110,10 +106,10 @@ def prepare(actor: ActorSpec, address: str) -> WorkerSpec:
 
 
 class Playing:
-    """One worker's life in an actor: `batches` runs it and gives what it sends through Ray."""
+    """One worker's life in an actor: `batches` runs it and gives what it sends."""
 
     def __init__(self, payload: bytes, address: str) -> None:
-        self._actor: ActorSpec = ray.cloudpickle.loads(payload)
+        self._payload = payload
         self._address = address
         self._transport = CarriedTransport(_GATHER_S)
 
@@ -121,25 +117,10 @@ class Playing:
         """Take messages from the coordinator."""
         self._transport.deliver(contents)
 
-    async def batches(self) -> AsyncGenerator[list[bytes] | bool]:
-        """First whether messages take the socket of the machine; where they do not, what the worker
-        sends, until it has ended. Raises what failed in its own tasks."""
+    async def batches(self) -> AsyncGenerator[list[bytes]]:
+        """What the worker sends, until it has ended. Raises what failed in its own tasks."""
         configure_logging(0)
-        try:
-            spec = prepare(self._actor, self._address)
-        except ProcessError as exc:
-            yield False
-            yield [content_of(failed_of(exc))]
-            return
-        raise_file_limit(spec.settings.max_concurrency + 256)
-        tune_garbage_collector()
-        near = connected_to(self._actor.near_socket)
-        yield near is not None
-        if near is not None:
-            with closing(near):
-                await Worker(spec, Connection(near)).serve()
-            return
-        life = asyncio.create_task(Worker(spec, self._transport).serve())
+        life = asyncio.create_task(self._live())
         life.add_done_callback(lambda _: self._transport.close())
         try:
             async for contents in self._transport.batches():
@@ -147,3 +128,13 @@ class Playing:
             await life
         finally:
             life.cancel()
+
+    async def _live(self) -> None:
+        try:
+            spec = prepare(self._payload, self._address)
+        except ProcessError as exc:
+            self._transport.put(failed_of(exc))
+            return
+        raise_file_limit(spec.settings.max_concurrency + 256)
+        tune_garbage_collector()
+        await Worker(spec, self._transport).serve()

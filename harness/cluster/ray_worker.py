@@ -2,8 +2,7 @@
 
 Invariants: Ray repeats nothing (no restarts, no retries): an actor that died is replaced by another
 one, and what it had goes on after the turns that are in the log. Only this handle reads the actor's
-stream, or the other end of its socket, so an actor that comes back after it was given up writes
-nothing.
+stream, so an actor that comes back after it was given up writes nothing.
 """
 
 import asyncio
@@ -18,26 +17,22 @@ import ray
 from ray.exceptions import RayError
 
 from harness.cluster.capacity import resources_of
-from harness.cluster.near_socket import NearSocket
 from harness.core.errors import ProcessError
 from harness.fleet.carried import with_logged
-from harness.fleet.connection import Connection
 from harness.fleet.faults import failed_of
 from harness.fleet.messages import FromWorker, Leases, Stored, ToWorker, content_of, from_worker
-from harness.fleet.process_worker import GRACE_S
 from harness.rollout.plan import EpisodePlan
 from harness.settings.cluster import ClusterSettings
 
 _IN_FLIGHT = 8  # batches that the actor may have sent and that were not read
 _GATHER_S = 0.05  # seconds that a report of what is stored waits for others
-_REASON_S = 2.0  # seconds for Ray to say why an actor died whose socket is closed
 _CALLS = 8  # of an actor at a time: its stream, and messages to it
 
 
 class RayWorker:
     """A WorkerHandle of an actor."""
 
-    ahead = 4  # what it reports through Ray is a quarter of a second old, and so are the leases
+    ahead = 4  # what it reports is a quarter of a second old, and so are the leases
 
     def __init__(
         self,
@@ -46,7 +41,6 @@ class RayWorker:
         payload: bytes,
         number: int,
         *,
-        near: NearSocket,
         cluster: ClusterSettings,
         patience: float,
         folder: Path,
@@ -54,12 +48,8 @@ class RayWorker:
     ) -> None:
         """Ask Ray for the actor, which may wait up to `patience` seconds for free resources.
         `actor_class` is the remote class, `install` the command that installs this project; the log
-        in `folder` has what leases must carry. `near` is closed by this worker. Raises OSError when
-        Ray takes no request."""
+        in `folder` has what leases must carry. Raises OSError when Ray takes no request."""
         self.number = number
-        self._near = near
-        self._connection: Connection | None = None  # to an actor on this machine
-        self._way_known = anyio.Event()  # set: messages go through the connection, or through Ray
         self._patience = patience
         self._folder = folder
         self._plans = plans
@@ -85,7 +75,6 @@ class RayWorker:
                 num_returns="streaming", _generator_backpressure_num_objects=_IN_FLIGHT
             ).remote(payload)
         except RayError as exc:
-            near.close()
             raise OSError(reason_of(exc)) from exc
 
     @property
@@ -101,23 +90,7 @@ class RayWorker:
             self._urgent.set()
 
     async def send_all(self) -> None:
-        """See WorkerHandle."""
-        await self._way_known.wait()
-        if self._connection is None:
-            await self._call_all()
-            return
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._connection.send_all)
-            while not self._why:
-                await self._work.wait()
-                self._work = anyio.Event()
-                messages, self._outgoing = self._outgoing, []
-                for message in messages:
-                    self._connection.put(await self._with_logged(message))
-            tasks.cancel_scope.cancel()
-
-    async def _call_all(self) -> None:
-        """Send through Ray. One call is under way at a time, which keeps the order."""
+        """See WorkerHandle. One call is under way at a time, which keeps the order."""
         while not self._why:
             await self._work.wait()
             if all(isinstance(message, Stored) for message in self._outgoing):
@@ -142,8 +115,6 @@ class RayWorker:
         while not self._received:
             if self._why:
                 raise anyio.EndOfStream
-            if self._connection is not None:
-                return await self._receive_near(self._connection, within)
             if self._next is None:
                 self._next = asyncio.create_task(self._read())
             has_begun = bool(self._where)
@@ -160,21 +131,6 @@ class RayWorker:
         message: FromWorker = from_worker(self._received.pop())
         return message
 
-    async def _receive_near(self, connection: Connection, within: float) -> FromWorker:
-        """As ProcessWorker.receive; where the actor has ended, Ray may say why."""
-        try:
-            for seconds in (within, GRACE_S):
-                with anyio.move_on_after(seconds):
-                    message: FromWorker = from_worker(await connection.receive())
-                    return message
-        except anyio.EndOfStream:
-            with anyio.move_on_after(_REASON_S):
-                while not self._why:
-                    await self._read()
-            self._lose("it has ended")
-            raise
-        raise TimeoutError
-
     async def _read(self) -> Any:
         """The next item of the stream; None: it has ended."""
         try:
@@ -190,22 +146,13 @@ class RayWorker:
             case tuple():
                 address, pid = item
                 self._where = f" (node {address}, pid {pid})"
-            case bool():
-                self._take_way(is_near=item)
             case list():
                 self._received = item[::-1]
             case str():
                 self._received = [content_of(failed_of(ProcessError(item)))]
 
-    def _take_way(self, *, is_near: bool) -> None:
-        if is_near:
-            self._connection, self.ahead = Connection(self._near.accept()), 1
-        self._near.close()
-        self._way_known.set()
-
     def _lose(self, why: str) -> None:
         self._why = self._why or why
-        self._way_known.set()
         if self._next is not None:
             self._next.cancel()
 
@@ -215,9 +162,6 @@ class RayWorker:
             self._has_ended = True
             self._lose("killed")
             self._stream = None
-            self._near.close()
-            if self._connection is not None:
-                self._connection.close()
             with suppress(RayError):
                 ray.kill(self._actor, no_restart=True)
         return self._why

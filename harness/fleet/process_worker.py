@@ -8,7 +8,7 @@ from harness.fleet.connection import Connection
 from harness.fleet.fork_server import ForkServer
 from harness.fleet.messages import FromWorker, ToWorker, from_worker
 
-GRACE_S = 0.5
+_GRACE = 0.5  # seconds
 
 
 class WorkerHandle(Protocol):
@@ -66,7 +66,7 @@ class ProcessWorker:
     async def receive(self, within: float) -> FromWorker:
         """See WorkerHandle. Where this process was itself stopped (Ctrl-Z), all that comes late was
         not silent: the worker gets a little more time once this process runs."""
-        for seconds in (within, GRACE_S):
+        for seconds in (within, _GRACE):
             with anyio.move_on_after(seconds):
                 message: FromWorker = from_worker(await self._connection.receive())
                 return message

@@ -121,10 +121,12 @@ def mark_on(message: Message) -> str | None:
     return None
 
 
-def will_of(topic: str, payload: bytes) -> Will:
+def will_of(topic: str, payload: bytes, *, mark: str = "") -> Will:
     """Return a retained message that the broker publishes when this client is lost."""
     properties = _properties(PacketTypes.WILLMESSAGE)
     properties.WillDelayInterval = _WILL_DELAY_S
+    if mark:
+        properties.UserProperty = ("mark", mark)
     return Will(topic, payload, qos=1, retain=True, properties=properties)
 
 

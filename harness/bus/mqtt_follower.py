@@ -31,10 +31,12 @@ from harness.bus.mqtt_client import (
 )
 from harness.bus.mqtt_settings import Broker, MqttSettings
 from harness.bus.mqtt_wire import (
+    LOST,
     UNREADABLE,
     Heads,
     Ledger,
     Page,
+    Presence,
     Status,
     decode_page,
     decode_records,
@@ -66,8 +68,10 @@ class Follower:
         kinds: Sequence[Kind],
         depth: int,
         have: tuple[str, Heads] | None = None,
+        presence: Presence | None = None,
     ) -> None:
-        """`have`: a log, and up to where the subscriber has its records; None: it has none."""
+        """`have`: a log, and up to where the subscriber has its records; None: it has none.
+        `presence`: which copy it keeps; None: it keeps none, and is not awaited when it is lost."""
         self.status: Status | None = None
         self.name = f"rehearse-{secrets.token_hex(8)}"
         self._run_name = run
@@ -81,6 +85,7 @@ class Follower:
         )
         self._here = topic(run, "catchup", self.name, "here")
         self._request = topic(run, "catchup", self.name, "request")
+        self._presence = b"here" if presence is None else encode(presence)
         self._topics = [
             *(topic(run, kind) + "/+" for kind in kinds),
             topic(run, "status") + "/#",
@@ -140,7 +145,7 @@ class Follower:
     async def _work(self, client: Client, task_status: TaskStatus[None]) -> None:
         self._client = client
         try:
-            await client.send(self._here, b"here", retain=True)
+            await client.send(self._here, self._presence, retain=True)
             await client.subscribe_to(self._topics)
             if not self._connection.is_established:
                 self._connection.is_established = True
@@ -236,4 +241,4 @@ class Follower:
                 )
 
     def _will(self) -> Will:
-        return will_of(self._here, b"")
+        return will_of(self._here, b"", mark=LOST)

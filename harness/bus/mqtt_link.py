@@ -8,13 +8,12 @@ Promises:
 - A record put into the link is delivered to every follower, once and in order, through lost
   connections and restarts of the broker, as long as the publisher lives. While the broker is away,
   the outbox fills, and then publishers wait.
-- At the end the publisher waits until the followers have every record: as long as they send
-  requests, and `linger_s` longer. A follower that comes more than `linger_s` after the end reads
-  the log itself, so followers that come and go do not keep a run open.
+- At the end the publisher waits until the followers have every record (harness.bus.mqtt_awaited
+  says how long). A follower that comes more than `linger_s` after the end reads the log itself, so
+  followers that come and go do not keep a run open.
 - Memory is bounded by the settings (`outbox`, `in_flight`, `batch`).
 """
 
-import math
 import secrets
 import time
 from collections import Counter, deque
@@ -28,9 +27,18 @@ import structlog
 from anyio.abc import TaskStatus
 
 from envpool.offloaded.owned_tasks import OwnedTasks
-from harness.bus.mqtt_client import BrokerConnection, Client, Message, first_of, will_of
+from harness.bus.mqtt_awaited import Awaited
+from harness.bus.mqtt_client import (
+    BrokerConnection,
+    Client,
+    Message,
+    first_of,
+    mark_on,
+    will_of,
+)
 from harness.bus.mqtt_settings import MqttSettings, broker_of
 from harness.bus.mqtt_wire import (
+    LOST,
     UNREADABLE,
     Packer,
     Parcel,
@@ -39,6 +47,7 @@ from harness.bus.mqtt_wire import (
     State,
     Status,
     decode_part_request,
+    decode_presence,
     decode_request,
     encode,
     page_of,
@@ -105,8 +114,7 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         self._status_due = anyio.Event()  # set: send the state now
         self._drained: anyio.Event | None = None  # set once all is sent; None: no wait
         self._activity = anyio.Event()  # set: a follower requested something, or left
-        self._followers: set[str] = set()
-        self._joinable_until = math.inf  # when the publisher waits for no further followers
+        self._followers = Awaited(linger_s=settings.linger_s, session_s=settings.session_s)
         self._failure: BusError | None = None
         self._scope = anyio.CancelScope(shield=True)
         self._counters = Counter[str]()
@@ -275,19 +283,26 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         """Register the followers and answer their requests."""
         async for message in client.messages:
             follower, level = message.topic.value.split("/")[3:5]
-            comes = level == "here" and message.payload
-            if comes and anyio.current_time() <= self._joinable_until:
-                self._followers.add(follower)
-            is_awaited = follower in self._followers
+            if level == "here":
+                is_awaited = self._note_presence(follower, message)
+            else:
+                is_awaited = self._followers.note_active(follower, anyio.current_time())
             if level == "request":
                 await self._answer(client, follower, message)
             elif level == "ask":
                 await self._send_part(client, follower, message)
-            elif not message.payload:
-                self._followers.discard(follower)
             client.ack(message)
             if is_awaited:
                 self._activity.set()
+
+    def _note_presence(self, follower: str, message: Message) -> bool:
+        """Note that a follower comes, leaves or is lost; return whether it is, or was, awaited."""
+        now = anyio.current_time()
+        if message.payload:
+            return self._followers.come(follower, decode_presence(message.payload), now)
+        if mark_on(message) == LOST:
+            return self._followers.lose(follower, now)
+        return self._followers.leave(follower)
 
     async def _answer(self, client: Client, follower: str, message: Message) -> None:
         try:
@@ -317,8 +332,8 @@ class MqttLink(anyio.AsyncContextManagerMixin):
     async def close(self, *, hurry: bool = False) -> None:
         """Send the rest, publish the end of the run, and wait for the followers.
 
-        Takes at most `close_s`, and `linger_s` after the last activity of a follower; in a hurry at
-        most a few seconds. Records that could not be sent are logged and counted as `unsent`.
+        Takes at most `close_s`, and as long as followers are awaited; in a hurry at most a few
+        seconds. Records that could not be sent are logged and counted as `unsent`.
         Cancellation does not stop the sending.
         """
         settings = self._settings
@@ -334,10 +349,8 @@ class MqttLink(anyio.AsyncContextManagerMixin):
         if not self._ended.is_set():
             _log.warning("mqtt_closed_unsent", run=self._run_name, records=self.num_unsent)
             return
-        self._joinable_until = anyio.current_time() + settings.linger_s
-        while self._followers and not hurry:
+        self._followers.end(anyio.current_time())
+        while not hurry and (rest_s := self._followers.until() - anyio.current_time()) > 0:
             self._activity = anyio.Event()
-            with anyio.move_on_after(settings.linger_s) as silence:
+            with anyio.move_on_after(rest_s):
                 await self._activity.wait()
-            if silence.cancelled_caught:
-                return

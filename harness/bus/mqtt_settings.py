@@ -101,7 +101,9 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     session_s: Annotated[
         int,
         Meta(
-            ge=0, description="Seconds that the broker keeps messages for a follower that is away."
+            ge=0,
+            description="Seconds that the broker keeps messages for a follower that is away, and "
+            "that the end of a run waits for a copy that is away.",
         ),
     ] = 60
     status_s: Annotated[

@@ -97,6 +97,16 @@ class Status(msgspec.Struct, frozen=True):
     judge: str = ""  # the run's setting `judge`; empty: not known
 
 
+LOST = "lost"  # the mark of the message that the broker sends for a follower that is lost
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """A follower that is there, as its retained message says."""
+
+    copy: str = ""  # the id of the copy that it keeps; empty: it keeps none
+    life: int = 0  # of how many followers of this copy it is the last
+
+
 class Request(msgspec.Struct, frozen=True):
     """A follower's request for the records of these kinds in a log, each after its position."""
 
@@ -164,8 +174,20 @@ encode = _encoder.encode
 decode_status = _status_decoder.decode
 decode_request = _request_decoder.decode
 decode_page = _page_decoder.decode
+_presence_decoder: msgspec.msgpack.Decoder[Presence] = msgspec.msgpack.Decoder(Presence)
 decode_part_request = msgspec.msgpack.Decoder(PartRequest).decode
 decode_part = msgspec.msgpack.Decoder(Part).decode
+
+
+def decode_presence(payload: bytes) -> Presence:
+    """Return what a follower says of itself; one that can be read in no other way is a visitor.
+
+    Example: b"here" -> Presence()
+    """
+    try:
+        return _presence_decoder.decode(payload)
+    except UNREADABLE:
+        return Presence()
 
 
 def decode_records(payload: bytes) -> Sequence[Record]:

@@ -21,6 +21,8 @@ class Copied(msgspec.Struct, frozen=True):
     log: str  # the id of the run's log
     have: Heads  # up to where each kind of it is on disk here
     episodes: int = 0  # that the run planned; 0: not known
+    copy: str = ""  # the id of this copy (harness.bus.mqtt_wire.Presence); empty: it has none yet
+    lives: int = 0  # how many followers it has had
 
 
 def read_copied(folder: Path) -> Copied | None:

@@ -8,8 +8,12 @@
 It begins with the run's first record, whenever it is made, and goes on where it had got: a record
 that it has already is known by its (episode, attempt, seq). It ends with the run. Until then the
 copy's log has a writer, so that a follower of it (harness.bus.log_follower) follows the run.
+
+The run's process waits at its end for a copy that is cut off or killed (harness.bus.mqtt_awaited).
+For that copied.json has the copy's id and the number of its followers before a follower begins.
 """
 
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -25,7 +29,7 @@ from harness.bus.mqtt_follower import Follower
 from harness.bus.mqtt_parts import part_of
 from harness.bus.mqtt_runs import status_of
 from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.bus.mqtt_wire import RUN_TOML, START, Heads, Status
+from harness.bus.mqtt_wire import RUN_TOML, START, Presence, Status
 from harness.core.errors import BusError, LogError
 from harness.core.events import Ending, EpisodeStarted, Record
 from harness.following.copied import Copied, read_copied, write_copied
@@ -40,19 +44,22 @@ _log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
-async def open_copy(settings: MqttSettings, status: Status, folder: Path) -> AsyncIterator[None]:
+async def open_copy(
+    settings: MqttSettings, status: Status, folder: Path, *, is_lasting: bool = True
+) -> AsyncIterator[None]:
     """Copy the run with this status from a broker into a folder, in the background, until all its
     episodes have ended or the block is left. The block begins when the copy's log can be read.
+    `is_lasting`: the folder stays when this process has ended, so that the copying can go on.
 
     Raises BusError, SettingsError and LogError: also for a folder that has another run.
     """
-    have = await _begin(settings, status, folder)
+    copied = await _begin(settings, status, folder)
     async with OwnedTasks() as tasks:
-        await tasks.start(_copy, settings, status, folder, have)
+        await tasks.start(_copy, settings, status, folder, copied, is_lasting)
         yield
 
 
-async def _begin(settings: MqttSettings, status: Status, folder: Path) -> Heads:
+async def _begin(settings: MqttSettings, status: Status, folder: Path) -> Copied:
     """Make the folder, or check that it has a copy of this run; return how far that is."""
     copied, run_toml = read_copied(folder), folder / RUN_TOML
     if copied is not None and copied.log != status.log:
@@ -67,7 +74,10 @@ async def _begin(settings: MqttSettings, status: Status, folder: Path) -> Heads:
             raise LogError(f"{folder}: has another run than {status.run!r}; choose another folder")
     except OSError as exc:
         raise LogError(f"{folder}: the copy cannot be written: {exc}") from exc
-    return START if copied is None else copied.have
+    copied = copied or Copied(status.run, status.log, START)
+    return msgspec.structs.replace(
+        copied, episodes=status.episodes, copy=copied.copy or secrets.token_hex(8)
+    )
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -79,12 +89,13 @@ async def _copy(
     settings: MqttSettings,
     status: Status,
     folder: Path,
-    have: Heads,
+    copied: Copied,
+    is_lasting: bool,
     *,
     task_status: anyio.abc.TaskStatus[None],
 ) -> None:
     async with open_log(folder, resume=True) as log:
-        copying = _Copying(settings, status, folder, log, have)
+        copying = _Copying(settings, status, folder, log, copied, is_lasting)
         task_status.started()
         await copying.follow()
         while not copying.is_complete():
@@ -97,10 +108,17 @@ class _Copying:
     """The state of one copying."""
 
     def __init__(
-        self, settings: MqttSettings, status: Status, folder: Path, log: LogWriter, have: Heads
+        self,
+        settings: MqttSettings,
+        status: Status,
+        folder: Path,
+        log: LogWriter,
+        copied: Copied,
+        is_lasting: bool,
     ) -> None:
-        self._settings, self._status, self._have = settings, status, have
+        self._settings, self._status, self._have = settings, status, copied.have
         self._folder, self._log = folder, log
+        self._copied, self._is_lasting = copied, is_lasting
         self._ended = status  # the run's, when it was left
         with open_reader(folder) as reader:
             # How many records of each attempt are here already; they come in order.
@@ -110,6 +128,9 @@ class _Copying:
     async def follow(self) -> None:
         """Copy until the run has ended, or was interrupted."""
         settings, status = self._settings, self._status
+        self._copied = msgspec.structs.replace(self._copied, lives=self._copied.lives + 1)
+        await self._save()
+        presence = Presence(self._copied.copy, self._copied.lives)
         follower = Follower(
             broker_of(settings),
             settings,
@@ -117,6 +138,7 @@ class _Copying:
             kinds=KINDS,
             depth=DEPTH,
             have=(status.log, self._have),
+            presence=presence if self._is_lasting else None,
         )
         async with OwnedTasks() as tasks:
             await tasks.start(follower.run)
@@ -197,8 +219,8 @@ class _Copying:
     async def _save(self) -> None:
         """Note how far the copy has got, once all of it is on disk."""
         await self._log.flush()
-        status = self._status
-        write_copied(self._folder, Copied(status.run, status.log, self._have, status.episodes))
+        self._copied = msgspec.structs.replace(self._copied, have=self._have)
+        write_copied(self._folder, self._copied)
 
 
 def _is_interrupted(status: Status | None) -> bool:

@@ -72,7 +72,8 @@ class SimulatedBroker:
             return
         session.client, will, session.will = None, session.will, None
         if publishes_will and will is not None:
-            self.publish(_Sent(will.topic, will.payload, ""), retain=True)
+            mark = dict(getattr(will.properties, "UserProperty", ())).get("mark", "")
+            self.publish(_Sent(will.topic, will.payload, mark), retain=True)
 
     def subscribe(self, client: "SimulatedClient", topics: list[str]) -> None:
         session = self._sessions[client.identifier]

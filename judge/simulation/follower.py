@@ -11,7 +11,7 @@ from harness.bus.mqtt_client import first_of
 from harness.bus.mqtt_follower import Follower
 from harness.bus.mqtt_link import MqttLink
 from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.bus.mqtt_wire import Heads
+from harness.bus.mqtt_wire import Heads, Presence
 from harness.core.errors import BusError
 from harness.core.events import Kind, Record
 from harness.log.reader import open_reader
@@ -38,6 +38,7 @@ class FollowedRun:
         self.is_late = False  # the run had ended, and the rest is in its folder only
         self._choices = choices
         self._have: tuple[str, Heads] | None = None
+        self._num_followers = 0  # that there were, one after the other
         self._has_ended = False  # this life of the run
 
     def link(self, process: SimulatedProcess) -> Link:
@@ -86,8 +87,15 @@ class FollowedRun:
             await anyio.sleep(1.0)
 
     async def _follow_once(self) -> None:
+        self._num_followers += 1
         follower = Follower(
-            broker_of(_SETTINGS), _SETTINGS, _RUN, kinds=KINDS, depth=_DEPTH, have=self._have
+            broker_of(_SETTINGS),
+            _SETTINGS,
+            _RUN,
+            kinds=KINDS,
+            depth=_DEPTH,
+            have=self._have,
+            presence=Presence("copy", self._num_followers),
         )
         async with anyio.create_task_group() as tasks:
             await tasks.start(follower.run)

@@ -5,8 +5,8 @@
 The hosts are network namespaces with a cable (veth) between them, and share no folder. On one are
 the broker and the run (`--judge elsewhere`), on the other a judge and a training, which follow the
 run, and a watcher. In the middle of the run the cable is pulled for so many seconds: in odd rounds
-at the run's end of it, in even rounds at the others', where the judge is also killed meanwhile and
-started again. The run plays on. At the end
+at the run's end of it, in even rounds at the others', where judge and training are also killed
+meanwhile and started again. The run plays on. At the end
 
 - the run's log has one ending and one verdict for each episode, which are those that the judge has
   given, and the judge has judged no attempt twice;
@@ -45,6 +45,7 @@ _BATCHES, _GROUPS = 12, 20
 _EPISODES = _BATCHES * _GROUPS * SIZE
 _ADDRESSES = ("10.213.77.1", "10.213.77.2")
 _PORT = 1883
+_ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}  # several processes compute at once
 
 
 def main() -> None:
@@ -81,9 +82,6 @@ def play(folder: Path, number: int, seconds: float) -> tuple[object, ...]:
         here, there = hosts
         with here.broker(folder), ExitStack() as stack:
             flags = ("-n", _EPISODES, "-c", 16, "--think", "0.8:1.2", "--seed", number)
-            # On a busy machine a training that computes may ask for nothing for a while.
-            (folder / "bus.toml").write_text("[bus]\nlinger_s = 60.0\n", encoding="utf-8")
-            flags = (*flags, "--config", folder / "bus.toml")
             playing = here.start(stack, folder, "run", *_run(world, model, flags, bus, run))
             until_num(run, "ended", 5)
             judging = there.start(stack, folder, *follow)
@@ -94,8 +92,9 @@ def play(folder: Path, number: int, seconds: float) -> tuple[object, ...]:
             (here if is_here else there).pull()
             began = time.monotonic()
             if not is_here:
-                judging.kill()
-                judging.wait()
+                for process in (judging, training):
+                    process.kill()
+                    process.wait()
             time.sleep(min(2.0, seconds / 2))  # until what had arrived is written
             num_judged = num_of(run, "judged")
             time.sleep(max(0.0, began + seconds - time.monotonic()))
@@ -107,6 +106,7 @@ def play(folder: Path, number: int, seconds: float) -> tuple[object, ...]:
             cut = time.monotonic() - began
             if not is_here:
                 judging = there.start(stack, folder, *follow)
+                training = there.start(stack, folder, *train, "--resume")
             for process in (playing, judging, watching, training):
                 status = process.wait(300)
                 assert status == 0, f"{process.args!r} ended with status {status}"
@@ -133,7 +133,7 @@ def check_batches(folder: Path, model: Path, run: Path, trained: Path) -> None:
     config = training_file(folder / "l.toml", model, str(run), steps=_BATCHES, groups=_GROUPS)
     later = folder / "later"
     words = [sys.executable, "-m", "harness", "train", str(config), "-o", str(later)]
-    subprocess.run(words, check=True, capture_output=True)
+    subprocess.run(words, check=True, capture_output=True, env=_ENVIRONMENT)
     found, expected = metrics_of(trained), metrics_of(later)
     assert len(found) == _BATCHES == len(expected)
     for one, other in zip(found, expected, strict=True):
@@ -197,7 +197,10 @@ class Host:
         command = ["ip", "netns", "exec", self.name, sys.executable, "-m", "harness"]
         with output.open("wb") as file:
             process = subprocess.Popen(
-                [*command, *map(str, arguments)], stdout=file, stderr=subprocess.STDOUT
+                [*command, *map(str, arguments)],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=_ENVIRONMENT,
             )
         stack.callback(process.kill)
         return process

@@ -49,7 +49,7 @@ async def _copy(
     copying = import_module("harness.following.run_copy")
     is_open = False
     try:
-        async with copying.open_copy(settings, status, folder):
+        async with copying.open_copy(settings, status, folder, is_lasting=False):
             is_open = True
             task_status.started(None)
             await anyio.sleep_forever()

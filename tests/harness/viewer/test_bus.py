@@ -81,7 +81,9 @@ async def test_a_copy_that_cannot_go_on_stays(
     and says why on its terminal."""
 
     @asynccontextmanager
-    async def stopping(settings: MqttSettings, status: Status, folder: Path) -> AsyncIterator[None]:
+    async def stopping(
+        settings: MqttSettings, status: Status, folder: Path, *, is_lasting: bool
+    ) -> AsyncIterator[None]:
         async with anyio.create_task_group() as group:
             group.start_soon(stop)
             yield

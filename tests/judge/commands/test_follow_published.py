@@ -74,7 +74,7 @@ def test_the_run_is_interrupted(commands: Commands, broker: Mosquitto, tmp_path:
     """A run that is interrupted tells its followers that it has ended; a judge elsewhere waits for
     the missing episodes, and goes on when the run is resumed."""
     run_folder, copy = tmp_path / "here" / "night", tmp_path / "there"
-    run, output = commands.start(*played(broker, tmp_path, "elsewhere"))
+    run, output = commands.start(*played(broker, tmp_path, "elsewhere", think=0.5))
     until_num(run_folder, "ended", 3)
     follow = ("judge", "night", "--follow", "--bus", broker.url, "-o", copy)
     judging = commands.start(*follow)
@@ -82,6 +82,8 @@ def test_the_run_is_interrupted(commands: Commands, broker: Mosquitto, tmp_path:
     run.send_signal(signal.SIGINT)
     assert run.wait() == 130, output.read_text()
     until(lambda: "run_interrupted" in judging[1].read_text(), "the judge waits")
+    settings = run_folder / "run.toml"  # so long a run, that it is not over before; so short a rest
+    settings.write_text(settings.read_text().replace('think = "0.5"', 'think = "0"'))
     run_again = commands.start("run", "-o", run_folder, "--resume")
     end_of(judging)
     end_of(run_again)

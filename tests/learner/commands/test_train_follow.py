@@ -85,13 +85,15 @@ def test_training_over_a_broker(
     commands: Commands, world: Path, model: Path, tmp_path: Path, broker: Mosquitto
 ) -> None:
     """Over a broker training learns from a copy of the run; it begins late, the broker restarts,
-    and it is interrupted and resumed without the broker once the copy is complete."""
+    and it is interrupted and resumed without the broker once the copy is complete. (The judge, for
+    which the run waits, begins last: so the run is not over before.)"""
     run, out = tmp_path / "here" / "night", tmp_path / "trained"
     training = ("train", config(tmp_path / "t.toml", model, "night"), "--follow", "-o", out)
     playing = commands.start(*played(world, model, run), "--bus", broker.url)
     until_num(run, "started", 1)
-    judging = commands.start("judge", run, "--follow")
     child, output = commands.start(*training, "--bus", broker.url)
+    until_num(out / COPY, "started", 1)
+    judging = commands.start("judge", run, "--follow")
     until_num(out / COPY, "judged", 2)
     broker.kill()
     broker.start()

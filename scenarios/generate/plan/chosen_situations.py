@@ -15,7 +15,7 @@ from scenarios.generate.vocabulary.trades import trade, trade_names
 _QUESTIONS = 0.17  # share of the tasks that are neither forbidden nor of memory
 _PULL = 0.3  # of the square of the wished number: at 6 calls, 9 are aimed at, as most have fewer
 _SPREAD = 0.3  # of the number of calls: standard deviation of its logarithm
-_SHORTER, _LONGER = 16.0, 0.3  # how strongly a situation that is shorter, or longer, is avoided
+_SHORTER, _LONGER = 18.0, 0.3  # how strongly a situation that is shorter, or longer, is avoided
 _CHOICE = 6  # with fewer situations of a kind, those of the next kind are drawn now and then
 _RARE = 1.25  # how strongly a situation that suits few worlds is preferred there
 _EVERYWHERE = 0.05  # the weight of a situation that every world suits

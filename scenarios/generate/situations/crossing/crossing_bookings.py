@@ -249,7 +249,7 @@ def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", steps=7)
+@situation("bookings", steps=7, weight=1.2)
 def two_friends_one_slot(maker: Maker) -> Draft:
     """Somebody would like to be there with a friend: their booking moves to the friend's slot."""
     customer, friend = new_customer(maker), new_customer(maker)

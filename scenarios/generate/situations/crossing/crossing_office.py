@@ -27,7 +27,7 @@ from scenarios.generate.modules.staff.make import new_absence, new_employee
 from scenarios.generate.situations.crossing.crossing_planting import plant_team
 
 
-@situation("approvals", steps=7, weight=0.5)
+@situation("approvals", steps=7, weight=0.65)
 def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
     """The open requests of a decider who travels go to the one of the team who may decide them."""
     team, (away, _, heir) = plant_team(maker, "supervisor", "clerk", "supervisor")

@@ -269,7 +269,7 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", because="permission", steps=6, common=True, weight=0.9)
+@situation("shifts", because="permission", steps=6, common=True, weight=1.1)
 def leave_over_a_shift(maker: Maker) -> Draft | None:
     """A clerk enters a leave, but may not delete the shift that lies in it."""
     if maker.me["role"] != "clerk":

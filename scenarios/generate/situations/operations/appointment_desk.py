@@ -105,7 +105,7 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     )
 
 
-@situation("calendars", steps=7, common=True, weight=0.85)
+@situation("calendars", steps=7, common=True, weight=0.9)
 def ten_or_else_three(maker: Maker) -> Draft:
     """An own appointment moves to ten or, as one of those who take part is busy then, to three."""
     customer, other = new_customer(maker), new_customer(maker)
@@ -194,7 +194,7 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
     )
 
 
-@situation("calendars", steps=7, common=True, weight=0.8)
+@situation("calendars", steps=7, common=True, weight=0.9)
 def out_for_two_weeks(maker: Maker) -> Draft:
     """A colleague leaves all appointments of some days, except where nobody else is required."""
     away, host, other = new_employee(maker), new_employee(maker), new_employee(maker)

@@ -109,7 +109,7 @@ def cheapest_with_room_for_all(maker: Maker) -> Draft:
     )
 
 
-@situation("bookings", steps=6, common=True, weight=1.4)
+@situation("bookings", steps=6, common=True, weight=1.8)
 def two_more_than_the_room_has(maker: Maker) -> Draft:
     """A group grows; its slot has no room for that, another one on the same day has."""
     people = maker.parameters["MOST_CLERK_BOOKING_PEOPLE"]

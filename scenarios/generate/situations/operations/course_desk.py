@@ -302,7 +302,7 @@ def the_teacher_is_on_leave(maker: Maker) -> Draft:
     )
 
 
-@situation("training", steps=6, common=True, weight=1.4)
+@situation("training", steps=6, common=True, weight=1.7)
 def both_or_neither(maker: Maker) -> Draft:
     """Two people want to take a course together: the first date with two seats."""
     one, two, course = new_customer(maker), new_customer(maker), new_course(maker)
@@ -344,7 +344,7 @@ def both_or_neither(maker: Maker) -> Draft:
     )
 
 
-@situation("training", steps=6, common=True, weight=1.4)
+@situation("training", steps=6, common=True, weight=1.7)
 def put_into_the_wrong_course(maker: Maker) -> Draft:
     """A colleague enrolled somebody for the wrong course on the right day."""
     customer = new_customer(maker)

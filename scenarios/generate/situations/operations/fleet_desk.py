@@ -307,7 +307,7 @@ def kilometres_of_a_driver(maker: Maker) -> Draft:
     )
 
 
-@situation("fleet", steps=7, common=True, weight=1.2)
+@situation("fleet", steps=7, common=True, weight=1.5)
 def broken_down_before_the_trip(maker: Maker) -> Draft:
     """A serious defect is reported; the trip that was planned goes with another vehicle."""
     broken, spare = new_vehicle(maker), new_vehicle(maker)
@@ -387,7 +387,7 @@ def a_buyer_has_been_found(maker: Maker) -> Draft | None:
     )
 
 
-@situation("fleet", steps=7)
+@situation("fleet", steps=7, weight=1.2)
 def the_one_with_fewer_trips(maker: Maker) -> Draft:
     """One driver has as many trips ahead as allowed, so the second choice drives."""
     most = maker.parameters["MOST_TRIPS_AHEAD"]

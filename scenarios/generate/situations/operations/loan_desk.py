@@ -32,7 +32,7 @@ def _item(item: Row) -> Call:
     return call("get_item", item_id=item["id"])
 
 
-@situation("loans", steps=6, without=("bike_workshop", "film_rental"), common=True, weight=2)
+@situation("loans", steps=6, without=("bike_workshop", "film_rental"), common=True, weight=2.4)
 def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
     """Of a family's loans one is awaited by somebody; one member has something overdue."""
     last, (one, two) = new_family(maker, 2)

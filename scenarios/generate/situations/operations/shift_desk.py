@@ -78,7 +78,7 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6, without=_NO_SHIFTS, weight=1.2)
+@situation("shifts", steps=6, without=_NO_SHIFTS, weight=1.4)
 def a_post_for_old_hands(maker: Maker) -> Draft:
     """A swap would put a clerk at a post that needs somebody senior; the system would agree."""
     giver, taker = new_employee(maker, "supervisor"), new_employee(maker)
@@ -292,7 +292,7 @@ def nights_in_a_row(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=6, common=True, without=_NO_SHIFTS, weight=0.8)
+@situation("shifts", steps=6, common=True, without=_NO_SHIFTS, weight=0.95)
 def ill_for_three_days(maker: Maker) -> Draft:
     """Somebody will be in hospital: the absence is recorded, and a colleague is asked to take the
     shifts that fall into it."""

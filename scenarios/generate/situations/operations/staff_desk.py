@@ -191,7 +191,7 @@ def a_change_of_scenery(maker: Maker) -> Draft | None:
     )
 
 
-@situation(steps=5, without=WALK_IN_TRADES, common=True, weight=0.33)
+@situation(steps=5, without=WALK_IN_TRADES, common=True, weight=0.25)
 def whom_somebody_leaves_behind(maker: Maker) -> Draft:
     """A colleague goes abroad: their customers go to another one, except the blocked one."""
     leaver, heir = new_employee(maker), new_employee(maker)
@@ -267,7 +267,7 @@ def when_the_next_holiday_is(maker: Maker) -> Draft:
     steps=4,
     without=("law_office", "dental_clinic", "public_library", "gym"),
     common=True,
-    weight=0.55,
+    weight=0.35,
 )
 def it_was_a_business_trip(maker: Maker) -> Draft:
     """An absence was entered as leave and is travel; another one is really leave."""

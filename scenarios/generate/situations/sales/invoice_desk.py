@@ -95,7 +95,7 @@ def which_one_does_it_pay(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=5, without=("catering",), common=True)
+@situation("invoices", steps=5, without=("catering",), common=True, weight=0.8)
 def a_little_more_time(maker: Maker) -> Draft | None:
     """The [invoice] for one thing is deferred by as many days as asked; the rules allow it."""
     goods = some_products(maker, 2)
@@ -168,7 +168,7 @@ def one_more_delay(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=5)
+@situation("invoices", steps=5, weight=0.7)
 def grace_for_one_of_them(maker: Maker) -> Draft | None:
     """Two invoices are to be deferred; one has been already."""
     goods = some_products(maker, 2)
@@ -250,7 +250,7 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=6, common=True, weight=0.8)
+@situation("invoices", steps=6, common=True, weight=1.0)
 def sent_out_two_times(maker: Maker) -> Draft | None:
     """Two sent invoices have the same positions; the one with the later due day is cancelled."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"] // 2)

@@ -13,7 +13,7 @@ from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.modules.payments.make import new_method, new_payment
 
 
-@situation("invoices", steps=5, common=True, without=("hotel",), weight=0.7)
+@situation("invoices", steps=5, common=True, without=("hotel",), weight=0.6)
 def time_to_ask_again(maker: Maker) -> Draft | None:
     """Two overdue invoices; for one the last reminder is old enough for another."""
     goods = some_products(maker, 2)
@@ -129,7 +129,7 @@ def waived_one_already(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", steps=5, common=True, without=("hotel",))
+@situation("invoices", steps=5, common=True, without=("hotel",), weight=0.75)
 def had_paid_before_we_asked(maker: Maker) -> Draft | None:
     """The money had come before the reminder: its fee is waived, then the invoice marked paid."""
     goods = some_products(maker, 2)

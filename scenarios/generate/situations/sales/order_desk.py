@@ -102,6 +102,7 @@ def wants_out_too_late(maker: Maker) -> Draft | None:
         "theatre",
     ),
     common=True,
+    weight=0.8,
 )
 def the_same_as_last_time(maker: Maker) -> Draft | None:
     """The latest completed order is placed once more, at present prices."""
@@ -152,7 +153,7 @@ def the_same_as_last_time(maker: Maker) -> Draft | None:
     )
 
 
-@situation("orders", steps=6, common=True, weight=0.4, without=("moving_company",))
+@situation("orders", steps=6, common=True, without=("moving_company",), weight=0.5)
 def sent_off_twice(maker: Maker) -> Draft | None:
     """Two orders of the same day have the same lines; the later one is cancelled."""
     goods = some_products(maker, 2)
@@ -195,7 +196,7 @@ def sent_off_twice(maker: Maker) -> Draft | None:
     steps=7,
     without=(*_BY_THE_DAY, "moving_company", "courier_service"),
     common=True,
-    weight=0.14,
+    weight=0.2,
 )
 def two_into_one(maker: Maker) -> Draft | None:
     """What the later open order has goes into the earlier one, which has one of the products."""
@@ -296,7 +297,7 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
     steps=5,
     kind="change",
     without=(*_BY_THE_DAY, "moving_company", "courier_service"),
-    weight=0.6,
+    weight=0.4,
 )
 def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     """Quantities of two orders are to be changed; one is confirmed already, so only one is done."""

@@ -17,7 +17,7 @@ def _end_of_month(day: str) -> str:
     return ((first + timedelta(days=31)).replace(day=1) - timedelta(days=1)).isoformat()
 
 
-@situation("payments", steps=5, weight=0.17)
+@situation("payments", steps=5, weight=0.11)
 def card_had_run_out(maker: Maker) -> Draft | None:
     """A payment failed because its card had expired; it goes by the only usable method."""
     goods = some_products(maker, 2)
@@ -178,7 +178,7 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=5, weight=0.2)
+@situation("payments", steps=5, weight=0.13)
 def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
     """Two pending payments for one thing; the later is made void, a third is a real one."""
     goods = some_products(maker, 2, most=maker.me["limit_cents"])

@@ -556,7 +556,7 @@ def what_went_back_so_far(maker: Maker) -> Draft | None:
     )
 
 
-@situation("refunds", "payments", kind="question", steps=5, common=True)
+@situation("refunds", "payments", kind="question", steps=5, common=True, weight=0.7)
 def what_became_of_my_money(maker: Maker) -> Draft | None:
     """The customer thinks that nothing happened; how and when was the refund decided?"""
     goods = some_products(maker, 2)

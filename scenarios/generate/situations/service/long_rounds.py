@@ -33,7 +33,7 @@ def _by_name(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["name"], row["id"]))
 
 
-@situation("approvals", steps=6)
+@situation("approvals", steps=6, weight=1.2)
 def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
     """What people of one team have in the own tray is approved where limit and age allow it."""
     team = team_of(maker, 2, 5)
@@ -249,7 +249,7 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
     )
 
 
-@situation("documents", steps=8, common=True, weight=0.42)
+@situation("documents", steps=8, common=True, weight=0.25)
 def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
     """A colleague leaves and loses every share of the papers that a owner has."""
     owner = some_employee(maker)

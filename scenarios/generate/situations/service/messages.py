@@ -20,7 +20,16 @@ from scenarios.generate.modules.parties.make import (
 )
 
 
-@situation("messaging", steps=7, weight=0.018)
+@situation(
+    "messaging",
+    steps=7,
+    weight=0.012,
+    without=(
+        "airline_lounge",
+        "catering",
+        "courier_service",
+    ),
+)
 def close_what_is_answered(maker: Maker) -> Draft:
     """Of somebody's threads only those are closed in which the last word was ours."""
     customer = new_customer(maker)

@@ -205,7 +205,7 @@ def split_to_fit_the_kind(maker: Maker) -> Draft | None:
     )
 
 
-@situation("approvals", steps=5, weight=0.6)
+@situation("approvals", steps=5, weight=0.4)
 def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
     """Of three requests for the same thing the cheapest is approved, the others are rejected."""
     author = _author(maker)

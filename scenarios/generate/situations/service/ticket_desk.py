@@ -26,7 +26,7 @@ _LASTING = (
 )
 
 
-@situation("tickets", steps=5, common=True, weight=1.2)
+@situation("tickets", steps=5, common=True, weight=0.3)
 def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
     """The pressing tickets of somebody who is ill go to another colleague, the rest stays."""
     away = some_employee(maker)
@@ -79,7 +79,7 @@ def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("tickets", steps=4, common=True)
+@situation("tickets", steps=4, common=True, weight=0.7)
 def trouble_is_back_in_time(maker: Maker) -> Draft:
     """A solved problem has come back, within the days for reopening; another old one has not."""
     window = maker.parameters["TICKET_REOPEN_DAYS"]
@@ -179,7 +179,7 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=6, weight=0.35)
+@situation("tickets", steps=6, weight=0.06)
 def reported_twice(maker: Maker) -> Draft:
     """A customer has reported one problem twice; the later ticket refers to the first and ends."""
     customer = new_customer(maker)

@@ -21,7 +21,7 @@ from scenarios.generate.modules.tickets.make import (
 )
 
 
-@situation("tickets", steps=7, rare=True, weight=0.3)
+@situation("tickets", steps=7, rare=True, weight=3)
 def opened_for_the_namesake(maker: Maker) -> Draft | None:
     """A ticket was opened for the wrong of two people of like name: it is opened anew for the
     right one, and the wrong one is answered and solved."""
@@ -213,7 +213,7 @@ def if_the_assignee_is_away(maker: Maker) -> Callable[[], Draft | None] | None:
     return draft
 
 
-@situation("tickets", "messaging", steps=6)
+@situation("tickets", "messaging", steps=6, weight=1.6)
 def complaint_in_a_thread(maker: Maker) -> Draft:
     """A complaint came in as a message: it becomes a ticket, and the thread is answered and
     closed."""
@@ -362,7 +362,7 @@ def an_empty_answer_to_be_rid_of_it(maker: Maker) -> Draft:
     )
 
 
-@situation("tickets", steps=5, common=True, weight=0.15)
+@situation("tickets", steps=5, common=True, weight=0.1)
 def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
     """A note on the customer says what to open a ticket for, and for whom it is meant."""
     author = some_employee(maker)

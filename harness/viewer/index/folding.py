@@ -50,7 +50,7 @@ class Folding:
         by_episode: defaultdict[str, list[StoredRecord]] = defaultdict(list)
         for record in records:
             by_episode[record[1]].append(record)
-        self._read(by_episode.keys() - self._known.keys())
+        self._read([episode for episode in by_episode if episode not in self._known])
         for of_episode in by_episode.values():
             self._add_to_one(of_episode)
 
@@ -118,13 +118,13 @@ class Folding:
             self._known = {name: one for name, one in self._known.items() if one.ending is None}
         return page.num_faults
 
-    def _read(self, episodes: set[str]) -> None:
+    def _read(self, episodes: list[str]) -> None:
         """Read what the index has of these episodes."""
         sql = (
             f"SELECT {', '.join(COLUMNS)} FROM episodes"
             " WHERE episode IN (SELECT value FROM json_each(?))"
         )
-        listed = msgspec.json.encode(list(episodes)).decode()
+        listed = msgspec.json.encode(episodes).decode()
         for row in self._database.execute(sql, (listed,)).fetchall():
             fold = EpisodeFold.of_row(row, self._names)
             self._known[fold.episode] = fold

@@ -14,9 +14,15 @@ import msgspec
 from harness.core.errors import LogError
 from harness.log.reader import StoredRecord
 from harness.viewer.index import facts, moments
-from harness.viewer.index.episode_fold import EpisodeFold, Names
+from harness.viewer.index.episode_fold import EpisodeFold
 from harness.viewer.index.moments import Moments
-from harness.viewer.index.tables import ADD_MOMENT, COLUMNS, INSERT_EPISODE, TEXTS_PER_EPISODE
+from harness.viewer.index.name_sets import NameSets
+from harness.viewer.index.tables import (
+    ADD_MOMENT,
+    INSERT_EPISODE,
+    SELECT_EPISODE,
+    TEXTS_PER_EPISODE,
+)
 
 _DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
 _MAX_KNOWN = 50_000  # episodes in memory; those that are over are forgotten first
@@ -27,22 +33,16 @@ class Folding:
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database, self._path = database, path
-        self._known: dict[str, EpisodeFold] = {}
-        self._ids: dict[Names, int] = {}
-        self._names: dict[int, Names] = {}
-        self._next_number = 0
-        self._page = _Page()
         self.forget()
 
     def forget(self) -> None:
         """Read from the index again what was folded: something else has changed it."""
-        self._known.clear()
         self._page = _Page()
-        rows = self._database.execute("SELECT id, names FROM names").fetchall()
-        self._names = {number: tuple(msgspec.json.decode(text)) for number, text in rows}
-        self._ids = {names: number for number, names in self._names.items()}
+        self._known: dict[str, EpisodeFold] = {}
+        self._names = NameSets(self._database.execute("SELECT id, names FROM names").fetchall())
         ((last,),) = self._database.execute("SELECT coalesce(max(number), 0) FROM episodes")
         self._next_number = last + 1
+        self._knows_all = last == 0  # no episode has to be looked up
 
     def add(self, records: Sequence[StoredRecord]) -> None:
         """Add records that follow those before; the caller has begun the transaction. Raises
@@ -50,7 +50,8 @@ class Folding:
         by_episode: defaultdict[str, list[StoredRecord]] = defaultdict(list)
         for record in records:
             by_episode[record[1]].append(record)
-        self._read([episode for episode in by_episode if episode not in self._known])
+        if not self._knows_all:
+            self._read([episode for episode in by_episode if episode not in self._known])
         for of_episode in by_episode.values():
             self._add_to_one(of_episode)
 
@@ -110,41 +111,25 @@ class Folding:
             if fold.words and fold.num_texts < TEXTS_PER_EPISODE:
                 texts.append((fold.number * TEXTS_PER_EPISODE + fold.num_texts, fold.take_text()))
                 fold.num_texts += 1
-        run(INSERT_EPISODE, [fold.row(self._id_of) for fold in page.touched.values()])
+        rows = [fold.row(self._names) for fold in page.touched.values()]
+        run("INSERT INTO names VALUES (?, ?)", self._names.added)
+        self._names.added = []
+        run(INSERT_EPISODE, rows)
         run(ADD_MOMENT, [(moment, *values) for moment, values in page.moments.items()])
         # The words come last: a statement with OR REPLACE makes FTS5 write what it has gathered.
         run("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
         if len(self._known) > _MAX_KNOWN:
             self._known = {name: one for name, one in self._known.items() if one.ending is None}
+            self._knows_all = False
         return page.num_faults
 
     def _read(self, episodes: list[str]) -> None:
         """Read what the index has of these episodes."""
-        sql = (
-            f"SELECT {', '.join(COLUMNS)} FROM episodes"
-            " WHERE episode IN (SELECT value FROM json_each(?))"
-        )
+        sql = f"{SELECT_EPISODE} WHERE episode IN (SELECT value FROM json_each(?))"
         listed = msgspec.json.encode(episodes).decode()
         for row in self._database.execute(sql, (listed,)).fetchall():
             fold = EpisodeFold.of_row(row, self._names)
             self._known[fold.episode] = fold
-
-    def _id_of(self, names: Names) -> int:
-        """The id of a set of names, whatever their order."""
-        number = self._ids.get(names)
-        if number is not None:
-            return number
-        ordered = tuple(sorted(names))
-        number = self._ids.get(ordered)
-        if number is None:
-            number = len(self._names) + 1
-            text = msgspec.json.encode(ordered).decode()
-            self._database.execute("INSERT INTO names VALUES (?, ?)", (number, text))
-            self._names[number] = ordered
-            self._ids[ordered] = number
-        if len(self._ids) < _MAX_KNOWN:
-            self._ids[names] = number
-        return number
 
 
 class _Page:

@@ -22,8 +22,10 @@ from harness.log.schema import log_error
 from harness.viewer.index.folding import Folding
 from harness.viewer.index.tables import FORMAT, NAME, SCHEMA
 
-PAGE = 40_000  # records that one transaction folds
-_READ = 1_000  # records that are read at once
+PAGE = 20_000  # records that one transaction folds, at most
+_FIRST_PAGE = 5_000  # the same for the first one, so that a page has rows soon
+_PAGE_BYTES = 64_000_000  # of events, after which a transaction folds no more
+_READ = 1_000  # records that are read at once: so many are still in the processor's cache
 _CACHE_PAGES = -65_536  # KiB of SQLite's page cache while folding
 # Of FTS5: all words of a page are sorted in memory, and segments are merged 64 at a time. Its own
 # settings merge with each page: half of the time that full text took.
@@ -52,6 +54,7 @@ class RunIndex:
         LogError."""
         with self._folding_lock, _no_collection():
             try:
+                limit = limit if self.position else min(limit, _FIRST_PAGE)
                 records = self._reader.stored_after(self.position, min(limit, _READ))
                 if not records:
                     return 0
@@ -77,13 +80,15 @@ class RunIndex:
             return num_records
 
     def _add(self, records: list[StoredRecord], limit: int) -> tuple[int, StoredRecord]:
-        """Fold these records and those that follow them, few at a time so that they are still in
-        the processor's cache; returns their number and the last one."""
-        num_records, last = 0, records[-1]
+        """Fold these records and those that follow them; returns their number and the last one."""
+        num_records, size, last = 0, 0, records[-1]
         while records:
             self._folding.add(records)
-            num_records, last = num_records + len(records), records[-1]
-            records = self._reader.stored_after(last[0], min(limit - num_records, _READ))
+            last = records[-1]
+            num_records += len(records)
+            size += sum(len(record[5]) for record in records)
+            wanted = min(limit - num_records, _READ) if size < _PAGE_BYTES else 0
+            records = self._reader.stored_after(last[0], wanted)
         faults = self._folding.store()
         if faults:
             add = "UPDATE meta SET value = value + ? WHERE key = 'faults'"

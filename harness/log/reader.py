@@ -39,8 +39,8 @@ from harness.log.schema import (
 from harness.log.sessions import SessionMeasured, session_of
 
 _COLUMNS = "position, episode, attempt, seq, kind, at, data, state"
-# A row of the log without its state: whether there is one is in its place.
-StoredRecord = tuple[int, str, int, int, str, float, bytes, int]
+# Position, episode, attempt, kind, time and event of a row of the log, and whether it has a state.
+StoredRecord = tuple[int, str, int, str, float, bytes, int]
 
 
 class LogReader:
@@ -162,10 +162,10 @@ class LogReader:
         """Return the records that follow a position as they are stored, not decoded and without
         final states; empty at the end of the log."""
         sql = (
-            "SELECT position, episode, attempt, seq, kind, at, data, state IS NOT NULL FROM events"
+            "SELECT position, episode, attempt, kind, at, data, state IS NOT NULL FROM events"
             " WHERE position > ? ORDER BY position LIMIT ?"
         )
-        return list(self._rows(sql, position, limit))
+        return self._rows(sql, position, limit)
 
     def num_records(self) -> int:
         """Return the position of the last record; 0: there is none."""

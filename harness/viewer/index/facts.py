@@ -35,11 +35,10 @@ class Result(msgspec.Struct, gc=False):
 
 
 class Decision(msgspec.Struct, gc=False):
-    """How the reply was read: `type` is the tag of the three decisions."""
+    """How the reply was read: one of three decisions, which share no field."""
 
-    type: str
     calls: tuple[Call, ...] = ()
-    reason: str = ""
+    reason: str | None = None  # of a format error
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):

@@ -17,12 +17,15 @@ from threading import Lock
 from typing import Any
 
 from harness.log.log_file import READ_ERRORS
-from harness.log.reader import LogReader
+from harness.log.reader import LogReader, StoredRecord
 from harness.log.schema import log_error
 from harness.viewer.index.folding import Folding
 from harness.viewer.index.tables import FORMAT, NAME, SCHEMA
 
-PAGE = 10_000  # records that one transaction folds
+PAGE = 20_000  # records that one transaction folds, at most
+_FIRST_PAGE = 5_000  # the same for the first one, so that a page has rows soon
+_PAGE_BYTES = 64_000_000  # of events, after which a transaction folds no more
+_READ = 1_000  # records that are read at once: so many are still in the processor's cache
 _CACHE_PAGES = -65_536  # KiB of SQLite's page cache while folding
 # Of FTS5: all words of a page are sorted in memory, and segments are merged 64 at a time. Its own
 # settings merge with each page: half of the time that full text took.
@@ -51,7 +54,8 @@ class RunIndex:
         LogError."""
         with self._folding_lock, _no_collection():
             try:
-                records = self._reader.stored_after(self.position, limit)
+                limit = limit if self.position else min(limit, _FIRST_PAGE)
+                records = self._reader.stored_after(self.position, min(limit, _READ))
                 if not records:
                     return 0
                 self._writer.execute("BEGIN IMMEDIATE")
@@ -61,13 +65,9 @@ class RunIndex:
                         self.position = _position(self._writer)
                         self._writer.execute("ROLLBACK")
                         return len(records)
-                    last = self._folding.fold(records)
-                    faults = sum(record[4] == "fault" for record in records)
-                    if faults:
-                        add = "UPDATE meta SET value = value + ? WHERE key = 'faults'"
-                        self._writer.execute(add, (faults,))
-                    _put(self._writer, "position", last)
-                    _put(self._writer, "last", _stamp(records[-1]))
+                    num_records, last = self._add(records, limit)
+                    _put(self._writer, "position", last[0])
+                    _put(self._writer, "last", _stamp(last))
                     self._writer.execute("COMMIT")
                 except BaseException:
                     if self._writer.in_transaction:
@@ -76,8 +76,24 @@ class RunIndex:
                     raise
             except READ_ERRORS as exc:
                 raise log_error(self.path, "the index cannot be written", exc) from exc
-            self.position = last
-            return len(records)
+            self.position = last[0]
+            return num_records
+
+    def _add(self, records: list[StoredRecord], limit: int) -> tuple[int, StoredRecord]:
+        """Fold these records and those that follow them; returns their number and the last one."""
+        num_records, size, last = 0, 0, records[-1]
+        while records:
+            self._folding.add(records)
+            last = records[-1]
+            num_records += len(records)
+            size += sum(len(record[5]) for record in records)
+            wanted = min(limit - num_records, _READ) if size < _PAGE_BYTES else 0
+            records = self._reader.stored_after(last[0], wanted)
+        faults = self._folding.store()
+        if faults:
+            add = "UPDATE meta SET value = value + ? WHERE key = 'faults'"
+            self._writer.execute(add, (faults,))
+        return num_records, last
 
     def rows(self, sql: str, *params: Any) -> list[Any]:
         """Return the rows that a query gives. Raises LogError."""
@@ -235,7 +251,7 @@ def _position(database: sqlite3.Connection) -> int:
     return int(value)
 
 
-def _stamp(record: Any) -> str:
-    """By which a record of the log is recognised: its position, key and time."""
-    position, episode, attempt, seq, _, at, _, _ = record
-    return f"{position} {episode} {attempt} {seq} {at!r}"
+def _stamp(record: StoredRecord) -> str:
+    """By which a record of the log is recognised: its position, attempt and time."""
+    position, episode, attempt, _, at, _, _ = record
+    return f"{position} {episode} {attempt} {at!r}"

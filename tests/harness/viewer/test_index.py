@@ -14,8 +14,9 @@ from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME
 from harness.log.writer import open_log
 from harness.viewer.index import run_index
+from harness.viewer.index.episode_fold import EpisodeFold
 from harness.viewer.index.run_index import RunIndex, index_path, open_index
-from harness.viewer.index.tables import NAME
+from harness.viewer.index.tables import COLUMNS, NAME
 from harness.viewer.reading.episode_rows import episode_table
 from harness.viewer.reading.filters import terms_of
 from tests.support.episode_logs import WORLD, judged, started, step, story, whole
@@ -39,7 +40,10 @@ def _folded(folder: Path, limit: int = 10_000) -> list[tuple[Any, ...]]:
 
 def _content(index: RunIndex) -> list[tuple[Any, ...]]:
     texts = "SELECT DISTINCT rowid / 65536 FROM texts WHERE texts MATCH 'void'"
-    columns = "episode, attempt, ending, label, reward, turns, calls, end_digest, position"
+    columns = (
+        "episode, attempt, ending, label, reward, turns, calls, end_digest, position, error,"
+        " unjudged, first_error_turn, cost_usd, forked_from, policy_s, calls_s, last_at, weights"
+    )
     return [
         *index.rows(f"SELECT {columns} FROM episodes ORDER BY episode"),
         *index.rows("SELECT * FROM moments ORDER BY moment"),
@@ -54,6 +58,33 @@ async def test_any_size_of_page_gives_the_same_index(tmp_path: Path) -> None:
     (tmp_path / NAME).unlink()
 
     assert _folded(tmp_path, limit=1) == in_one
+
+
+def test_the_columns_are_those_of_an_episode() -> None:
+    """Rows are written and read by place, so the order of the table is that of the struct."""
+    assert EpisodeFold.__struct_fields__ == (*COLUMNS, "words")
+
+
+async def test_what_is_absent_is_null(tmp_path: Path) -> None:
+    """An episode without fault has no error, reason or price, however often its row is written."""
+    await _write(tmp_path, whole("a"), story("b", [started(), step(0)]))
+    absent = "SELECT error, unjudged, first_error_turn, cost_usd, forked_from FROM episodes"
+    for limit in (1, 1_000):
+        with open_reader(tmp_path) as reader, open_index(reader) as index:
+            while index.fold(limit):
+                pass
+            assert index.rows(absent) == [(None,) * 5] * 2
+        (tmp_path / NAME).unlink()
+
+
+async def test_any_text_of_an_episode_is_found(tmp_path: Path) -> None:
+    """Instruction, replies, calls, results and the answer are all searched."""
+    await _write(tmp_path, whole("a"))
+    with open_reader(tmp_path) as reader, open_index(reader) as index:
+        while index.fold(1):
+            pass
+        for text in ("please", '"I void it"', "void_order", "order_id", '"Done order 7 is void"'):
+            assert episode_table(index, {"text": [text]}).total == 1, text
 
 
 async def test_folding_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import msgspec
 from envpool.core.types import ToolError
 from envpool.hosting.arguments import ArgumentsCheck
 from envpool.hosting.determinism.loop import Runner, Stuck
+from envpool.hosting.routes import DirectApp
 from envpool.hosting.tool_listing import ListedTool, Operation
 from envpool.hosting.urls import InvalidURL, path_of, query_of
 
@@ -109,7 +110,7 @@ class Caller:
     def __init__(
         self, app: Callable[..., Any], tools: tuple[ListedTool, ...], runner: Runner
     ) -> None:
-        self._app = app
+        self._app = DirectApp(app)
         self._runner = runner
         self._tools = {
             tool.spec.name: (ArgumentsCheck(tool.spec.schema), tool.operation) for tool in tools
@@ -141,7 +142,7 @@ class Caller:
         """
         response = _Response(request.body)
         try:
-            self._runner.run(self._app(request.scope, response.receive, response.send))
+            self._runner.run(self._app(request.scope, response))
         except Stuck as exc:
             return Reply(f"{request.tool} does not end: {exc}.", "timeout")
         except Exception:  # Starlette sent a 500 before it raised, or could not

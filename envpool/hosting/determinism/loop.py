@@ -9,6 +9,7 @@ Limit: `anyio.from_thread` does not work here and raises its own error.
 """
 
 import asyncio
+import sys
 import threading
 from asyncio import events
 from collections.abc import Callable, Coroutine
@@ -72,6 +73,27 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.now += timeout
             if self.now > self.latest:
                 raise Stuck("it waits too long")
+
+    def run_step(self, task: asyncio.Task[Any]) -> bool:
+        """Run the first step of a task that was just created; return whether it has ended.
+
+        Nearly every call ends with it: what it awaits is there. Running the loop until the task has
+        ended takes a second turn, of which nothing but its callback has need.
+        """
+        hooks = sys.get_asyncgen_hooks()
+        self._thread_id = threading.get_ident()
+        try:
+            sys.set_asyncgen_hooks(
+                firstiter=self._asyncgen_firstiter_hook,  # type: ignore[attr-defined]
+                finalizer=self._asyncgen_finalizer_hook,  # type: ignore[attr-defined]
+            )
+            events._set_running_loop(self)
+            self._ready.popleft()._run()  # type: ignore[attr-defined]
+        finally:
+            self._thread_id = None  # type: ignore[assignment]  # as in run_forever
+            events._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+        return task.done()
 
     def run_in_executor(  # type: ignore[override]  # typeshed counts the arguments of func
         self, executor: Any, func: Callable[..., T], *args: Any
@@ -182,6 +204,9 @@ class Runner:
         loop = self._loop
         loop.latest = loop.now + MAX_WAIT
         try:
+            if loop.is_clear():
+                task = loop.create_task(coro)
+                return task.result() if loop.run_step(task) else loop.run_until_complete(task)
             return loop.run_until_complete(coro)
         finally:
             if keeps_generators:

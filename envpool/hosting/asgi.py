@@ -22,7 +22,7 @@ import msgspec
 from envpool.core.types import ToolError
 from envpool.hosting.arguments import ArgumentsCheck
 from envpool.hosting.determinism.loop import Runner, Stuck
-from envpool.hosting.routes import DirectApp
+from envpool.hosting.direct.app import DirectApp
 from envpool.hosting.tool_listing import ListedTool, Operation
 from envpool.hosting.urls import InvalidURL, path_of, query_of
 
@@ -68,6 +68,11 @@ class _Response:
         self.headers: Any = ()
         self.body: list[bytes] = []
         self.complete: asyncio.Event | None = None  # None: nothing has needed it
+
+    def take_body(self) -> bytes:
+        """The body, which `receive` does not give any more."""
+        self._sent = True
+        return self._body
 
     async def receive(self) -> Json:
         if not self._sent:

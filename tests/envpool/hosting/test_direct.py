@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from envpool.hosting.asgi import Reply
-from envpool.hosting.routes import DirectApp
+from envpool.hosting.direct.app import DirectApp
 from tests.envpool.hosting.test_asgi import called
 
 CODE = """
-from fastapi import Body, Depends, FastAPI, Form, HTTPException, Request, Response
+from fastapi import BackgroundTasks, Body, Depends, FastAPI, Form, HTTPException, Header, Query
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from starlette.background import BackgroundTask
 from pydantic import BaseModel
@@ -25,6 +26,12 @@ class Odd(Exception):
 class Item(BaseModel):
     name: str
     price: float = 1.5
+    tags: list[str] = []
+
+
+def made():
+    log.append("made")
+    return "made"
 
 
 @app.exception_handler(Odd)
@@ -140,6 +147,32 @@ async def state(request: Request, response: Response):
     return [sorted(request.scope["path_params"]), request.app is app, len(request.app.routes)]
 
 
+@app.post("/many/{n}", operation_id="many")
+async def many(
+    n: int, tasks: BackgroundTasks, response: Response, request: Request, b: str = Body(...),
+    c: float = Body(0.5), q: list[str] = Query(["a"]), when: str = Query(None, alias="at"),
+    token: str = Header("none"), size: int = Query(3, ge=1),
+):
+    response.status_code, response.headers["x-n"] = 201, str(n)
+    tasks.add_task(log.append, f"task {n}")
+    return [n, b, c, q, when, token, size, await request.json()]
+
+
+@app.put("/odd/{n}", operation_id="odd_defaults")
+async def odd_defaults(
+    n: int, request: Request, item: Item, size: int = Query(default="7", validate_default=True), made: str = Query(default_factory=made),
+):
+    item.tags = [*item.tags, "kept"]
+    again = [piece async for piece in request.stream()]
+    return [n, item, size, made, [piece.decode() for piece in again], request._stream_consumed]
+
+
+@app.put("/wide/{n}", operation_id="wide")
+async def wide(n: int, item: Item, size: int = Query(..., ge=1), token: str = Header(...)):
+    item.tags.append("one")
+    return [n, item, size, token]
+
+
 @app.get("/log", operation_id="read_log")
 async def read_log():
     return log
@@ -149,6 +182,11 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("add", {"name": "n"}), ("add", {"name": "n", "price": 2}), ("refuse", {}), ("strange", {})),
     *(("look", {}), ("breaks", {}), ("wrong", {}), ("cut", {}), ("form", {}), ("slash", {})),
     *(("depends", {"fails": True}), ("depends", {"fails": False})),
+    *(("many", {"n": 1, "b": "x"}), ("many", {"n": 1, "b": "x", "q": ["u", "v"], "at": "now"})),
+    *(("many", {"n": 1, "b": "x", "size": 0, "c": 2, "token": "t"}), ("many", {"n": 1, "c": 1})),
+    *(("wide", {"n": 1, "size": 2, "token": "t", "name": "i"}), ("wide", {"n": 1, "size": 0})),
+    *(("wide", {"n": 1, "size": 2, "token": "t", "name": "i"}), ("odd_defaults", {"n": 2})),
+    ("odd_defaults", {"n": 2, "name": "i", "size": 4}),
     *(("later", {"fails": True}), ("later", {"fails": False}), ("leaves", {}), ("read_log", {})),
 )
 MIDDLEWARE = """

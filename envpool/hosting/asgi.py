@@ -41,6 +41,9 @@ _HOST = (b"host", b"apiserver")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\s\"';,]+)", re.IGNORECASE)
 # Numbers that Python writes differently from msgspec: exponents, and numbers below 0.0001.
 _ODD_NUMBER = re.compile(rb"\d[eE]|0\.0000")
+_write_arguments = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False
+).encode
 _decode, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 
 
@@ -207,9 +210,7 @@ def _build_request(operation: Operation, arguments: Json) -> tuple[Json, bytes]:
 
 
 def _encode_arguments(arguments: Json) -> bytes:
-    return json.dumps(
-        arguments, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-    ).encode()
+    return _write_arguments(arguments).encode()
 
 
 def _merge_headers(raw: list[tuple[bytes, bytes]], headers: Json) -> list[tuple[bytes, bytes]]:

@@ -75,7 +75,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 raise Stuck("it waits too long")
 
     def run_step(self, task: asyncio.Task[Any]) -> bool:
-        """Run the first step of a task that was just created; return whether it has ended.
+        """Run the first step of a task that was just created in a clear loop; return whether it has
+        ended.
 
         Nearly every call ends with it: what it awaits is there. Running the loop until the task has
         ended takes a second turn, of which nothing but its callback has need.
@@ -121,8 +122,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return not (
             self._ready  # type: ignore[attr-defined]
             or self._scheduled  # type: ignore[attr-defined]
-            or any(gen.ag_frame is not None for gen in self._asyncgens)  # type: ignore[attr-defined]
             or self.unfinished_tasks()
+            or any(gen.ag_frame is not None for gen in self._asyncgens)  # type: ignore[attr-defined]
         )
 
     def _process_events(self, event_list: Any) -> None:
@@ -204,10 +205,8 @@ class Runner:
         loop = self._loop
         loop.latest = loop.now + MAX_WAIT
         try:
-            if loop.is_clear():
-                task = loop.create_task(coro)
-                return task.result() if loop.run_step(task) else loop.run_until_complete(task)
-            return loop.run_until_complete(coro)
+            task = loop.create_task(coro)
+            return task.result() if loop.run_step(task) else loop.run_until_complete(task)
         finally:
             if keeps_generators:
                 loop.forget_generators()

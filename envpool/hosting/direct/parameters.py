@@ -1,6 +1,6 @@
 """The values of an endpoint's parameters, by a plan that is made once for each endpoint.
 
-FastAPI finds out for each request anew which aliases a parameter has, whether it is a model or a
+FastAPI finds out for each request again which aliases a parameter has, whether it is a model or a
 sequence, and whether a body is embedded: a twentieth of a call. The validators and the texts of
 errors are FastAPI's own. A parameter that is not plain leaves its endpoint to FastAPI.
 """

@@ -160,7 +160,9 @@ async def many(
 
 @app.put("/odd/{n}", operation_id="odd_defaults")
 async def odd_defaults(
-    n: int, request: Request, item: Item, size: int = Query(default="7", validate_default=True), made: str = Query(default_factory=made),
+    n: int, request: Request, item: Item,
+    size: int = Query(default="7", validate_default=True),
+    made: str = Query(default_factory=made),
 ):
     item.tags = [*item.tags, "kept"]
     again = [piece async for piece in request.stream()]

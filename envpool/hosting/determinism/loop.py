@@ -204,10 +204,11 @@ class Runner:
         """
         loop = self._loop
         loop.latest = loop.now + MAX_WAIT
+        task = loop.create_task(coro)
         try:
-            task = loop.create_task(coro)
             return task.result() if loop.run_step(task) else loop.run_until_complete(task)
         finally:
+            del task  # an exception's traceback would keep it, and it the exception
             if keeps_generators:
                 loop.forget_generators()
             if loop.is_clear():

@@ -108,9 +108,10 @@ class DirectApp:
         if choice.reads_body:  # its handler reads it first; a stream would take longer
             request._body = exchange.take_body()
             request._stream_consumed = True
-        scope["fastapi_middleware_astack"] = _EMPTY
-        scope["fastapi_inner_astack"] = _EMPTY
-        scope["fastapi_function_astack"] = _EMPTY
+        stack = _EmptyStack()
+        scope["fastapi_middleware_astack"] = stack
+        scope["fastapi_inner_astack"] = stack
+        scope["fastapi_function_astack"] = stack
         try:
             response = await choice.handler(request)
             await response(scope, exchange.receive, exchange.send)
@@ -170,9 +171,6 @@ class _EmptyStack(AsyncExitStack):
         raise RuntimeError("a route without dependencies registers nothing")
 
 
-_EMPTY = _EmptyStack()
-
-
 def _is_plain(app: Any) -> bool:
     """Whether nothing but routes and exception handlers takes part in an answer."""
     return (
@@ -199,10 +197,13 @@ def _layers_of(stack: Any) -> list[Any] | None:
 
 async def _fail(scope: Scope, _: Any, send: Callable[[Any], Awaitable[None]]) -> None:
     """An application that raises the exception of an earlier attempt."""
-    exc, was_started = scope[_FAILURE]
-    if was_started:
-        await send(_STARTED)
-    raise exc
+    exc, was_started = scope.pop(_FAILURE)
+    try:
+        if was_started:
+            await send(_STARTED)
+        raise exc
+    finally:
+        del exc  # its traceback has this frame: together they would keep the endpoint's objects
 
 
 def _without_mark(exchange: Exchange) -> Callable[[Any], Awaitable[None]]:

@@ -10,6 +10,7 @@ import email.message
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from functools import partial
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -89,7 +90,7 @@ def _no_telemetry() -> None:
 def _run_endpoint(*, dependant: Any, values: dict[str, Any], is_coroutine: bool) -> Any:
     """What awaits the endpoint: `fastapi.routing.run_endpoint_function` without a step between."""
     call = dependant.call
-    return call(**values) if is_coroutine else run_in_threadpool(call, **values)
+    return call(**values) if is_coroutine else run_in_threadpool(partial(call, **values))
 
 
 class _ContentType:

@@ -1,5 +1,6 @@
 """The short way to an endpoint answers as the application itself does."""
 
+import gc
 from typing import Any
 
 import pytest
@@ -175,6 +176,11 @@ async def wide(n: int, item: Item, size: int = Query(..., ge=1), token: str = He
     return [n, item, size, token]
 
 
+@app.get("/plain", operation_id="plain_function")
+def plain_function(func: str = "f", args: int = 1):
+    return [func, args]
+
+
 @app.get("/log", operation_id="read_log")
 async def read_log():
     return log
@@ -189,6 +195,7 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     *(("wide", {"n": 1, "size": 2, "token": "t", "name": "i"}), ("wide", {"n": 1, "size": 0})),
     *(("wide", {"n": 1, "size": 2, "token": "t", "name": "i"}), ("odd_defaults", {"n": 2})),
     ("odd_defaults", {"n": 2, "name": "i", "size": 4}),
+    ("plain_function", {"func": "g"}),
     *(("later", {"fails": True}), ("later", {"fails": False}), ("leaves", {}), ("read_log", {})),
 )
 MIDDLEWARE = """
@@ -255,3 +262,53 @@ async def late():
         assert call("late").text == '"early"'
         call("grow")
         assert call("late").text == '"late"'
+
+
+HOLDS = """
+import weakref
+from fastapi import Depends, FastAPI, HTTPException
+
+app = FastAPI()
+held = weakref.WeakSet()
+
+
+class Held:
+    pass
+
+
+def opened():
+    yield 1
+
+
+@app.get("/fails/{how}", operation_id="fails")
+async def fails(how: int):
+    value = Held()
+    held.add(value)
+    raise HTTPException(404) if how else ValueError
+
+
+@app.get("/depends", operation_id="depends")
+async def depends(db: int = Depends(opened)):
+    value = Held()
+    held.add(value)
+    raise ValueError
+
+
+@app.get("/alive", operation_id="alive")
+async def alive():
+    return len(held)
+"""
+
+
+def test_a_failure_keeps_nothing_alive() -> None:
+    """What an endpoint had open when it failed is freed at once, not by the garbage collector in
+    some later call: a connection, for example."""
+    with called(HOLDS) as call:
+        gc.collect()
+        gc.disable()
+        try:
+            for name, arguments in (("fails", {"how": 0}), ("fails", {"how": 1}), ("depends", {})):
+                assert call(name, arguments).error is not None
+                assert call("alive").text == "0"
+        finally:
+            gc.enable()

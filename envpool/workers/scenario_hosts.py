@@ -26,6 +26,7 @@ class ScenarioHosts:
     def __init__(self, scratch: str) -> None:
         self._scratch = Path(scratch)
         self._scratch_name = scratch
+        self._empty_size = _size_when_empty(scratch)
 
     def open(self, request: Load) -> Host:
         """Host a scenario. Raises SeedError and ToolsetError."""
@@ -58,12 +59,27 @@ class ScenarioHosts:
 
     def sweep(self) -> None:
         """Remove the files that hosted code left in the scratch folder."""
+        if os.stat(self._scratch_name).st_size == self._empty_size:
+            return
         for name in os.listdir(self._scratch_name):
             path = self._scratch / name
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _size_when_empty(folder: str) -> int:
+    """The size of a folder without entries, where the size tells that there are none (on tmpfs each
+    entry adds to it). -1: it does not tell, or the folder has entries."""
+    if os.listdir(folder):
+        return -1
+    size = os.stat(folder).st_size
+    entry = os.path.join(folder, "entry")
+    os.mkdir(entry)
+    size_with_entry = os.stat(folder).st_size
+    os.rmdir(entry)
+    return size if size_with_entry != size == os.stat(folder).st_size else -1
 
 
 def _verify_package(request: Verify) -> Verified:

@@ -102,7 +102,7 @@ class Hook:
         def create_engine(*_: Any, **__: Any) -> Engine:
             return _create_engine("sqlite://", module=module, poolclass=WorldPool)
 
-        self._replaced = [
+        replaced = [
             (owner, name, getattr(owner, name), new)
             for owners, name, new in (
                 (_ENGINES, "create_engine", create_engine),
@@ -115,6 +115,15 @@ class Hook:
             )
             for owner in owners
         ]
+        # For each module: its names, what the hook sets of them, and what was there before.
+        self._replaced = [
+            (
+                vars(module),
+                {name: new for owner, name, _, new in replaced if owner is module},
+                {name: old for owner, name, old, _ in replaced if owner is module},
+            )
+            for module in {id(owner): owner for owner, *_ in replaced}.values()
+        ]
         self._registered: tuple[dict[Any, Any], ...] = ({}, {})
         self._listeners: list[tuple[Any, str, Callable[..., Any]]] = []
         self._entered = False
@@ -126,16 +135,16 @@ class Hook:
         """Begin a call on this world (see WorldDatabase.enter)."""
         self.database.enter(overlay)
         self._entered = True
-        for owner, name, _, new in self._replaced:
-            setattr(owner, name, new)
+        for names, new, _ in self._replaced:
+            names.update(new)
         for registry, own in zip(_REGISTRIES, self._registered, strict=True):
             if own:
                 registry.update(own)
 
     def leave(self) -> CallEffects:
         """End the call: close its open sessions (see WorldDatabase.leave)."""
-        for owner, name, old, _ in self._replaced:
-            setattr(owner, name, old)
+        for names, _, old in self._replaced:
+            names.update(old)
         if any(map(dict.__ne__, _REGISTRIES, _ORIGINALS)):
             self._store_registered()
         close_all_sessions()

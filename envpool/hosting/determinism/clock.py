@@ -112,6 +112,10 @@ class _Stream:
     __slots__ = ("_blocks", "_key", "_left")
 
     def __init__(self, key: bytes) -> None:
+        self.restart(key)
+
+    def restart(self, key: bytes) -> None:
+        """Go on as a new stream with this key."""
         self._key = key
         self._blocks = 0
         self._left = b""
@@ -139,9 +143,8 @@ def seed_random(digest: str, num_calls: int) -> None:
 
     Example: after seed_random(digest, 3), uuid.uuid4() is the same in every world's fourth call.
     """
-    global _stream
     key = blake2b(f"{digest} {num_calls}".encode(), digest_size=32).digest()
-    _stream = _Stream(key)
+    _stream.restart(key)  # a new object would change this module: see DictVersions
     _real_seed(_global_random, int.from_bytes(key, "big"))
 
 

@@ -9,6 +9,7 @@ Limit: `anyio.from_thread` does not work here and raises its own error.
 """
 
 import asyncio
+import sys
 import threading
 from asyncio import events
 from collections.abc import Callable, Coroutine
@@ -73,6 +74,28 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if self.now > self.latest:
                 raise Stuck("it waits too long")
 
+    def run_step(self, task: asyncio.Task[Any]) -> bool:
+        """Run the first step of a task that was just created in a clear loop; return whether it has
+        ended.
+
+        Nearly every call ends with it: what it awaits is there. Running the loop until the task has
+        ended takes a second turn, of which nothing but its callback has need.
+        """
+        hooks = sys.get_asyncgen_hooks()
+        self._thread_id = threading.get_ident()
+        try:
+            sys.set_asyncgen_hooks(
+                firstiter=self._asyncgen_firstiter_hook,  # type: ignore[attr-defined]
+                finalizer=self._asyncgen_finalizer_hook,  # type: ignore[attr-defined]
+            )
+            events._set_running_loop(self)
+            self._ready.popleft()._run()  # type: ignore[attr-defined]
+        finally:
+            self._thread_id = None  # type: ignore[assignment]  # as in run_forever
+            events._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+        return task.done()
+
     def run_in_executor(  # type: ignore[override]  # typeshed counts the arguments of func
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
@@ -99,8 +122,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return not (
             self._ready  # type: ignore[attr-defined]
             or self._scheduled  # type: ignore[attr-defined]
-            or any(gen.ag_frame is not None for gen in self._asyncgens)  # type: ignore[attr-defined]
             or self.unfinished_tasks()
+            or any(gen.ag_frame is not None for gen in self._asyncgens)  # type: ignore[attr-defined]
         )
 
     def _process_events(self, event_list: Any) -> None:
@@ -181,9 +204,11 @@ class Runner:
         """
         loop = self._loop
         loop.latest = loop.now + MAX_WAIT
+        task = loop.create_task(coro)
         try:
-            return loop.run_until_complete(coro)
+            return task.result() if loop.run_step(task) else loop.run_until_complete(task)
         finally:
+            del task  # an exception's traceback would keep it, and it the exception
             if keeps_generators:
                 loop.forget_generators()
             if loop.is_clear():

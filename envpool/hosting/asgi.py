@@ -22,9 +22,13 @@ import msgspec
 from envpool.core.types import ToolError
 from envpool.hosting.arguments import ArgumentsCheck
 from envpool.hosting.determinism.loop import Runner, Stuck
-from envpool.hosting.direct.app import DirectApp
 from envpool.hosting.tool_listing import ListedTool, Operation
 from envpool.hosting.urls import InvalidURL, path_of, query_of
+
+try:
+    from envpool.hosting.direct.app import DirectApp
+except ImportError:  # its short way is that of the layers of known versions of FastAPI
+    DirectApp = None  # type: ignore[assignment, misc]
 
 Json = dict[str, Any]
 
@@ -104,6 +108,17 @@ class _Response:
                 self.complete.set()
 
 
+class _WholeApp:
+    """Runs the requests of an application by all of its own steps."""
+
+    def __init__(self, app: Callable[..., Any]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Json, response: _Response) -> None:
+        """Answer a request. Raises what the application raises."""
+        await self._app(scope, response.receive, response.send)
+
+
 class Request(msgspec.Struct, frozen=True):
     """A call that has passed the checks of its arguments."""
 
@@ -118,7 +133,7 @@ class Caller:
     def __init__(
         self, app: Callable[..., Any], tools: tuple[ListedTool, ...], runner: Runner
     ) -> None:
-        self._app = DirectApp(app)
+        self._app: Any = _WholeApp(app) if DirectApp is None else DirectApp(app)
         self._runner = runner
         self._tools = {
             tool.spec.name: (ArgumentsCheck(tool.spec.schema), tool.operation) for tool in tools

@@ -302,6 +302,7 @@ ELSEWHERE = (
 
 LATE = {
     ("envpool.hosting.app_loading", "uvicorn"),
+    ("envpool.hosting.asgi", "envpool.hosting.direct.app"),
     ("envpool.hosting.dbapi.connections", "sqlite3.dump"),
     ("envpool.hosting.determinism.clock", "time_machine"),
     ("envpool.workers.confine", "landlock"),

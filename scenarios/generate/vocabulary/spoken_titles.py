@@ -16,7 +16,7 @@ _FILE = Path(__file__).with_suffix(".toml")
 
 class _Phrases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     about: dict[str, str]  # the title of a ticket, a thread or a case -> what follows "about"
-    appointments: dict[str, str]  # the title of an appointment -> what follows "the appointment"
+    appointments: dict[str, str]  # the title of an appointment -> what people call it
 
 
 class SpokenTitle(str):
@@ -34,13 +34,13 @@ class SpokenTitle(str):
         return _phrases().about.get(self, f"“{self}”")
 
     @property
-    def purpose(self) -> str:
-        """What follows "the appointment"."""
-        return _phrases().appointments.get(self, f"“{self}”")
+    def meeting(self) -> str:
+        """What the appointment is called, after "the"."""
+        return _phrases().appointments.get(self, f"appointment “{self}”")
 
 
-def appointment_purposes() -> dict[str, str]:
-    """Return what follows "the appointment", by the title of the appointment."""
+def appointment_names() -> dict[str, str]:
+    """Return what people call appointments, by their titles."""
     return _phrases().appointments
 
 

@@ -42,16 +42,16 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{out} has a hospital appointment on {on} and can't be at the [appointment] "
-            "{subject.purpose} with {name}. Could you put in somebody from {out.his} team who's "
+            email="{out} has a hospital appointment on {on} and can't be at the "
+            "{subject.meeting} with {name}. Could you put in somebody from {out.his} team who's "
             "free then?",
-            colleague="{out} is on a course on {on} and can't do the [appointment] "
-            "{subject.purpose} with {name}. Please replace {out.him} with somebody from {out.his} "
+            colleague="{out} is on a course on {on} and can't do the "
+            "{subject.meeting} with {name}. Please replace {out.him} with somebody from {out.his} "
             "team who's free then.",
             chat="{out} cant make the [appointment] with {name} on {on}, can you put in someone "
             "else from {out.his} team whos free then",
             note="{out} is needed elsewhere on {on}. Please replace {out.him} at the "
-            "[appointment] {subject.purpose} with {name}, with somebody from {out.his} team who's "
+            "{subject.meeting} with {name}, with somebody from {out.his} team who's "
             "free then.",
         ),
         calls=(
@@ -280,14 +280,14 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="I've approved {away}'s leave from {first} to {last}. Could you record it, and "
-            "put {heir} in for {away.him} at the [appointment] {subject.purpose} on {on} if "
+            "put {heir} in for {away.him} at the {subject.meeting} on {on} if "
             "{heir.he}'s free then?",
             colleague="Please record leave for {away} from {first} to {last}, and put {heir} in "
-            "instead at the [appointment] {subject.purpose} on {on}, if {heir.he}'s free.",
+            "instead at the {subject.meeting} on {on}, if {heir.he}'s free.",
             chat="{away} is on holiday {first} to {last}, can you put that in? and swap in {heir} "
-            "for the [appointment] {subject.purpose} on {on} if {heir.he}'s free",
+            "for the {subject.meeting} on {on} if {heir.he}'s free",
             note="{away} gets married and has leave from {first} to {last}. Please record it. If "
-            "{heir} is free for the [appointment] {subject.purpose} on {on}, {heir.he} goes "
+            "{heir} is free for the {subject.meeting} on {on}, {heir.he} goes "
             "instead of {away}.",
         ),
         calls=(
@@ -343,13 +343,13 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
         because="permission",
         ask=Voices(
             email="{name}'s train doesn't get in before half past ten. Could you move the "
-            "[appointment] {subject.purpose} from nine to eleven, same day? {organiser} set it up "
+            "{subject.meeting} from nine to eleven, same day? {organiser} set it up "
             "and is on a flight.",
-            colleague="{name} can't do nine for the [appointment] {subject.purpose}. Please move "
+            colleague="{name} can't do nine for the {subject.meeting}. Please move "
             "it to 11:00 the same day. {organiser} set it up and can't be reached.",
-            chat="can you move the [appointment] {subject.purpose} with {name} to 11 the same "
+            chat="can you move the {subject.meeting} with {name} to 11 the same "
             "day? {organiser} set it up but {organiser.he}'s on a plane",
-            note="{name} can't be here before eleven for the [appointment] {subject.purpose}. "
+            note="{name} can't be here before eleven for the {subject.meeting}. "
             "{organiser} set it up but is on leave, so please move it from nine to eleven, same "
             "day.",
         ),
@@ -399,13 +399,13 @@ def nobody_left_to_come(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="It's {lone}'s daughter's birthday on {on}. Could you take {lone.him} out of "
-            "the [appointment] {subject.purpose} with {name} that day?",
-            colleague="{lone} doesn't need to be at the [appointment] {subject.purpose} with "
+            "the {subject.meeting} with {name} that day?",
+            colleague="{lone} doesn't need to be at the {subject.meeting} with "
             "{name} on {on}. Please take {lone.him} out.",
-            chat="can you take {lone} out of the [appointment] {subject.purpose} with {name} on "
+            chat="can you take {lone} out of the {subject.meeting} with {name} on "
             "{on}? {lone.he} doesnt need to be there",
             note="{lone} would like the afternoon of {on} off. Please take {lone.him} out of the "
-            "[appointment] {subject.purpose} with {name} that day.",
+            "{subject.meeting} with {name} that day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

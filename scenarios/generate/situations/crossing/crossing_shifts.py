@@ -97,16 +97,16 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{torn} has the early [shift] on {on} and the [appointment] {topic.purpose}. "
+            email="{torn} has the early [shift] on {on} and the {topic.meeting}. "
             "Could you ask for a [swap] with somebody from {torn.his} team who has nothing on "
             "that day?",
-            colleague="{torn} is double-booked on {on}: early [shift] and the [appointment] "
-            "{topic.purpose}. Please request a [swap] with somebody from {torn.his} team who has "
+            colleague="{torn} is double-booked on {on}: early [shift] and the "
+            "{topic.meeting}. Please request a [swap] with somebody from {torn.his} team who has "
             "neither that day.",
-            chat="{torn} is double booked on {on}, early [shift] and the [appointment] "
-            "{topic.purpose}. can you ask for a [swap] with someone from {torn.his} team whos "
+            chat="{torn} is double booked on {on}, early [shift] and the "
+            "{topic.meeting}. can you ask for a [swap] with someone from {torn.his} team whos "
             "free that day",
-            note="{torn} has the [appointment] {topic.purpose} on {on} and can't do the early "
+            note="{torn} has the {topic.meeting} on {on} and can't do the early "
             "[shift]. Please request a [swap] with a colleague from {torn.his} team who has no "
             "[shift] or [appointment] that day.",
         ),

@@ -46,13 +46,13 @@ def tomorrow_is_too_near(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has mixed up {name.his} dates and would like the [appointment] "
-            "{subject.purpose} on {later} instead of {soon}, at the same time. Could you move it?",
-            colleague="{name} would like to move the [appointment] {subject.purpose} from {soon} "
+            email="{name} has mixed up {name.his} dates and would like the "
+            "{subject.meeting} on {later} instead of {soon}, at the same time. Could you move it?",
+            colleague="{name} would like to move the {subject.meeting} from {soon} "
             "to {later}, {name.he} has to work that day. Please move it.",
-            chat="{name} can't do {soon} for the [appointment] {subject.purpose}, can you move it "
+            chat="{name} can't do {soon} for the {subject.meeting}, can you move it "
             "to {later}, same time",
-            note="{name} rang just now about the [appointment] {subject.purpose} on {soon}. "
+            note="{name} rang just now about the {subject.meeting} on {soon}. "
             "{name.He}'d like {later} at the same time instead, and I said that would be fine. "
             "Please move it.",
         ),
@@ -82,13 +82,13 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{name} has found what {name.he} needed elsewhere and won't need the "
-            "[appointment] {subject.purpose} on {day} after all. {owner} organised it but is out "
+            "{subject.meeting} on {day} after all. {owner} organised it but is out "
             "today. Could you cancel it?",
-            colleague="{name} has called off the [appointment] {subject.purpose} on {day}. Please "
+            colleague="{name} has called off the {subject.meeting} on {day}. Please "
             "cancel it; {owner} organised it and can't be reached.",
-            chat="{name} cant make {day}, can you cancel the [appointment] {subject.purpose}? its "
+            chat="{name} cant make {day}, can you cancel the {subject.meeting}? its "
             "{owner}'s but {owner.he}'s out all day",
-            note="{name} has called off the [appointment] {subject.purpose} on {day}. {owner} set "
+            note="{name} has called off the {subject.meeting} on {day}. {owner} set "
             "it up and is away this week, so please cancel it for {owner.him}.",
         ),
         calls=(_who(customer), _found(customer), _shown(appointment), call("get_my_profile")),
@@ -117,14 +117,14 @@ def ten_or_else_three(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has to travel on the day of the [appointment] {subject.purpose} and "
+            email="{name} has to travel on the day of the {subject.meeting} and "
             "would like {new} instead. Could you make it 10:00, or 15:00 if one of our people is "
             "busy then?",
-            colleague="{name} can't make the [appointment] {subject.purpose} and would like {new} "
+            colleague="{name} can't make the {subject.meeting} and would like {new} "
             "instead. 10:00 if everybody's free, otherwise 15:00, please.",
-            chat="can you move the [appointment] {subject.purpose} with {name} to {new}? "
+            chat="can you move the {subject.meeting} with {name} to {new}? "
             "{name.he} has to work on the other day. 10:00 if everyones free, otherwise 15:00",
-            note="{name}'s plans have changed, so please move the [appointment] {subject.purpose} "
+            note="{name}'s plans have changed, so please move the {subject.meeting} "
             "to {new}. {name.He} would like 10:00, or 15:00 if one of our people has something at "
             "ten.",
         ),
@@ -163,15 +163,15 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{host} has never met {name} and would rather not do the [appointment] "
-            "{subject.purpose} alone. Could you add {busy}, or {free} if {busy} already has "
+            email="{host} has never met {name} and would rather not do the "
+            "{subject.meeting} alone. Could you add {busy}, or {free} if {busy} already has "
             "something then?",
-            colleague="{name} would like a second person from us at the [appointment] "
-            "{subject.purpose}. Please add {busy}, or {free} if {busy} already has something then.",
-            chat="can you add {busy} to the [appointment] {subject.purpose} with {name}? or "
+            colleague="{name} would like a second person from us at the "
+            "{subject.meeting}. Please add {busy}, or {free} if {busy} already has something then.",
+            chat="can you add {busy} to the {subject.meeting} with {name}? or "
             "{free}, if {busy} already has something then",
-            note="{host} is still new and would like company at the [appointment] "
-            "{subject.purpose} with {name}. Please add {busy}, or {free} if {busy} is busy then.",
+            note="{host} is still new and would like company at the "
+            "{subject.meeting} with {name}. Please add {busy}, or {free} if {busy} is busy then.",
         ),
         calls=(
             _who(customer),
@@ -370,13 +370,13 @@ def entered_twice(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="I've booked {name} twice on {day}, at different times, for the same "
-            "[appointment] {subject.purpose}. Sorry! Could you cancel the one without {expert}?",
-            colleague="The [appointment] {subject.purpose} with {name} on {day} is in the "
+            "{subject.meeting}. Sorry! Could you cancel the one without {expert}?",
+            colleague="The {subject.meeting} with {name} on {day} is in the "
             "calendar twice. Please cancel the one without {expert}.",
-            chat="oops, i put the [appointment] {subject.purpose} with {name} on {day} in twice. "
+            chat="oops, i put the {subject.meeting} with {name} on {day} in twice. "
             "can you cancel the one {expert} isnt in",
-            note="{name} has had two confirmations for {day}, because the [appointment] "
-            "{subject.purpose} is in the calendar twice. The one with {expert} is right, so "
+            note="{name} has had two confirmations for {day}, because the "
+            "{subject.meeting} is in the calendar twice. The one with {expert} is right, so "
             "please cancel the other.",
         ),
         calls=(

@@ -219,15 +219,15 @@ def a_better_hour(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} can't make the [appointment] {subject.purpose} and has written to us "
+            email="{name} can't make the {subject.meeting} and has written to us "
             "with two other times. Could you move it to the one when {mate} is free, too, and "
             "confirm it in the [thread]?",
-            colleague="{name} has written to us with two other times for the [appointment] "
-            "{subject.purpose}. Please move it to the one when {mate} is free, too, and confirm "
+            colleague="{name} has written to us with two other times for the "
+            "{subject.meeting}. Please move it to the one when {mate} is free, too, and confirm "
             "it in the [thread].",
-            chat="{name} sent us 2 other times for the [appointment] {subject.purpose}. can you "
+            chat="{name} sent us 2 other times for the {subject.meeting}. can you "
             "move it to the one when {mate} is free too, and confirm it in the [thread]",
-            note="{name} has suggested two other times for the [appointment] {subject.purpose} in "
+            note="{name} has suggested two other times for the {subject.meeting} in "
             "a message. Please move it to the one that {mate} can make as well, and confirm it in "
             "the [thread].",
         ),

@@ -43,13 +43,13 @@ def talk_after_the_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to do “{course}” first and have the [appointment] "
-            "{subject.purpose} the day after, at 10:00. Could you move it?",
-            colleague="{name} would like to do “{course}” first. Please move the [appointment] "
-            "{subject.purpose} with {name.him} to 10:00 on the day after.",
-            chat="can you push the [appointment] {subject.purpose} with {name} to 10:00 on the "
+            email="{name} would like to do “{course}” first and have the "
+            "{subject.meeting} the day after, at 10:00. Could you move it?",
+            colleague="{name} would like to do “{course}” first. Please move the "
+            "{subject.meeting} with {name.him} to 10:00 on the day after.",
+            chat="can you push the {subject.meeting} with {name} to 10:00 on the "
             "day after {name.he}'s done “{course}”",
-            note="{name} rang about the [appointment] {subject.purpose} and would like to do "
+            note="{name} rang about the {subject.meeting} and would like to do "
             "“{course}” first. Please move it to 10:00 on the following day. It doesn't matter to "
             "{name.him} if that's at the weekend.",
         ),

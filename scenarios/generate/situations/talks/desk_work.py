@@ -11,7 +11,7 @@ from scenarios.generate.modules.draft_helpers import long_day
 from scenarios.generate.modules.parties.make import new_customer
 from scenarios.generate.situations.talks.common import DAY, clock_time, find, spoken_price
 from scenarios.generate.situations.talks.spoken_subjects import CASES
-from scenarios.generate.vocabulary.spoken_titles import appointment_purposes
+from scenarios.generate.vocabulary.spoken_titles import appointment_names
 from scenarios.generate.vocabulary.trades import trade
 
 
@@ -25,7 +25,7 @@ def another_time_for_it(maker: Maker) -> Draft | None:
     if day == wanted:
         return None
     taken, hour = maker.rng.sample((8, 9, 11, 13, 14, 16), 2)
-    offered = [one for one in maker.pool("appointment_subjects") if one in appointment_purposes()]
+    offered = [one for one in maker.pool("appointment_subjects") if one in appointment_names()]
     subject = maker.rng.choice(offered or ["Contract renewal"])
     appointment = new_appointment(maker, customer, maker.me, old, 10, subject=subject)
     new_appointment(maker, new_customer(maker), maker.me, wanted, taken)
@@ -34,13 +34,12 @@ def another_time_for_it(maker: Maker) -> Draft | None:
         kind="change",
         ask=Spoken(
             colleague=(
-                "{name} can't make it to the [appointment] {about}. Could you move it to {wanted} "
-                "at {taken}?",
+                "{name} can't make it to the {meeting}. Could you move it to {wanted} at {taken}?",
                 "{name} has just rung. Something's come up, so {name.he} can't come to the "
-                "[appointment] {about}. Could you move it to {wanted}, {taken}?",
-                "Could you move {name}'s [appointment] {about} to {wanted} at {taken}? {name.He}'s "
+                "{meeting}. Could you move it to {wanted}, {taken}?",
+                "Could you move {name}'s {meeting} to {wanted} at {taken}? {name.He}'s "
                 "asked for a later day.",
-                "{name} would like a later day for the [appointment] {about}: {wanted} at {taken}. "
+                "{name} would like a later day for the {meeting}: {wanted} at {taken}. "
                 "Can you change it?",
             )
         ),
@@ -82,7 +81,7 @@ def another_time_for_it(maker: Maker) -> Draft | None:
         answer="{name}'s [appointment] is now on {day} at {hour}.",
         values={
             "name": customer["name"],
-            "about": appointment_purposes()[subject],
+            "meeting": appointment_names()[subject],
             "day": long_day(starts),
             "hour": clock_time(hour),
             "wanted": long_day(maker.ahead(wanted, taken)),

@@ -4,8 +4,8 @@
 
 The log is that of a real run (the oracle on the bundled worlds, some ten turns an episode), whose
 records are repeated under other names until there are enough episodes. All of it is measured in CPU
-seconds of one process, full text included. The cost of being watched is the CPU of the run's
-process, with and without a viewer whose page listens, in turns.
+seconds of one process, full text included. The cost of being watched is the CPU of a run's process
+with a viewer whose page listens, against that of an equal run beside it, in turns.
 """
 
 import os
@@ -16,11 +16,13 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from math import sqrt
 from pathlib import Path
 from random import Random
 from statistics import median
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,7 +41,7 @@ from scenarios.catalogue import find
 _WORLDS = ("claims_desk", "flight_desk", "shop_support")
 _QUERIES = 200
 _THINK = "2:6"
-_SPAN_S, _SPAN_RECORDS = 10.0, 5_000  # a span is at least so long, and has so many records
+_SPAN_S, _SPAN_RECORDS = 15.0, 5_000  # a span is at least so long, and has so many records
 
 
 def rehearse(*words: object) -> list[str]:
@@ -132,9 +134,37 @@ def filters(run: Path) -> list[float]:
 def losses(folder: Path, live: int, runs: int) -> list[float]:
     """By how many per cent a viewer raises the CPU of a run's process, of so many pairs of spans.
 
-    One run has so many live episodes all the time. It is watched in one span of each pair, in the
-    first or the second by turns; its CPU in a span is divided by the records that it logged there.
+    Two equal runs are played at the same time, each with so many live episodes. One of them is
+    watched in the first span of a pair, the other one in the second. The CPU of both is divided by
+    the records that they logged, and compared within a span: their episodes are in the same phase,
+    and what else the machine does strikes both.
     """
+    with ExitStack() as stack:
+        pair = [stack.enter_context(_playing(folder / name, live)) for name in ("one", "two")]
+        for one in pair:
+            while _num_live(one.reader) < 0.99 * live:
+                one.check()
+                time.sleep(2)
+        found = []
+        for _ in range(runs):
+            first, second = (_shares(pair, watched) for watched in (0, 1))
+            found.append(100 * (sqrt(first / second) - 1))
+        return found
+
+
+class _Playing(NamedTuple):
+    process: "subprocess.Popen[bytes]"
+    folder: Path
+    reader: LogReader
+
+    def check(self) -> None:
+        if self.process.poll() is not None:
+            raise SystemExit(f"a run ended too early, with status {self.process.returncode}")
+
+
+@contextmanager
+def _playing(folder: Path, live: int) -> Iterator[_Playing]:
+    """A run that always has so many live episodes."""
     words = ("-p", "oracle", "-n", 20 * live, "-c", live, "--think", _THINK, "-o", folder)
     run = subprocess.Popen(
         rehearse("run", *_WORLDS, *words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -143,23 +173,10 @@ def losses(folder: Path, live: int, runs: int) -> list[float]:
         while not (folder / LOG_NAME).is_file():
             time.sleep(0.1)
         with open_reader(folder) as reader:
-            while _num_live(reader) < 0.99 * live:
-                _check_alive(run)
-                time.sleep(2)
-            found = []
-            for number in range(runs):
-                order = (False, True) if number % 2 else (True, False)
-                spent = {watched: _span(run, folder, reader, watched=watched) for watched in order}
-                found.append(100 * (spent[True] / spent[False] - 1))
-            return found
+            yield _Playing(run, folder, reader)
     finally:
         run.kill()
         run.wait()
-
-
-def _check_alive(run: "subprocess.Popen[bytes]") -> None:
-    if run.poll() is not None:
-        raise SystemExit(f"the run ended too early, with exit status {run.returncode}")
 
 
 def _num_live(reader: LogReader) -> int:
@@ -167,19 +184,25 @@ def _num_live(reader: LogReader) -> int:
     return counts.get("started", 0) - counts.get("ended", 0)
 
 
-def _span(
-    run: "subprocess.Popen[bytes]", folder: Path, reader: LogReader, *, watched: bool
-) -> float:
-    """CPU seconds of the run for each record, in one span."""
-    with watching(folder) if watched else nullcontext():
-        if watched:
-            _wait_for_index(folder, reader)
-        records, seconds = reader.num_records(), _cpu_s(run.pid)
+def _shares(pair: Sequence[_Playing], watched: int) -> float:
+    """CPU seconds for each record of the first run, divided by those of the second, in a span in
+    which one of them is watched."""
+    with watching(pair[watched].folder):
+        _wait_for_index(pair[watched].folder, pair[watched].reader)
+        before = [(_cpu_s(one.process.pid), one.reader.num_records()) for one in pair]
         until = time.monotonic() + _SPAN_S
-        while time.monotonic() < until or reader.num_records() < records + _SPAN_RECORDS:
-            _check_alive(run)
+        while time.monotonic() < until or any(
+            one.reader.num_records() < records + _SPAN_RECORDS
+            for one, (_, records) in zip(pair, before, strict=True)
+        ):
+            for one in pair:
+                one.check()
             time.sleep(0.5)
-        return (_cpu_s(run.pid) - seconds) / (reader.num_records() - records)
+        first, second = (
+            (_cpu_s(one.process.pid) - seconds) / (one.reader.num_records() - records)
+            for one, (seconds, records) in zip(pair, before, strict=True)
+        )
+        return first / second
 
 
 def _wait_for_index(folder: Path, reader: LogReader) -> None:

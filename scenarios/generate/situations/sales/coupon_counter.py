@@ -224,8 +224,8 @@ def room_for_a_new_one(maker: Maker) -> Draft | None:
             "the new one?",
             colleague="{name} has been promised a “{campaign}” [coupon] but already has the "
             "maximum. Please void the expired one and issue the new one.",
-            chat="i promised {name} a “{campaign}” [coupon] but {name.he}'s at the maximum. one "
-            "of {name.his} has expired, can you void that and issue the new one",
+            chat="i promised {name} a “{campaign}” [coupon] but {name.he} has the maximum "
+            "already. one has expired, can you void that and issue the new one",
             note="I wanted to give {name} a “{campaign}” [coupon] for the trouble, but the "
             "system says {name.he} has too many. One has expired, so please void it and issue "
             "the new one.",
@@ -335,14 +335,14 @@ def price_after_the_best_discount(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} is thinking about the {product} and would like to know what one costs "
-            "with {name.his} best [coupon]. Please don't redeem it yet.",
-            colleague="{name} can't decide about the {product}. What would one cost with the best "
-            "[coupon] {name.he} has? Don't redeem it yet.",
-            chat="{name} wants to know what one {product} would cost with {name.his} best "
+            email="{name} is thinking about the {product} and would like to know what it would "
+            "cost with {name.his} best [coupon]. Please don't redeem it yet.",
+            colleague="{name} can't decide about the {product}. What would it cost with the "
+            "best [coupon] {name.he} has? Don't redeem it yet.",
+            chat="{name} wants to know what the {product} would cost with {name.his} best "
             "[coupon]. whats the price? dont redeem it yet",
-            note="{name} has asked what the {product} would cost, just one, with {name.his} best "
-            "[coupon]. I'd like to ring back with the price. Please don't redeem anything yet.",
+            note="{name} has asked what the {product} would cost with {name.his} best [coupon], "
+            "and I'd like to ring back with the price. Please don't redeem anything yet.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -90,7 +90,7 @@ def it_is_at_their_door_already(maker: Maker) -> Draft | None:
             "delivered, register a return of all four as unwanted.",
             colleague="{name} doesn't want the 4 × {product}. Cancel the [shipment] and the "
             "[order] if it's still planned; otherwise register a return of those four, unwanted.",
-            chat="can you stop {name}s 4 x {product}? cancel the [shipment] and the [order]. if "
+            chat="can you stop {name}'s 4 x {product}? cancel the [shipment] and the [order]. if "
             "its already delivered make it a return, unwanted",
             note="{name} ordered four of the {product} and doesn't need them any more. If the "
             "[shipment] hasn't gone yet, please cancel it and the [order]. If it's been "
@@ -242,8 +242,8 @@ def as_many_as_we_have(maker: Maker) -> Draft | None:
             email="{name} would like {wish} of the {product} on {name.his} open [order], or all "
             "we've got if that's fewer. Please see what's in stock across all our [warehouses] "
             "and change the quantity.",
-            colleague="{name} would like {wish} {product} on {name.his} open [order]. If all our "
-            "[warehouses] together don't have that many, put in what they have.",
+            colleague="{name} would like {wish} × {product} on {name.his} open [order]. If all "
+            "our [warehouses] together don't have that many, put in what they have.",
             chat="{name} wants {wish} x {product} on {name.his} open [order] - if we dont have "
             "that many in stock overall, put in the max we have",
             note="{name} needs more of the {product}: {wish} on {name.his} open [order], or as "

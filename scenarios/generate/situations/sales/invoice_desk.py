@@ -24,14 +24,14 @@ def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We've forgotten to charge {name} for {count} × {product}. Could you add them "
-            "to {name.his} draft [invoice] and send it?",
-            colleague="{name}'s draft [invoice] is missing {count} × {product}. Please add them "
-            "and send it.",
-            chat="we forgot {count} × {product} on {name}'s draft [invoice]. can you add them "
+            email="We've forgotten to charge {name} for {count} × {product}. Could you put that "
+            "on {name.his} draft [invoice] and send it?",
+            colleague="{name}'s draft [invoice] is missing {count} × {product}. Please correct "
+            "it and send it.",
+            chat="we left {count} × {product} off {name}'s draft [invoice]. can you correct it "
             "and send it",
-            note="We've left {count} × {product} off {name}'s [invoice]. It's still a draft, so "
-            "please add them and send it today.",
+            note="{count} × {product} didn't make it onto {name}'s [invoice]. It's still a "
+            "draft, so please correct it and send it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -319,12 +319,11 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} says {name.he} paid for the {one} and the {two} by card. Could you "
-            "check, and mark whatever has gone through as paid, with the day the [payment] "
-            "settled?",
+            "check, and mark any [invoice] that's been paid, with the day the [payment] settled?",
             colleague="{name} says the {one} and the {two} were both paid by card. Please "
-            "check, and mark what has settled as paid on that day.",
+            "check, and mark any [invoice] that's really been paid, with the day it settled.",
             chat="{name} says {name.he} paid the [invoices] for the {one} and the {two} by "
-            "card. can you check and mark what went through as paid, on the day it settled",
+            "card. can you check and mark whats really been paid, with the day it settled",
             note="{name} can't see why the [invoices] for the {one} and the {two} are still "
             "open; both were paid by card, {name.he} says. Please check, and mark what has "
             "settled as paid, with that date.",

@@ -51,7 +51,7 @@ def short_of_what_was_promised(maker: Maker) -> Draft | None:
             colleague="We've confirmed {name}'s [order] for the {product} but may not have "
             "enough. Please buy what all the [warehouses] together are short of from the cheapest "
             "active [supplier], and send it.",
-            chat="can you check if we have enough for {name}s confirmed [order] of the {product}? "
+            chat="can you check if we have enough for {name}'s confirmed [order] of the {product}? "
             "if not buy whats missing from the cheapest active [supplier] and send it",
             note="Somebody confirmed {name}'s [order] for the {product} before anyone checked "
             "the stock. Please see how many we're short across all [warehouses], buy "

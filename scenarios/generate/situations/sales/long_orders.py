@@ -51,7 +51,7 @@ def confirm_what_we_can_fill(maker: Maker) -> Draft | None:
             "have everything in stock, all [warehouses] together, and leave the others open.",
             colleague="Please go through {name}'s open [orders] and confirm those we can fill "
             "from stock, all [warehouses] together.",
-            chat="can you confirm {name}s open [orders]? only the ones we have enough stock for "
+            chat="can you confirm {name}'s open [orders]? only the ones we have enough stock for "
             "in all [warehouses], leave the others open",
             note="We owe {name} an answer on {name.his} open [orders]. Please check them "
             "against the stock in all our [warehouses] and confirm the ones we can fill "
@@ -302,7 +302,7 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
             "completed [orders]. Which one did we forget, and what's its total?",
             colleague="One of {name}'s completed [orders] was never invoiced. Which one is it, "
             "and what's the total? I'd like to bill it today.",
-            chat="one of {name}s completed [orders] was never billed. which one is it and whats "
+            chat="one of {name}'s completed [orders] was never billed. which one is it and whats "
             "the total",
             note="One of {name}'s completed [orders] doesn't seem to have been invoiced. Which "
             "one is it, and what does it come to? I'd like to get the [invoice] out this week.",
@@ -345,14 +345,15 @@ def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
         return Draft(
             kind="change",
             ask=Voices(
-                email="Our costs have gone up, so everything we still offer in {category} will "
-                "go up by {step} from today, except the {dear}. Could you change the prices?",
-                colleague="Please raise the prices in {category} by {step} each, for all we still "
-                "offer except the {dear}.",
-                chat="can you put everything we still offer in {category} up by {step}? not "
-                "the {dear}, that stays",
-                note="Prices in {category} go up: please add {step} to everything there that we "
-                "still offer. Only the {dear} stays as it is.",
+                email="Our costs have gone up, so everything we still offer in the {category} "
+                "[category] will go up by {step} from today, except the {dear}. Could you change "
+                "the prices?",
+                colleague="Please raise the prices in the {category} [category] by {step} each, "
+                "for all we still offer except the {dear}.",
+                chat="can you put everything we still offer in the {category} [category] up by "
+                "{step}? not the {dear}, that stays",
+                note="Prices in the {category} [category] go up: please add {step} to "
+                "everything we still offer. Only the {dear} stays as it is.",
             ),
             calls=(
                 call("list_categories"),

@@ -367,8 +367,8 @@ def who_cancelled_it(maker: Maker) -> Draft | None:
             "never asked for that. Which of us cancelled it, and on what day?",
             colleague="{name} is furious: {name.his} [order] from {day} (the {product}) was "
             "cancelled, and it wasn't {name.him}. Which of us did that, and when?",
-            chat="{name}s [order] from {day} (the {product}) got cancelled and {name.he} swears "
-            "it wasnt {name.him}. who here did it and what day",
+            chat="{name}'s [order] from {day} (the {product}) got cancelled and {name.he} "
+            "swears it wasnt {name.him}. who here did it and what day",
             note="{name} has complained: {name.his} [order] for the {product} from {day} was "
             "cancelled without {name.his} knowing. Which of us did that, and on what date?",
         ),

@@ -36,13 +36,13 @@ def card_had_run_out(maker: Maker) -> Draft | None:
             email=(
                 (
                     "{name}'s card has expired, so {name.his} [payment] for the {product} "
-                    "bounced. Could you switch it to the other one we have on file, which is "
-                    "valid, and try again?"
+                    "bounced. Could you switch it to the valid one we have on file and try "
+                    "again?"
                 ),
                 (
-                    "We couldn't take {name}'s money for the {product}, because {name.his} card "
-                    "has expired. Could you retry the [payment] with the [method] that's still "
-                    "valid?"
+                    "We couldn't take {name}'s money for the {product}, because {name.his} "
+                    "card has expired. Could you retry the [payment] with the [method] "
+                    "that's still valid?"
                 ),
             ),
             colleague=(
@@ -260,8 +260,8 @@ def too_big_to_make_void(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has decided against the {product}, and we've agreed to that. {name.He} "
             "can still see a pending charge for it. Could you void that [payment]?",
-            colleague="{name} has pulled out of the {product}, and that's agreed. Please void "
-            "the pending [payment].",
+            colleague="{name} has decided not to take the {product}, and that's agreed. Please "
+            "void the pending [payment].",
             chat="{name} doesnt want the {product} after all and we're fine with that. can you "
             "void the pending [payment] for it",
             note="I've agreed with {name} that {name.he} doesn't have to take the {product}. "
@@ -303,7 +303,8 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
             "failed [payments] from that day on come to?",
             colleague="{name} is asking what bounced. What do {name.his} failed [payments] from "
             "{day} on come to?",
-            chat="how much has failed for {name} since {day}? incl that day, one total pls",
+            chat="{name} wants to know how much has failed since {day}, incl that day. one "
+            "total pls",
             note="I'm calling {name} this afternoon about the money we couldn't collect. What "
             "do {name.his} failed [payments] from {day} onwards add up to?",
         ),

@@ -53,8 +53,7 @@ def quick_enough_and_cheap(maker: Maker) -> Draft | None:
             chat="can you buy {count} × {product}? they have to be here in {days} days, cheapest "
             "[supplier] that can do that. send it straight away",
             note="I've promised a [customer] {count} × {product}. Please buy them from the "
-            "cheapest [supplier] that can deliver within {days} days, and send the [purchase] "
-            "today.",
+            "cheapest [supplier] that can deliver within {days} days, and send it today.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -94,14 +93,14 @@ def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{supplier} won't deliver our draft [purchase], because it's below their "
-            "minimum. Please add just enough of the {product} to reach it, and send the "
-            "[purchase].",
-            colleague="Our draft [purchase] with {supplier} is under their minimum, so they won't "
-            "deliver it. Please add {product} until we're over it, no more than that, and send it.",
-            chat="{supplier} won't deliver our draft [purchase], its under their minimum. can you "
-            "up the {product} just enough and send it",
+            "minimum. Please raise the quantity of the {product} just enough to reach it, and "
+            "send the [purchase].",
+            colleague="Our draft [purchase] with {supplier} is under their minimum. Please "
+            "increase the {product} until we reach it, no more than that, and send it.",
+            chat="{supplier} won't deliver our draft [purchase], its under their minimum. can "
+            "you up the quantity of the {product} just enough and send it",
             note="Our draft [purchase] with {supplier} is below their minimum. Please raise the "
-            "{product} by as little as possible to get us there, and send it.",
+            "quantity of the {product} by as little as gets us there, and send it.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -272,12 +271,12 @@ def what_we_would_save(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{two} says they're cheaper than {one}. How much would we save if we moved "
-            "our whole draft [purchase] from {one} to {two}?",
+            email="{two} says they're cheaper than {one}, where we have a draft [purchase]. How "
+            "much would we save if we bought all of that from {two} instead?",
             colleague="{two} is offering us better prices than {one}. How much would we save on "
             "the draft [purchase] we have with {one}?",
-            chat="{two} says theyre cheaper than {one}. how much would we save on our {one} "
-            "draft if we bought it all from {two}",
+            chat="{two} says they'd be cheaper for what's in our {one} draft. how much would we "
+            "save on the whole of it",
             note="{two} has sent us a price list. We still have a draft [purchase] with {one}. "
             "What would we save if we bought all of it from {two}?",
         ),

@@ -52,8 +52,8 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} paid for the {product} on {day}, and I've checked: we described it "
-            "wrongly. Could you open [a refund] as not as described, for the maximum?",
+            email="{name} paid for the {product} on {day}, and I've checked: our description of "
+            "it was wrong. Could you open the maximum [refund] for that?",
             colleague="{name} paid for the {product} on {day}, and it isn't as described. "
             "Please open [a refund] for that, at the maximum.",
             chat="{name} paid for the {product} on {day} and it wasnt as described, i checked. "
@@ -136,8 +136,7 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
             chat="{name} changed {name.his} mind about the {product}, paid for it last month "
             "{name.he} says. can you open the usual [refund] for that",
             note="{name} rang: {name.he}'s had second thoughts about the {product} and thinks "
-            "{name.he} paid about a month ago. Please open [a refund] for a change of mind, the "
-            "usual share.",
+            "{name.he} paid about a month ago. Please open the usual change-of-mind [refund].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -326,8 +325,8 @@ def approve_what_is_not_mine(maker: Maker) -> Draft | None:
             "approve them, and tell me if there's one you can't.",
             chat="{name} is still waiting for 2 [refunds], can you approve them? tell me if "
             "someone else has to do one",
-            note="{name} has two [refunds] that nobody has approved yet. Please approve them "
-            "today. If one has to be done by a colleague, tell me which.",
+            note="{name} has two open [refunds] that nobody has approved yet. Please approve "
+            "them today, and if a colleague has to do one, tell me which.",
         ),
         calls=(
             call("get_my_profile"),
@@ -374,7 +373,7 @@ def larger_than_my_limit(maker: Maker) -> Draft | None:
             email="{name} is still waiting for {name.his} money for the {product}. Could you "
             "approve the [refund], or as much of it as your limit covers?",
             colleague="Please approve {name}'s [refund] for the {product}. If it's over your "
-            "limit, do what you can now and we'll do the rest later.",
+            "limit, lower it for now and we'll do the rest later.",
             chat="{name} keeps asking about the [refund] for the {product}. can you approve it, "
             "or at least whatever your limit covers",
             note="Please approve {name}'s [refund] for the {product} today, {name.he}'s upset "
@@ -488,9 +487,9 @@ def meant_the_other_purchase(maker: Maker) -> Draft | None:
             "for the {one} and open one for the {two} instead, same reason and in full.",
             chat="{name} mixed things up, the [refund] should be for the {two} and not the {one}. "
             "can you cancel the open one and open the right one, same reason and full amount",
-            note="{name} asked for {name.his} money back on the {one} but meant the {two}. Please "
-            "cancel the open [refund] and open one for the {two}, for the same reason and in full "
-            "again.",
+            note="{name} asked for {name.his} money back on the {one} but meant the {two}. "
+            "Please cancel the open [refund] and open one for the {two}, again in full and for "
+            "the same reason.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

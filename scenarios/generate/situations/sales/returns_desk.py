@@ -122,12 +122,12 @@ def opened_box_unwanted(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The back room has checked the {two} in {name}'s return {reference}, and it "
-            "came back used. The {one} was checked earlier. Please record that, and then accept "
-            "or refuse the return.",
+            email="The back room has checked the {two} in {name}'s return {reference}: used. "
+            "The {one} was checked earlier. Please record that, and then accept or refuse the "
+            "return.",
             colleague="We've checked the {two} in {name}'s return {reference}: used. Please record "
             "that, then accept the return, or refuse it if we can't take that.",
-            chat="just checked the {two} in return {reference}, used. the {one} was fine. can "
+            chat="just checked the {two} in return {reference}, used (the {one} was fine). can "
             "you record that and accept or refuse the return? {name} is waiting",
             note="{name} has chased us twice about return {reference}. Only the condition of "
             "the {two} was missing: used, clearly. Please record it, and accept the return or "

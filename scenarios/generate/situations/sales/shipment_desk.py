@@ -178,7 +178,7 @@ def cheapest_for_light_things(maker: Maker) -> Draft | None:
             "expensive service. Could you change it to the cheapest [carrier] we can use for it?",
             colleague="{name}'s planned [shipment] is light and not urgent. Please put it on the "
             "cheapest [carrier] that we can use for it.",
-            chat="{name}s planned [shipment] is light and theres no rush. can you switch it to "
+            chat="{name}'s planned [shipment] is light and theres no rush. can you switch it to "
             "the cheapest [carrier] we can use for it",
             note="The planned [shipment] to {name} doesn't need such an expensive [carrier]. "
             "Please find the cheapest one that can take it and change it.",

@@ -333,7 +333,7 @@ def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{culprit} sent the {product} to the wrong place yesterday: to {wrong}, when "
             "{right} had asked for it. Could you move the same number on from {wrong} to {right}?",
-            colleague="{culprit} moved some of the {product} to {wrong} yesterday, but it was for "
+            colleague="{culprit} moved some of the {product} to {wrong} yesterday instead of "
             "{right}. Please move the same quantity on.",
             chat="{culprit} sent the {product} to {wrong} yesterday instead of {right}. can "
             "you move the same amount on",
@@ -379,16 +379,15 @@ def broken_since_the_new_racks(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="We've had new racks since {day}. How much of the {product} have we written "
-            "off as damaged from that day on, in all our [warehouses] together? I think they're "
-            "no good.",
+            email="We've had new racks since {day}, and I'm not sure they're any good. How many "
+            "units of the {product} have we written off as damaged from that day on, in all our "
+            "[warehouses] together?",
             colleague="How many units of the {product} have we written off as damaged since "
             "{day}, across all [warehouses]?",
             chat="how many of the {product} did we write off as damaged from {day} on? all "
             "[warehouses] together",
-            note="We've had new racks since {day}, and I'd like to know whether they were worth "
-            "it. How many units of the {product} have we written off as damaged from that day on? "
-            "What got lost doesn't count.",
+            note="I'd like to know whether the new racks were worth it. How many units of the "
+            "{product} have we written off as damaged since {day}, when we got them?",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -430,8 +429,7 @@ def what_is_scarcest_here(maker: Maker) -> Callable[[], Draft | None] | None:
                 "are missing?",
                 chat="which [product] is furthest below reorder point in {place}, and by how much",
                 note="I'm about to ring {place} about their restock. What are they furthest "
-                "below the reorder point with, and how many units is that? I mean the "
-                "biggest gap, not simply the lowest stock.",
+                "below the reorder point with, and by how many units?",
             ),
             calls=(
                 call("list_warehouses"),

@@ -31,15 +31,14 @@ def noticed_in_the_spring(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has a [warranty] on the {product}, and there's a fault: “{fault}”. "
+            email="{name}'s {product} still has [a warranty], and there's a fault: “{fault}”. "
             "{name.He} noticed it on {day} and only told us now. Could you open the [claim]?",
-            colleague="Please open [a claim] for {name}'s {product}: “{fault}”, first noticed on "
-            "{day}.",
-            chat="{name} reports “{fault}” on the {product}, since {day}. can you put the [claim] "
-            "in",
-            note="{name} came to the desk about the {product}: “{fault}”. It's been like that "
-            "since {day}, {name.he} just hadn't had time to get in touch. Please open the "
-            "[claim].",
+            colleague="{name}'s {product} has been faulty since {day}. It's still under "
+            "[warranty], so please open [a claim].",
+            chat="{name}'s {product} has had a fault since {day}, “{fault}”. can you open the "
+            "[claim]",
+            note="{name} came to the desk about the {product}: it's had a fault since {day}, "
+            "{name.he} just hadn't had time to get in touch. Please open the [claim].",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -329,9 +328,10 @@ def what_it_has_cost_us(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} needs to know for {name.his} accounts how much we've paid so far on "
             "accepted [claims], for everything {name.he} bought from us. Could you add it up?",
-            colleague="How much have we paid {name} on accepted [claims], over all {name.his} "
-            "[warranties]?",
-            chat="total paid out on {name}'s accepted [claims], all [warranties] together?",
+            colleague="I need to know what {name}'s [warranties] have cost us. How much have we "
+            "paid on {name.his} accepted [claims] in all?",
+            chat="how much have we paid out on {name}'s accepted [claims], all [warranties] "
+            "together?",
             note="I'm reviewing what our [warranties] cost us. For {name} I need the total "
             "we've paid on accepted [claims], across everything {name.he} has.",
         ),
@@ -403,13 +403,12 @@ def over_since_last_month(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has had trouble with the {product} since this morning: “{fault}”. "
             "{name.He}'s sure that the [warranty] is for two years. Could you open a [claim]?",
-            colleague="{name} noticed a fault on the {product} today: “{fault}”. {name.He} says "
-            "it's covered for two years. Please open [a claim].",
-            chat="{name} has a fault on the {product} since today: “{fault}”. can you open [a "
-            "claim]? {name.he} says its still under [warranty]",
-            note="{name} called about the {product}: “{fault}”. It started today, and as far as "
-            "{name.he} remembers the [warranty] runs for two years. Please open the [claim], I "
-            "promised {name.him} a confirmation.",
+            colleague="{name}'s {product} has a fault, noticed today. {name.He} says it's "
+            "covered for two years. Please open [a claim].",
+            chat="{name} has a fault on the {product} since today. can you open [a claim]? "
+            "{name.he} says its still under [warranty]",
+            note="{name} called about a fault on the {product}. It started today, and as far as "
+            "{name.he} remembers the [warranty] runs for two years. Please open the [claim].",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),

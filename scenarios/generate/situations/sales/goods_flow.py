@@ -246,9 +246,9 @@ def as_many_as_we_have(maker: Maker) -> Draft | None:
             "our [warehouses] together don't have that many, put in what they have.",
             chat="{name} wants {wish} x {product} on {name.his} open [order] - if we dont have "
             "that many in stock overall, put in the max we have",
-            note="{name} needs more of the {product}: {wish} on {name.his} open [order], or as "
-            "many as all our [warehouses] have together if that's fewer. Please don't put in "
-            "more than we have; we can't get any new stock in time.",
+            note="{name} now needs {wish} × {product} on {name.his} open [order], or as many as "
+            "all our [warehouses] have together if that's fewer. We won't get any new stock in "
+            "time.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

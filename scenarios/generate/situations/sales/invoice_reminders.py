@@ -198,8 +198,8 @@ def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
                 "that haven't had one. I'm ringing the others myself.",
                 chat="can you find the 2 oldest overdue [invoices] that never had a [reminder] "
                 "and send one for each? ill ring the others",
-                note="Of the overdue [invoices] without any [reminder], please remind the two "
-                "with the earliest due dates. I'm speaking to the other people this week.",
+                note="Please send [a reminder] for the two oldest overdue [invoices] that have "
+                "had none so far. I'm speaking to the other people this week.",
             ),
             calls=(
                 call("list_overdue_invoices"),

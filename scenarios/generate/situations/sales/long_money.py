@@ -100,8 +100,9 @@ def goodwill_for_a_bad_week(maker: Maker) -> Draft | None:
             "maximum.",
             colleague="{name} has had a terrible week with us. Please open a goodwill [refund] "
             "on each of {name.his} settled [payments] from {day} on, at the maximum.",
-            chat="{name} only had trouble with us since {day}. can you open goodwill [refunds] "
-            "on all {name.his} settled [payments] from that day on? as much as goodwill allows",
+            chat="{name} has had nothing but trouble with us since {day}. can you open goodwill "
+            "[refunds] on all {name.his} settled [payments] from that day on, the maximum each "
+            "time",
             note="We've let {name} down more than once since {day}. Please open the maximum "
             "goodwill [refund] on each of {name.his} settled [payments] from that day on.",
         ),

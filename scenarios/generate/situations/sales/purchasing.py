@@ -93,14 +93,14 @@ def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{supplier} won't deliver our draft [purchase], because it's below their "
-            "minimum. Please raise the quantity of the {product} just enough to reach it, and "
-            "send the [purchase].",
-            colleague="Our draft [purchase] with {supplier} is under their minimum. Please "
-            "increase the {product} until we reach it, no more than that, and send it.",
+            "minimum. Please add more {product}, just enough to reach it, and send the "
+            "[purchase].",
+            colleague="Our draft [purchase] with {supplier} is under their minimum. Please add "
+            "more {product} until we've just reached it, and send it.",
             chat="{supplier} won't deliver our draft [purchase], its under their minimum. can "
-            "you up the quantity of the {product} just enough and send it",
-            note="Our draft [purchase] with {supplier} is below their minimum. Please raise the "
-            "quantity of the {product} by as little as gets us there, and send it.",
+            "you add more {product}, just enough to reach it, and send it",
+            note="Our draft [purchase] with {supplier} is below their minimum. Please add more "
+            "{product}, no more than it takes to get us there, and send it.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

@@ -306,13 +306,13 @@ def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to return five of the {product} from two [orders], unwanted. "
-            "Please register what's still in time, and tell me why for the rest.",
+            email="{name} would like to return five of the {product} from two [orders], "
+            "unwanted. Please register what's still in time, and tell me why the others aren't.",
             colleague="{name} would like to return five of the {product}, unwanted, from two "
             "[orders]. Please register what can still come back, and tell me why the "
             "rest can't.",
             chat="{name} wants to send back 5 × {product} (2 [orders], unwanted). can you "
-            "register whats still possible? tell me why for the rest",
+            "register whats still possible? and tell me why the others arent",
             note="{name} has brought back five of the {product}, unwanted, from two different "
             "[orders]. Please register what can still come back, and tell me why if some can't.",
         ),

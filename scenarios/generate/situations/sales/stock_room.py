@@ -249,8 +249,8 @@ def left_in_the_closed_place(maker: Maker) -> Draft | None:
             "[warehouse] that's furthest under its reorder point.",
             chat="{closed} is shut but there's still {product} in it. can you move it all to "
             "whichever [warehouse] is furthest below its reorder point",
-            note="{closed} is closed for good. Please look which [warehouse] is furthest under "
-            "its reorder point for the {product}, and transfer everything that's left there.",
+            note="{closed} is closed for good. Please transfer what's left of the {product} to "
+            "the [warehouse] that's furthest under its reorder point for it.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

@@ -31,14 +31,15 @@ def noticed_in_the_spring(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name}'s {product} still has [a warranty], and there's a fault: “{fault}”. "
-            "{name.He} noticed it on {day} and only told us now. Could you open the [claim]?",
-            colleague="{name}'s {product} has been faulty since {day}. It's still under "
-            "[warranty], so please open [a claim].",
+            email="{name} still has [a warranty] on the {product} and reports a fault, "
+            "“{fault}”. {name.He} noticed it on {day} and only told us now. Could you open the "
+            "[claim]?",
+            colleague="{name}'s {product} developed a fault on {day}, and the [warranty] is "
+            "still running. Please open [a claim].",
             chat="{name}'s {product} has had a fault since {day}, “{fault}”. can you open the "
             "[claim]",
-            note="{name} came to the desk about the {product}: it's had a fault since {day}, "
-            "{name.he} just hadn't had time to get in touch. Please open the [claim].",
+            note="{name} came to the desk about the {product}: there's been a fault since "
+            "{day}, {name.he} just hadn't had time to get in touch. Please open the [claim].",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),

@@ -92,15 +92,14 @@ def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{supplier} won't deliver our draft [purchase], because it's below their "
-            "minimum. Please add more {product}, just enough to reach it, and send the "
-            "[purchase].",
-            colleague="Our draft [purchase] with {supplier} is under their minimum. Please add "
-            "more {product} until we've just reached it, and send it.",
-            chat="{supplier} won't deliver our draft [purchase], its under their minimum. can "
-            "you add more {product}, just enough to reach it, and send it",
-            note="Our draft [purchase] with {supplier} is below their minimum. Please add more "
-            "{product}, no more than it takes to get us there, and send it.",
+            email="{supplier} won't deliver our draft [purchase] of the {product}, because it's "
+            "below their minimum. Please raise the quantity just enough to reach it, and send it.",
+            colleague="Our draft [purchase] of the {product} is under {supplier}'s minimum. "
+            "Please raise the quantity until it's just enough, and send it.",
+            chat="{supplier} won't deliver our draft [purchase] of the {product}, its under "
+            "their minimum. can you up the quantity just enough and send it",
+            note="Our draft [purchase] of the {product} is below the minimum at {supplier}. "
+            "Please raise the quantity by as little as gets us there, and send it.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

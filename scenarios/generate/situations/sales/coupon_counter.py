@@ -37,8 +37,8 @@ def the_one_that_still_counts(maker: Maker) -> Draft | None:
             "that's still valid.",
             chat="{name} is getting the {product}, can you redeem the best [coupon] {name.he} has "
             "that hasnt expired",
-            note="{name} wants to use [a coupon] for the {product}, and some of {name.hers} may "
-            "have expired. Please redeem the valid one with the biggest discount.",
+            note="{name} has several [coupons] and would like to use one for the {product}. "
+            "Please redeem the best of those that are still valid.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -68,12 +68,11 @@ def found_in_an_old_coat(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has just noticed that {name.his} “{campaign}” [coupon] ran out a few "
             "days ago and would like to come in next week. Could you extend it to {day}?",
-            colleague="{name} forgot about {name.his} “{campaign}” [coupon]. Could you extend it "
-            "to {day}?",
+            colleague="{name} forgot to use {name.his} “{campaign}” [coupon] in time. Could you "
+            "extend it to {day}?",
             chat="{name}'s “{campaign}” [coupon] just ran out, can you make it valid til {day}",
-            note="Spoke to {name} at the desk. {name.He} missed the last day of {name.his} "
-            "[coupon] from “{campaign}”, and I told {name.him} {day} would be fine. Please change "
-            "the expiry date to that.",
+            note="{name} missed the last day of {name.his} “{campaign}” [coupon]. I told "
+            "{name.him} {name.he} could use it until {day}, so please extend it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -109,12 +108,12 @@ def laid_up_for_a_while(maker: Maker) -> Draft | None:
             email="{name} can't come in before {day}. Could you extend {name.his} [coupons] "
             "“{one}” and “{two}” until then? If one of them can't be extended, tell me why.",
             colleague="{name} can't come in before {day}. Please extend {name.his} [coupons] "
-            "“{one}” and “{two}” to that date; if one won't go, tell me why.",
-            chat="{name} has 2 [coupons], “{one}” and “{two}”, and isnt back before {day}. "
-            "can you extend them til then? lmk why if one doesn't work",
-            note="I promised {name} that {name.his} [coupons] “{one}” and “{two}” would still be "
-            "good on {day}. Please extend both. If that's not possible for one, give me the "
-            "reason.",
+            "“{one}” and “{two}” to that date, and tell me why if you can't extend one.",
+            chat="{name} has 2 [coupons], “{one}” and “{two}”, and isnt back before {day}. can "
+            "you extend them til then? tell me if one cant be extended and why",
+            note="I promised {name} that {name.his} [coupons] “{one}” and “{two}” would still "
+            "be good on {day}. Please extend them to that date, and if you can't for one of "
+            "them, tell me the reason.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -147,10 +146,11 @@ def with_a_friends_voucher(maker: Maker) -> Draft | None:
         ask=Voices(
             email="A friend gave {name} a [coupon] that {name.he} would like to use for the "
             "{product}. The code is {code}. Could you redeem it for {name.him}?",
-            colleague="{name} is paying for the {product} and has code {code}. Please redeem it.",
+            colleague="{name} is buying the {product} and has a [coupon], {code}. Please redeem "
+            "it for {name.him}.",
             chat="can you redeem {code} for {name}? its for the {product}",
-            note="{name} is at the desk and would like to use the code {code} for the {product}. "
-            "Please redeem it.",
+            note="{name} is at the desk and would like to use [coupon] {code} for the "
+            "{product}. Please redeem it.",
         ),
         calls=(
             call("find_coupon_by_code", code=coupon["code"]),
@@ -219,16 +219,16 @@ def room_for_a_new_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We promised {name} [a coupon] from “{campaign}” after the delay, but there are "
-            "too many on {name.his} account. One of them has expired. Could you void that and "
-            "issue the new one?",
-            colleague="{name} should get [a coupon] from “{campaign}”, but {name.his} account is "
-            "full. Please void the one that has expired and issue the new one.",
-            chat="{name} should get [a coupon] from “{campaign}” but has too many. one's expired, "
-            "can you void that and issue the new one",
-            note="I promised {name} [a coupon] from “{campaign}”, but {name.he} already has as "
-            "many as anybody may. One of them has expired, so please void that and issue the new "
-            "one.",
+            email="We promised {name} a “{campaign}” [coupon] after the delay, but {name.he} "
+            "already has as many as we allow. Could you void the one that's expired and issue "
+            "the new one?",
+            colleague="{name} has been promised a “{campaign}” [coupon] but already has the "
+            "maximum. Please void the expired one and issue the new one.",
+            chat="i promised {name} a “{campaign}” [coupon] but {name.he} has the maximum "
+            "already. one has expired, can you void that and issue the new one",
+            note="I wanted to give {name} a “{campaign}” [coupon] for the trouble, but the "
+            "system says {name.he} has too many. One has expired, so please void it and issue "
+            "the new one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -335,14 +335,14 @@ def price_after_the_best_discount(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} is thinking about the {product} and would like to know what one costs "
-            "with {name.his} best [coupon]. Please don't redeem it yet.",
-            colleague="{name} can't decide about the {product}. What would one cost with the best "
-            "[coupon] {name.he} has? Don't redeem it yet.",
-            chat="{name} wants to know what one {product} would cost with {name.his} best "
+            email="{name} is thinking about the {product} and would like to know what it would "
+            "cost with {name.his} best [coupon]. Please don't redeem it yet.",
+            colleague="{name} can't decide about the {product}. What would it cost with the "
+            "best [coupon] {name.he} has? Don't redeem it yet.",
+            chat="{name} wants to know what the {product} would cost with {name.his} best "
             "[coupon]. whats the price? dont redeem it yet",
-            note="{name} has asked what the {product} would cost, just one, with {name.his} best "
-            "[coupon]. I'd like to ring back with the price. Please don't redeem anything yet.",
+            note="{name} has asked what the {product} would cost with {name.his} best [coupon], "
+            "and I'd like to ring back with the price. Please don't redeem anything yet.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -48,9 +48,9 @@ def not_out_of_the_door_yet(maker: Maker) -> Draft | None:
             "[order] and the [shipment]; if it has, register a return (unwanted).",
             chat="{name} doesn't want the {product} any more. if its not sent yet can you cancel "
             "the [order] and the [shipment]? otherwise make it a return (unwanted)",
-            note="{name} has just rung to say {name.he} doesn't want the {product} any more. I "
-            "couldn't see from here whether it's been sent. If not, cancel both the [order] and "
-            "the [shipment]. If it's already gone, set up a return as unwanted.",
+            note="{name} has just rung to say {name.he} doesn't want the {product} any more. If "
+            "it hasn't been sent, please cancel both the [order] and the [shipment]. If it has, "
+            "set up a return as unwanted.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -85,16 +85,16 @@ def it_is_at_their_door_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ordered four of the {product} and doesn't need any of them. I hope "
-            "we're in time: if the [shipment] is still planned, please cancel it and the [order]. "
-            "If it's been delivered, register a return of all four as unwanted.",
+            email="{name} ordered four of the {product} and doesn't need any of them. If the "
+            "[shipment] is still planned, please cancel it and the [order]. If it's been "
+            "delivered, register a return of all four as unwanted.",
             colleague="{name} doesn't want the 4 × {product}. Cancel the [shipment] and the "
             "[order] if it's still planned; otherwise register a return of those four, unwanted.",
-            chat="can you stop {name}s 4 x {product}? cancel the [shipment] and the [order]. if "
+            chat="can you stop {name}'s 4 x {product}? cancel the [shipment] and the [order]. if "
             "its already delivered make it a return, unwanted",
-            note="{name} ordered four of the {product} and has now worked out they don't need any "
-            "of them. If the [shipment] hasn't gone yet, cancel it together with the [order]. If "
-            "it's been delivered, have the four sent back to us as unwanted.",
+            note="{name} ordered four of the {product} and doesn't need them any more. If the "
+            "[shipment] hasn't gone yet, please cancel it and the [order]. If it's been "
+            "delivered, register a return of the four as unwanted.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -187,20 +187,18 @@ def accept_it_and_pay_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} sent back the {product} because it wasn't the one {name.he}'d ordered, "
-            "and is waiting for {name.his} money. It has been inspected. Could you accept the "
-            "return and open a [refund] on the [payment], with “not as described” as the reason, "
-            "for as much as we give then?",
-            colleague="{name}'s {product} is back; it was the wrong one, and it's been inspected. "
-            "Please accept the return and open a [refund] on that [payment] for “not as "
-            "described”, as much as we can give.",
+            email="{name} has sent back the {product}: it wasn't the one {name.he}'d ordered. "
+            "It's been inspected. Could you accept the return and open the maximum [refund] for "
+            "“not as described” on that [payment]?",
+            colleague="{name}'s {product} is back and has been inspected; it was the wrong one. "
+            "Please accept the return and open the maximum [refund] for “not as described” on "
+            "that [payment].",
             chat="{name} sent back the {product}, it was the wrong one. its been inspected, so "
-            "can you accept the return and open the [refund] for it? not as described, as much as "
-            "possible",
+            "can you accept the return and open [a refund] for it? not as described, the maximum "
+            "we give",
             note="{name} is waiting for {name.his} money for the {product}, which was the wrong "
-            "one. It's back and has been inspected, so please accept the return and open [a "
-            "refund] on what {name.he} paid for it. It's not as described, and {name.he} should "
-            "get as much as we give for that.",
+            "one. It's been inspected, so please accept the return and open [a refund] for it: "
+            "not as described, at the maximum.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -244,13 +242,13 @@ def as_many_as_we_have(maker: Maker) -> Draft | None:
             email="{name} would like {wish} of the {product} on {name.his} open [order], or all "
             "we've got if that's fewer. Please see what's in stock across all our [warehouses] "
             "and change the quantity.",
-            colleague="{name} would like {wish} {product} on {name.his} open [order]. If all our "
-            "[warehouses] together don't have that many, put in what they have.",
+            colleague="{name} would like {wish} × {product} on {name.his} open [order]. If all "
+            "our [warehouses] together don't have that many, put in what they have.",
             chat="{name} wants {wish} x {product} on {name.his} open [order] - if we dont have "
             "that many in stock overall, put in the max we have",
-            note="{name} needs more of the {product}: {wish} on {name.his} open [order], or as "
-            "many as all our [warehouses] have together if that's fewer. Please don't put in "
-            "more than we have; we can't get any new stock in time.",
+            note="{name} now needs {wish} × {product} on {name.his} open [order], or as many as "
+            "all our [warehouses] have together if that's fewer. We won't get any new stock in "
+            "time.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -411,9 +409,9 @@ def where_is_the_rest(maker: Maker) -> Draft | None:
             "it leave?",
             chat="{name} only got part of [order] {reference}. whats left to send and what day "
             "does it go out",
-            note="{name} only got part of {name.his} [order] {reference} this week and is asking "
-            "about the rest. What's still here, and on what date is it due to leave? I'm calling "
-            "{name.him} back this afternoon.",
+            note="{name} only got part of {name.his} [order] {reference} this week. What's "
+            "still here, and on what date is it due to leave? I'm calling {name.him} back this "
+            "afternoon.",
         ),
         calls=(
             call("find_order_by_reference", reference=order["reference"]),

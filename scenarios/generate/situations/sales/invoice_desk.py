@@ -24,14 +24,14 @@ def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says we've forgotten to charge {name.him} for {count} × {product}. "
-            "Could you add that to the draft [invoice] and send it?",
-            colleague="{name}'s draft [invoice] is missing {count} × {product}. Please add that "
-            "and send it.",
-            chat="we forgot {count} × {product} on {name}'s draft [invoice]. can you add that and "
-            "send it",
-            note="We've left {count} × {product} off {name}'s [invoice]. It's still a draft, so "
-            "please add that and send it today.",
+            email="We've forgotten to charge {name} for {count} × {product}. Could you put that "
+            "on {name.his} draft [invoice] and send it?",
+            colleague="{name}'s draft [invoice] is missing {count} × {product}. Please correct "
+            "it and send it.",
+            chat="we left {count} × {product} off {name}'s draft [invoice]. can you correct it "
+            "and send it",
+            note="{count} × {product} didn't make it onto {name}'s [invoice]. It's still a "
+            "draft, so please correct it and send it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -110,8 +110,8 @@ def a_little_more_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Money is tight for {name} this month. Could you give {name.him} {days} more "
-            "days for the [invoice] for the {product}? I've agreed to that.",
+            email="{name} has money coming in soon and has asked for {days} more days to pay "
+            "the [invoice] for the {product}. I've agreed to that. Could you change the due date?",
             colleague="{name} would like {days} more days to pay the [invoice] for the {product}, "
             "and that's fine. Please move the due date.",
             chat="{name} needs {days} more days for the [invoice] for the {product}, thats ok. "
@@ -145,13 +145,13 @@ def one_more_delay(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{name} can't pay the open [invoice] in time and has asked for another {days} "
-            "days. {name.He}'s always been reliable. Could you give {name.him} that?",
-            colleague="{name} is waiting for a payment {name.him}self. Please give {name.him} "
-            "another {days} days for {name.his} open [invoice].",
-            chat="{name} needs another {days} days for {name.his} unpaid [invoice], can you "
-            "change it",
+            "days. {name.He}'s always been reliable. Could you move the due date?",
+            colleague="{name} is waiting for a payment {name.him}self and would like another "
+            "{days} days for {name.his} open [invoice]. Please change it.",
+            chat="{name}'s money hasnt come in yet so {name.he} cant pay the open [invoice]. "
+            "can you give {name.him} another {days} days",
             note="{name} is short of money at the moment. Please give {name.him} another {days} "
-            "days for {name.his} open [invoice], so that {name.he} doesn't get a letter.",
+            "days for {name.his} open [invoice], so that we don't have to send [a reminder].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -186,10 +186,10 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
             "Could you move both due dates to {day}? If one can't be moved, tell me why.",
             colleague="{name} can only pay for the {one} and the {two} on {day}. Please move both "
             "due dates, and tell me why if one can't be moved.",
-            chat="{name} wants to pay for the {one} and the {two} on {day}. can you move both due "
-            "dates? tell me if one doesnt work and why",
+            chat="{name} wants to pay for the {one} and the {two} on {day}. can you move both "
+            "due dates? tell me if you cant move one, and why",
             note="{name} would like until {day} for the [invoices] for the {one} and the {two}. "
-            "Please change the due dates. If one has to stay, tell me why.",
+            "Please change the due dates. If you can't change one, tell me why.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -226,14 +226,14 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="We sent {name} an [invoice] for the {product} that should have gone to "
-            "somebody else. Could you cancel it?",
-            colleague="I sent {name} an [invoice] for the {product} that was meant for somebody "
-            "with a similar name. It's still open, so please cancel it.",
-            chat="i mixed up two names, {name} got an [invoice] for the {product} that isnt "
-            "{name.hers}. its still open, can you cancel it",
-            note="My mistake: the open [invoice] for the {product} went to {name} and was meant "
-            "for somebody with a similar name. Please cancel it.",
+            email="We sent {name} [an invoice] for the {product} by mistake; it should have "
+            "gone to another [customer]. Could you cancel it?",
+            colleague="I sent {name} [an invoice] for the {product} that was meant for another "
+            "[customer]. It's still open, so please cancel it.",
+            chat="i picked the wrong [customer], {name} got [an invoice] for the {product} that "
+            "isnt {name.hers}. its still open, can you cancel it",
+            note="My mistake: {name} has been invoiced for the {product} and has nothing to do "
+            "with it. The [invoice] is still open. Please cancel it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -266,12 +266,12 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name} says two of our [invoices] to {name.him} are for exactly the same "
-                    "things. If so, please cancel the one that went out later."
+                    "{name} says {name.he}'s been invoiced twice for the same things. Could "
+                    "you check, and if that's right, cancel the [invoice] we sent later?"
                 ),
                 (
-                    "{name} has had two [invoices] for exactly the same things. Could you find "
-                    "them and cancel the one that was sent later?"
+                    "{name} has had two identical [invoices] from us, both still unpaid. "
+                    "Could you find them and cancel the later one?"
                 ),
             ),
             colleague=(
@@ -287,12 +287,12 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
                     "cancel the later one"
                 ),
                 (
-                    "{name} says {name.he} got the same [invoice] two times. can you check and "
+                    "{name} says {name.he} got the same [invoice] twice. can you check and "
                     "cancel the later one"
                 ),
             ),
-            note="{name} rang because there are two [invoices] from us with exactly the same "
-            "items on {name.his} desk. Please cancel the one that was sent later.",
+            note="{name} rang because we've sent {name.him} two [invoices] with exactly the "
+            "same items. Please cancel the duplicate, that's the one we sent later.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -325,14 +325,14 @@ def everything_they_owe(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} would like to pay everything {name.he} owes us in one transfer, with "
-            "the [reminder] fees. What does it come to? Include what isn't due yet.",
-            colleague="What does {name} owe us in total? All [invoices] sent and not yet paid, "
-            "plus the [reminder] fees.",
+            email="{name} would like to pay everything {name.he} owes us in one transfer, "
+            "including the [reminder] fees and what isn't due yet. What does it come to?",
+            colleague="What does {name} owe us in total? All unpaid [invoices] we've sent, due "
+            "or not, plus the [reminder] fees.",
             chat="how much does {name} owe us altogether, with [reminder] fees? {name.he} wants "
             "to pay it all at once",
-            note="{name} is coming in at four to settle up. What does {name.he} owe us, with all "
-            "the [invoices] sent and not paid and the [reminder] fees?",
+            note="{name} is coming in at four to settle up. What does {name.he} owe us in all, "
+            "with every unpaid [invoice] we've sent and the [reminder] fees?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -439,15 +439,16 @@ def billed_more_than_ordered(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} says that our unpaid [invoice] is higher than what {name.he} ordered "
-            "under {reference}. What did we charge too many of, and how much is the difference?",
-            colleague="{name} says the open [invoice] is more than {name.he} ordered "
-            "({reference}). What's the difference, and what did we charge too many of?",
-            chat="{name} says {name.his} open [invoice] is higher than [order] {reference}. how "
-            "much too high is it, and what did we charge too many of",
+            email="{name} says our unpaid [invoice] is higher than what {name.he} ordered under "
+            "{reference}. Could you compare the two and tell me what we overcharged, and by how "
+            "much?",
+            colleague="{name} says the open [invoice] is higher than [order] {reference}. Which "
+            "item did we overcharge, and what's the difference?",
+            chat="{name} says {name.his} open [invoice] is more than [order] {reference}. what "
+            "did we overcharge {name.him} for and how much",
             note="{name} won't pay the open [invoice], because it's higher than [order] "
-            "{reference}. Please compare the two. I need the amount we overcharged and what we "
-            "put down too many of.",
+            "{reference}. Please compare the two. I need to know what we overcharged and the "
+            "amount.",
         ),
         calls=(
             call("find_order_by_reference", reference=order["reference"]),

@@ -29,14 +29,14 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} promised to pay last month, and nothing has arrived. Please send a "
-            "[reminder] for each of {name.his} overdue [invoices], unless the last one only just "
-            "went out.",
+            "[reminder] for each of {name.his} overdue [invoices], unless it's too soon for "
+            "another.",
             colleague="{name} still hasn't paid. Please send [reminders] for {name.his} overdue "
-            "[invoices], except where the last one was too recent.",
-            chat="{name} still owes us. can you send a [reminder] for each overdue [invoice]? not "
-            "if the last one was too recent",
+            "[invoices], except where it's too soon after the last one.",
+            chat="{name} still owes us. can you send [reminders] for {name.his} overdue "
+            "[invoices]? leave out any where its too soon for the next",
             note="{name} hasn't paid and doesn't answer the phone. Please send [reminders] for "
-            "the overdue [invoices], except where the last one was too recent.",
+            "the overdue [invoices], unless the last one was sent too recently.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -73,8 +73,7 @@ def reminded_only_lately(maker: Maker) -> Draft | None:
             chat="{name} still hasnt paid for the {product}, can you send {name.him} another "
             "[reminder]",
             note="{name} hasn't paid for the {product} yet, and the [invoice] is well overdue. "
-            "Please send the next [reminder] before you finish today. I've put {name.him} on the "
-            "list for Thursday's meeting as well.",
+            "Please send the next [reminder] before you finish today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -105,15 +104,14 @@ def waived_one_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} was in hospital when we sent the latest [reminder] about the {product}, "
-            "and has asked us to drop the fee. That seems fair to me, so please waive it.",
+            email="{name} was in hospital when we sent the latest [reminder] about the "
+            "{product}, and has asked us to drop the fee. Please waive it.",
             colleague="{name} was in hospital. Could you waive the fee of the latest [reminder] "
             "about the {product}?",
             chat="can you waive the fee on {name}'s last [reminder] for the {product}? {name.he} "
             "was in hospital",
-            note="{name} rang about the [invoice] for the {product}: {name.he} was ill and "
-            "couldn't pay in time. I've agreed to take off the fee for the latest [reminder]. "
-            "Please waive it.",
+            note="{name} was ill and couldn't pay for the {product} in time. I've agreed to "
+            "take off the fee for the latest [reminder], so please waive it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -200,8 +198,8 @@ def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
                 "that haven't had one. I'm ringing the others myself.",
                 chat="can you find the 2 oldest overdue [invoices] that never had a [reminder] "
                 "and send one for each? ill ring the others",
-                note="Of the overdue [invoices] without any [reminder], please remind the two "
-                "with the earliest due dates. I'm speaking to the other people this week.",
+                note="Please send [a reminder] for the two oldest overdue [invoices] that have "
+                "had none so far. I'm speaking to the other people this week.",
             ),
             calls=(
                 call("list_overdue_invoices"),
@@ -231,9 +229,8 @@ def we_have_asked_enough(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} says {name.he}'ll pay for the {product} when {name.he} can, and has "
-            "been saying so for months. Please send {name.him} one more [reminder], with the "
-            "usual fee.",
+            email="{name} has been promising for months to pay for the {product}, and nothing "
+            "has come. Could you send {name.him} one more [reminder]?",
             colleague="{name} still hasn't paid for the {product} and doesn't answer the phone. "
             "Please remind {name.him} one more time.",
             chat="{name} still hasnt paid for the {product}, its ages overdue. can you send one "
@@ -297,7 +294,14 @@ def was_never_reminded(maker: Maker) -> Draft | None:
     )
 
 
-@situation("invoices", "payments", steps=8, memory=True, common=True)
+@situation(
+    "invoices",
+    "payments",
+    steps=8,
+    memory=True,
+    common=True,
+    without=("pharmacy_wholesale",),
+)
 def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
     """A settled payment covers an open invoice, which gets the day of the payment."""
     goods = some_products(maker, 2)
@@ -315,14 +319,14 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} says {name.he} paid for the {one} and the {two} by card. Could you "
-            "check? If a [payment] has settled, please mark that [invoice] as paid on that day.",
-            colleague="{name} says the {one} and the {two} were both paid by card. Please check, "
-            "and if a [payment] has settled, mark that [invoice] as paid on the same day.",
-            chat="{name} says {name.he} paid for the {one} and the {two} by card. can you check? "
-            "if a [payment] settled mark that [invoice] paid on the day it did",
-            note="{name} has had our [reminders] for the {one} and the {two} and says both were "
-            "paid by card. Please check, and mark an [invoice] as paid on the day its [payment] "
-            "settled.",
+            "check, and mark any [invoice] that's been paid, with the day the [payment] settled?",
+            colleague="{name} says the {one} and the {two} were both paid by card. Please "
+            "check, and mark any [invoice] that's really been paid, with the day it settled.",
+            chat="{name} says {name.he} paid the [invoices] for the {one} and the {two} by "
+            "card. can you check and mark whats really been paid, with the day it settled",
+            note="{name} can't see why the [invoices] for the {one} and the {two} are still "
+            "open; both were paid by card, {name.he} says. Please check, and mark what has "
+            "settled as paid, with that date.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

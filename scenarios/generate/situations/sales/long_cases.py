@@ -45,13 +45,13 @@ def short_of_what_was_promised(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is counting on the {product} we've confirmed, and I don't think we have "
-            "enough. Please check all the [warehouses], buy what's missing from the cheapest "
-            "active [supplier], and send the purchase off today.",
+            email="We've confirmed {name}'s [order] for the {product}, and I don't think we "
+            "have enough. Please check all the [warehouses], buy what's missing from the "
+            "cheapest active [supplier], and send the [purchase] today.",
             colleague="We've confirmed {name}'s [order] for the {product} but may not have "
             "enough. Please buy what all the [warehouses] together are short of from the cheapest "
             "active [supplier], and send it.",
-            chat="can you check if we have enough for {name}s confirmed [order] of the {product}? "
+            chat="can you check if we have enough for {name}'s confirmed [order] of the {product}? "
             "if not buy whats missing from the cheapest active [supplier] and send it",
             note="Somebody confirmed {name}'s [order] for the {product} before anyone checked "
             "the stock. Please see how many we're short across all [warehouses], buy "
@@ -103,13 +103,15 @@ def prices_below_our_margin(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{supplier} has put its prices up. Could you check what we charge for their "
-            "goods? Where it's less than 1.5 times the cost, make it exactly that.",
-            colleague="{supplier} has become more expensive. Please check our prices for what we "
-            "buy there, and where they're below 1.5 times the cost, raise them to 1.5 times.",
+            "goods? It should be at least 1.5 times the cost, so raise it to that where it's "
+            "less.",
+            colleague="{supplier} has put its prices up. Please check our prices for what we "
+            "buy from them, and raise any that are below 1.5 times the cost to 1.5 times.",
             chat="can you check our prices for what we buy from {supplier}? anything under 1.5x "
             "the cost goes up to 1.5x",
-            note="{supplier} has become dearer, and we haven't kept pace. Where we charge less "
-            "than 1.5 times the cost for what we buy there, please raise our price to that.",
+            note="{supplier} has put up its prices, and we haven't followed. Where we charge "
+            "less than 1.5 times the cost for what we buy from them, please raise our price to "
+            "that.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),

@@ -19,6 +19,8 @@ from scenarios.generate.modules.refunds.make import refund_reason, share_of
         "public_library",
         "theatre",
         "museum",
+        "law_office",
+        "accounting_office",
     ),
     weight=0.1,
 )
@@ -37,15 +39,16 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Several of {name}'s [payments] failed while {name.he} was away. Could you "
-            "retry them, with {name.his} valid card where the other has expired? Tell me if it's "
-            "too late for one.",
-            colleague="Please try {name}'s failed [payments] again. If the card has expired, use "
+            email="Several of {name}'s [payments] failed while {name.he} was away, some because "
+            "a card had expired. Could you retry them, on {name.his} valid card where necessary? "
+            "Tell me which are too old.",
+            colleague="Please retry {name}'s failed [payments]. Where the card has expired, use "
             "the one that's still valid. Tell me which are too old.",
             chat="{name}'s card expired and some [payments] failed. can you retry them, with "
-            "{name.his} valid card where the other has expired? tell me if one is too old",
-            note="{name} would like to clear {name.his} failed [payments]. Please retry each, on "
-            "{name.his} other card where the first has expired, and tell me if one is too old.",
+            "{name.his} valid card where the old one has run out? tell me which are too old",
+            note="{name} would like to clear {name.his} failed [payments]. Please retry them, "
+            "on {name.his} other card where the first has expired, and tell me which ones are "
+            "too old for that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -92,16 +95,16 @@ def goodwill_for_a_bad_week(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has had nothing but trouble with us since {day}. Please open a goodwill "
-            "[refund] on each of {name.his} settled [payments] from that day on, as much as we "
-            "give for goodwill.",
-            colleague="{name} has had a terrible week with us. Please open a goodwill [refund] on "
-            "each of {name.his} settled [payments] from {day} on, as much as we give.",
-            chat="{name} only had trouble with us since {day}. can you open goodwill [refunds] "
-            "on all {name.his} settled [payments] from that day on? as much as goodwill allows",
-            note="We've let {name} down more than once since {day}. Please open a goodwill "
-            "[refund] on each of {name.his} settled [payments] from that day on, the most we can "
-            "for goodwill.",
+            email="{name} has had nothing but trouble with us since {day}. Please open a "
+            "goodwill [refund] on each of {name.his} settled [payments] from that day on, at the "
+            "maximum.",
+            colleague="{name} has had a terrible week with us. Please open a goodwill [refund] "
+            "on each of {name.his} settled [payments] from {day} on, at the maximum.",
+            chat="{name} has had nothing but trouble with us since {day}. can you open goodwill "
+            "[refunds] on all {name.his} settled [payments] from that day on, the maximum each "
+            "time",
+            note="We've let {name} down more than once since {day}. Please open the maximum "
+            "goodwill [refund] on each of {name.his} settled [payments] from that day on.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -147,17 +150,17 @@ def three_lines_of_a_statement(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="There are three transfers from {name} on our bank statement: {first} on {one}, "
-            "and {second} and {third} on {two}. Please mark the [invoices] they pay as paid on "
-            "that date. If one doesn't match any, tell me which.",
+            email="There are three transfers from {name} on our bank statement: {first} on "
+            "{one}, and {second} and {third} on {two}. Please mark the [invoices] they match as "
+            "paid, with those dates. Tell me if one doesn't fit.",
             colleague="{name} transferred {first} ({one}), {second} and {third} (both {two}). "
             "Please mark the [invoices] with exactly those amounts as paid on those dates, and "
             "tell me if one doesn't match.",
             chat="{name} sent 3 transfers, {first} on {one}, {second} and {third} on {two}. can "
             "you mark the [invoices] paid with the date? tell me if one doesnt match",
-            note="We've had three bank transfers from {name}: {first} on {one}, then {second} and "
-            "{third} on {two}. Where that's exactly the amount of an open [invoice], mark it as "
-            "paid on that day. If one doesn't match, I'll get in touch with {name.him}.",
+            note="We've had three bank transfers from {name}: {first} on {one}, then {second} "
+            "and {third} on {two}. Please mark the [invoices] with exactly those amounts as paid "
+            "on those days. If one doesn't match, I'll call {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

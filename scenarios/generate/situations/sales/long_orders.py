@@ -47,16 +47,15 @@ def confirm_what_we_can_fill(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has three open [orders] with us and would like us to confirm what we "
-            "can. Please confirm the ones for which we have everything in stock, all [warehouses] "
-            "together, and leave the others open.",
+            email="{name} has three open [orders] with us. Please confirm the ones for which we "
+            "have everything in stock, all [warehouses] together, and leave the others open.",
             colleague="Please go through {name}'s open [orders] and confirm those we can fill "
             "from stock, all [warehouses] together.",
-            chat="can you confirm {name}s open [orders]? only the ones we have enough stock for "
+            chat="can you confirm {name}'s open [orders]? only the ones we have enough stock for "
             "in all [warehouses], leave the others open",
-            note="We owe {name} an answer on {name.his} open [orders]. Please check them against "
-            "the stock in all our [warehouses] and confirm the ones we can fill completely. Don't "
-            "count Monday's delivery, it isn't certain.",
+            note="We owe {name} an answer on {name.his} open [orders]. Please check them "
+            "against the stock in all our [warehouses] and confirm the ones we can fill "
+            "completely.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -142,7 +141,7 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
             email="{name} has sent three things back and is waiting for an answer. They've all "
             "been inspected. Could you accept or refuse each?",
             colleague="{name} has been waiting for an answer about three returns. They've all "
-            "been inspected. Please accept or refuse each, by the reason and the condition.",
+            "been inspected, so please accept or refuse each.",
             chat="{name}'s 3 returns have been inspected, can you go through them and accept or "
             "refuse each",
             note="{name} is waiting for a decision on three returns. They've been inspected, and "
@@ -185,12 +184,12 @@ def both_gaps_in_one_delivery(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="The {one} and the {two} have each dropped below the reorder point in one of "
-            "our [warehouses]. Please buy what's missing of each, in one [purchase] from the "
+            "our [warehouses]. Please buy just what's missing, in one [purchase] from the "
             "[supplier] that has both, and send it.",
             colleague="The {one} and the {two} are both low. Please buy what's missing up to the "
             "reorder points in one [purchase], from the [supplier] that sells both, and send it.",
-            chat="we're low on {one} and {two}. can you buy both in one [purchase], just the gap "
-            "to the reorder point, from whoever sells the two? send it",
+            chat="we're low on {one} and {two}. can you buy whats missing up to the reorder "
+            "points, in one [purchase] from the [supplier] that has both, and send it",
             note="The {one} and the {two} are each below the reorder point in one [warehouse]. "
             "Please buy exactly what's missing, in one [purchase] from the [supplier] who has "
             "both, and send it off.",
@@ -223,7 +222,7 @@ def both_gaps_in_one_delivery(maker: Maker) -> Draft | None:
     )
 
 
-@situation("shipments", steps=11, memory=True)
+@situation("shipments", steps=11, memory=True, rare=True)
 def the_freight_bill_of_one(maker: Maker) -> Draft | None:
     """Three planned shipments, each to go with the cheapest carrier that may take it."""
     most = maker.parameters["INSURED_FROM_CENTS"]
@@ -243,14 +242,14 @@ def the_freight_bill_of_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s planned [shipments] are all with our dearest [carrier]. Could you "
-            "move each of them to the cheapest one that's allowed to take it?",
-            colleague="{name}'s planned [shipments] are all booked with the dearest [carrier]. "
-            "Please change each to the cheapest one that can take it.",
-            chat="all of {name}'s planned [shipments] are with our dearest [carrier]. can you put "
-            "each on the cheapest one that can take it",
-            note="We're spending far too much on transport for {name}. Please change each of "
-            "{name.his} planned [shipments] to the cheapest [carrier] that can take it.",
+            email="{name}'s planned [shipments] are all with our most expensive [carrier]. "
+            "Could you move each of them to the cheapest one that's allowed to take it?",
+            colleague="{name}'s planned [shipments] are all booked with the most expensive "
+            "[carrier]. Please change each to the cheapest one that can take it.",
+            chat="all of {name}'s planned [shipments] are with our priciest [carrier]. can you "
+            "put each on the cheapest one that can take it",
+            note="We're spending too much on shipping to {name}. Please move each of {name.his} "
+            "planned [shipments] to the cheapest [carrier] that can take it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -300,13 +299,13 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} says {name.he}'s had [invoices] for only two of {name.his} three "
-            "completed [orders]. Which one did we forget? I need its reference and the total.",
+            "completed [orders]. Which one did we forget, and what's its total?",
             colleague="One of {name}'s completed [orders] was never invoiced. Which one is it, "
             "and what's the total? I'd like to bill it today.",
-            chat="one of {name}s completed [orders] was never billed. which one is it and whats "
+            chat="one of {name}'s completed [orders] was never billed. which one is it and whats "
             "the total",
-            note="One of {name}'s completed [orders] doesn't seem to have been invoiced. Please "
-            "tell me which one (the reference) and its total.",
+            note="One of {name}'s completed [orders] doesn't seem to have been invoiced. Which "
+            "one is it, and what does it come to? I'd like to get the [invoice] out this week.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -346,14 +345,15 @@ def the_whole_category_goes_up(maker: Maker) -> Callable[[], Draft | None]:
         return Draft(
             kind="change",
             ask=Voices(
-                email="Our costs have gone up, so everything we still offer in {category} will be "
-                "{step} dearer from today, except the {dear}. Could you change the prices?",
-                colleague="Please raise the prices in {category} by {step} each, for all we still "
-                "offer except the {dear}.",
-                chat="can you put everything we still offer in {category} up by {step}? not "
-                "the {dear}, that stays",
-                note="Prices in {category} go up: please add {step} to everything there that we "
-                "still offer. Only the {dear} stays as it is.",
+                email="Our costs have gone up, so everything we still offer in the {category} "
+                "[category] will go up by {step} from today, except the {dear}. Could you change "
+                "the prices?",
+                colleague="Please raise the prices in the {category} [category] by {step} each, "
+                "for all we still offer except the {dear}.",
+                chat="can you put everything we still offer in the {category} [category] up by "
+                "{step}? not the {dear}, that stays",
+                note="Prices in the {category} [category] go up: please add {step} to "
+                "everything we still offer. Only the {dear} stays as it is.",
             ),
             calls=(
                 call("list_categories"),

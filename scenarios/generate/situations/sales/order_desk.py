@@ -30,9 +30,9 @@ def wants_out_in_time(maker: Maker) -> Draft | None:
             colleague="{name} wants to cancel {name.his} confirmed [order] from {day} (the "
             "{product}). Please do that if {name.he}'s still in time.",
             chat="can {name} still cancel {name.his} [order] from {day} (the {product})? its "
-            "confirmed already. if were in time pls do it",
-            note="{name} rang and wants to cancel {name.his} [order] from {day} (the {product}), "
-            "which we've confirmed. If {name.he}'s early enough, please cancel it.",
+            "confirmed already. if its not too late pls cancel it",
+            note="{name} rang and wants to cancel {name.his} [order] from {day} (the "
+            "{product}), which we've confirmed. If there's still time, please cancel it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -174,8 +174,8 @@ def sent_off_twice(maker: Maker) -> Draft | None:
             "cancel the later of the two, and leave everything else.",
             chat="website froze and now {name} has the same [order] in twice. can you cancel the "
             "second one, nothing else",
-            note="{name} has two open [orders] from the same day that are exactly alike, because "
-            "the website had problems. Please cancel the later one and leave everything else.",
+            note="{name} has the same open [order] with us twice from the same day, because the "
+            "website was playing up. Please cancel the later one and leave everything else.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -231,8 +231,8 @@ def two_into_one(maker: Maker) -> Draft | None:
                     "the newer open one into the older and cancel the newer."
                 ),
             ),
-            chat="{name} has 2 open [orders] and wants only one. can you move everything from the "
-            "newer into the older one (add up the quantities) and cancel the newer",
+            chat="{name} has 2 open [orders] and wants only one. can you move everything from "
+            "the newer into the older one and cancel the newer",
             note="{name} doesn't want two bills. Please put everything from {name.his} later open "
             "[order] into the earlier one, adding up the quantities, and cancel the later one.",
         ),
@@ -273,8 +273,8 @@ def as_many_as_the_money_buys(maker: Maker) -> Draft | None:
             "{name.he} can get for {budget} in all. Please change the quantity.",
             chat="{name} can spend {budget} in all on {name.his} open [order] and wants as many "
             "of the {product} as that allows. can you change the quantity",
-            note="{name}'s open [order] may cost up to {budget} in all, {name.he} says. Please "
-            "raise the {product} to as many as fit; nothing else changes.",
+            note="{name} can spend up to {budget} in all on {name.his} open [order]. Please "
+            "raise the {product} to as many as that allows; nothing else changes.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -313,14 +313,16 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} needs more on {name.his} two [orders]: {count} × {one} and {other} × "
-            "{two}. Could you change them? If one is confirmed already, leave it and tell me.",
-            colleague="{name} needs {count} × {one} and {other} × {two} now; they're on two "
-            "[orders]. Please change both, and tell me if it's too late for one.",
-            chat="{name} now needs {count} × {one} and {other} × {two}, thats 2 separate "
-            "[orders]. can you change both? tell me if its too late for one",
-            note="{name} now wants {count} × {one} and {other} × {two}, on two separate [orders]. "
-            "Please change both. If it's too late for one, tell me.",
+            email="{name} ordered too few on {name.his} two [orders]: it should be {count} × "
+            "{one} and {other} × {two}. Could you change them? If one is confirmed already, "
+            "leave it and tell me.",
+            colleague="{name} needs more on {name.his} two [orders]: it should be {count} × "
+            "{one} and {other} × {two}. Please change them, and tell me if either is confirmed "
+            "already.",
+            chat="{name} ordered too few, it should be {count} × {one} and {other} × {two} (2 "
+            "[orders]). can you change them? tell me if its too late for either",
+            note="{name} miscounted: {name.his} two [orders] should be for {count} × {one} and "
+            "{other} × {two}. Please change what you can, and tell me what it's too late for.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -365,8 +367,8 @@ def who_cancelled_it(maker: Maker) -> Draft | None:
             "never asked for that. Which of us cancelled it, and on what day?",
             colleague="{name} is furious: {name.his} [order] from {day} (the {product}) was "
             "cancelled, and it wasn't {name.him}. Which of us did that, and when?",
-            chat="{name}s [order] from {day} (the {product}) got cancelled and {name.he} swears "
-            "it wasnt {name.him}. who here did it and what day",
+            chat="{name}'s [order] from {day} (the {product}) got cancelled and {name.he} "
+            "swears it wasnt {name.him}. who here did it and what day",
             note="{name} has complained: {name.his} [order] for the {product} from {day} was "
             "cancelled without {name.his} knowing. Which of us did that, and on what date?",
         ),

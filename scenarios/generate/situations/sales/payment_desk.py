@@ -36,13 +36,13 @@ def card_had_run_out(maker: Maker) -> Draft | None:
             email=(
                 (
                     "{name}'s card has expired, so {name.his} [payment] for the {product} "
-                    "bounced. Could you switch it to the other one we have on file, which is "
-                    "valid, and try again?"
+                    "bounced. Could you switch it to the valid one we have on file and try "
+                    "again?"
                 ),
                 (
-                    "We couldn't take {name}'s money for the {product}, because {name.his} card "
-                    "has expired. Could you retry the [payment] with the [method] that's still "
-                    "valid?"
+                    "We couldn't take {name}'s money for the {product}, because {name.his} "
+                    "card has expired. Could you retry the [payment] with the [method] "
+                    "that's still valid?"
                 ),
             ),
             colleague=(
@@ -260,12 +260,12 @@ def too_big_to_make_void(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has decided against the {product}, and we've agreed to that. {name.He} "
             "can still see a pending charge for it. Could you void that [payment]?",
-            colleague="{name} has cancelled the {product}, that's agreed. Please void the pending "
-            "[payment].",
-            chat="{name} cancelled the {product} and we're fine with that. can you void the "
-            "pending [payment] for it",
-            note="I've agreed with {name} that we cancel the {product}. Please void the pending "
-            "[payment] before it goes through.",
+            colleague="{name} has decided not to take the {product}, and that's agreed. Please "
+            "void the pending [payment].",
+            chat="{name} doesnt want the {product} after all and we're fine with that. can you "
+            "void the pending [payment] for it",
+            note="I've agreed with {name} that {name.he} doesn't have to take the {product}. "
+            "Please void the pending [payment] before it goes through.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -301,10 +301,12 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like to transfer what failed since {day}. What do {name.his} "
             "failed [payments] from that day on come to?",
-            colleague="What do {name}'s failed [payments] from {day} on come to?",
-            chat="how much has failed for {name} since {day}? incl that day, one total pls",
-            note="I'm calling {name} this afternoon. What do {name.his} failed [payments] from "
-            "{day} onwards add up to?",
+            colleague="{name} is asking what bounced. What do {name.his} failed [payments] from "
+            "{day} on come to?",
+            chat="{name} wants to know how much has failed since {day}, incl that day. one "
+            "total pls",
+            note="I'm calling {name} this afternoon about the money we couldn't collect. What "
+            "do {name.his} failed [payments] from {day} onwards add up to?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -320,7 +322,7 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", kind="decline", steps=2, without=TRADE_CUSTOMERS)
+@situation("payments", kind="decline", steps=2, without=TRADE_CUSTOMERS, rare=True)
 def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
     """Somebody of the same household asks for the data of a card."""
     goods = some_products(maker, 1)
@@ -337,13 +339,13 @@ def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
             email="{other} does the accounts for the household and would like to know which card "
             "{name} pays us with. The last four digits and the expiry date are enough. Can you "
             "look it up?",
-            colleague="{other} would like the last four digits and the expiry date of {name}'s "
-            "card; they live together. What are they?",
-            chat="whats the card {name} uses, last 4 and expiry? {other} is on the line, they "
-            "live together",
-            note="{other} has asked which card we have on file for {name}, who lives at the same "
-            "address. {other.He}'s doing the household budget. Send me the last four digits and "
-            "the expiry date.",
+            colleague="{other} keeps the household accounts and needs the last four digits and "
+            "expiry date of {name}'s card. They live together. Could you look it up?",
+            chat="{other} is on the line, wants to know which card {name} pays with, last 4 and "
+            "expiry. they live together. what is it",
+            note="{other} has asked which card we have on file for {name}, who lives at the "
+            "same address; {other.he}'s doing the household budget. Please send me the last four "
+            "digits and the expiry date.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -358,7 +360,7 @@ def flatmate_wants_the_digits(maker: Maker) -> Draft | None:
     )
 
 
-@situation("payments", steps=3)
+@situation("payments", steps=3, without=("charity",))
 def two_failed_one_in_time(maker: Maker) -> Draft | None:
     """Both failed payments are to be tried again; the rules allow it for one."""
     goods = some_products(maker, 2)
@@ -372,14 +374,14 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has raised {name.his} card limit. Could you retry the failed [payments] "
-            "for the {one} and the {two}? If one is too old for that, tell me which.",
+            email="{name} has raised {name.his} card limit. Could you retry the failed "
+            "[payments] for the {one} and the {two}? Tell me if either is too old.",
             colleague="{name}'s bank has sorted it out. Please retry the failed [payments] for "
-            "the {one} and the {two}, and tell me if one is too old.",
-            chat="{name} says {name.his} bank is ok now, can you retry the [payments] for the "
-            "{one} and the {two}? if one is too old tell me",
+            "the {one} and the {two}, and tell me if you can't retry one.",
+            chat="{name} says {name.his} bank is ok now, can you retry the failed [payments] "
+            "for the {one} and the {two}? tell me if either is too old",
             note="{name} has two failed [payments], for the {one} and the {two}. Please retry "
-            "them. If it's too late for one, tell me which, so that we can invoice it.",
+            "them. If it's too late for one, tell me which, and we'll invoice it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -475,14 +477,14 @@ def no_room_for_the_new_card(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has a new debit card, ending in {digits} and valid until {expires}. "
-            "Please add it and, if there are too many, disable the one that's expired.",
+            "Could you disable the one that's expired and add this one instead?",
             colleague="Please add {name}'s new debit card, ending in {digits}, valid until "
-            "{expires}. If {name.he}'s got too many, disable the expired one first.",
-            chat="{name} has a new debit card ending in {digits}, valid til {expires}, can you "
-            "add it? if {name.he}'s got too many one of the old ones has expired, disable that",
+            "{expires}, in place of the expired one, which you can disable.",
+            chat="{name} has a new debit card ending in {digits}, valid til {expires}. can you "
+            "disable {name.his} expired one and add this",
             note="I can't add {name}'s new debit card (ending in {digits}, valid until "
-            "{expires}), {name.he} has too many. One of them has expired, so please disable that "
-            "and add the new one.",
+            "{expires}), because {name.he} has too many on file. One has expired, so please "
+            "disable that and add the new one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -33,12 +33,12 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{culprit} made a typing mistake when changing the price of the {product} the "
-            "other day. Could you put it back to what it was before?",
-            colleague="{culprit}'s last change to the price of the {product} was a typing "
-            "mistake. Please set it back to what it was before that.",
-            chat="{culprit} typed the wrong price for the {product}, can you put back what it was "
-            "before",
+            email="{culprit} mistyped the price of the {product} the other day. Could you put "
+            "it back to what it was before?",
+            colleague="{culprit}'s last change to the price of the {product} was a typo. Please "
+            "set it back to what it was before that.",
+            chat="{culprit} typed the wrong price for the {product}, can you put it back to "
+            "what it was before",
             note="{culprit} got the price of the {product} wrong when {culprit.he} last changed "
             "it. Please set it back to what it was right before.",
         ),
@@ -79,12 +79,13 @@ def a_few_per_cent_more(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="Our costs for the {product} have gone up. Could you raise the price by "
-            "{percent} %, from today?",
-            colleague="Please put the price of the {product} up by {percent} %, from today.",
+            "{percent}%, from today?",
+            colleague="We're paying more for the {product} ourselves. Please put the price up "
+            "by {percent}% from today.",
             chat="we pay more for the {product} now, can you put it up by {percent}%? the new "
             "price starts today",
-            note="The {product} costs us more than it did. Please raise the price by {percent} % "
-            "from today.",
+            note="The {product} is costing us more than it used to. Please raise the price by "
+            "{percent}% from today.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -118,9 +119,8 @@ def too_large_a_jump(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="Accounts say that we lose money on every single {product} at the current "
-            "price. It has to be {price}, from today. If that's too big a jump, please do it in "
-            "two steps.",
+            email="Accounts say we're losing money on the {product} at the current price. It "
+            "has to be {price}, from today. If that's too big a jump, please do it in two steps.",
             colleague="Please set the price of the {product} to {price}. If it won't take that in "
             "one go, do it in steps.",
             chat="can you set the {product} to {price} today? do it in 2 goes if the system says "
@@ -203,13 +203,13 @@ def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{heir} is taking over {category} from Monday, that's agreed. Could you make "
-            "{heir.him} the lead in the system, so that it's right by then?",
-            colleague="Please make {heir} the new lead for {category}, we agreed that in the "
-            "meeting.",
-            chat="{heir} leads {category} from now on, can you change that",
-            note="{heir} is in charge of {category} now, but the system still shows the old name. "
-            "Please change the lead to {heir}.",
+            email="{heir} is taking over the {category} [category] from Monday, that's agreed. "
+            "Could you make {heir.him} the lead in the system by then?",
+            colleague="Please make {heir} the new lead for the {category} [category], we agreed "
+            "that in the meeting.",
+            chat="{heir} leads the {category} [category] from now on, can you change that",
+            note="{heir} is in charge of the {category} [category] now, but the system still "
+            "shows the old name. Please change the lead to {heir}.",
         ),
         calls=(
             call("search_employees", query=heir["name"]),

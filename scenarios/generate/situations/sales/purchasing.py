@@ -15,6 +15,7 @@ from scenarios.generate.modules.suppliers.make import (
 )
 
 _BY_THE_DAY = (*OTHER_PURCHASES, "film_rental")  # where quantities are days
+_NOTHING_FOR_HOME = (*_BY_THE_DAY, "pharmacy_wholesale", "machine_service", "law_office")
 _WITHOUT = tuple(dict.fromkeys((*SERVICE_TRADES, *OTHER_PURCHASES)))
 
 
@@ -47,13 +48,12 @@ def quick_enough_and_cheap(maker: Maker) -> Draft | None:
         ask=Voices(
             email="We need {count} × {product} within {days} days. Please buy them from the "
             "cheapest [supplier] that can deliver in time, and send the [purchase] today.",
-            colleague="We're running out. Please buy {count} × {product} from the cheapest "
-            "[supplier] that delivers within {days} days, and send it.",
+            colleague="We're running out and need {count} × {product} within {days} days. "
+            "Please buy them from the cheapest [supplier] that's quick enough, and send it.",
             chat="can you buy {count} × {product}? they have to be here in {days} days, cheapest "
             "[supplier] that can do that. send it straight away",
             note="I've promised a [customer] {count} × {product}. Please buy them from the "
-            "cheapest [supplier] that can deliver within {days} days, and send the [purchase] "
-            "today.",
+            "cheapest [supplier] that can deliver within {days} days, and send it today.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -92,14 +92,14 @@ def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{supplier} won't deliver our draft [purchase], because it's below their "
-            "minimum. Please add just enough of the {product} to reach that, and send it.",
-            colleague="Our draft [purchase] with {supplier} is under their minimum, so they won't "
-            "deliver it. Please add {product} until we're over it, no more than that, and send it.",
-            chat="{supplier} won't deliver our draft [purchase], its under their minimum. can you "
-            "up the {product} just enough and send it",
-            note="Our draft [purchase] with {supplier} is below their minimum. Please raise the "
-            "{product} by as little as possible to get us there, and send it.",
+            email="{supplier} won't deliver our draft [purchase] of the {product}, because it's "
+            "below their minimum. Please raise the quantity just enough to reach it, and send it.",
+            colleague="Our draft [purchase] of the {product} is under {supplier}'s minimum. "
+            "Please raise the quantity until it's just enough, and send it.",
+            chat="{supplier} won't deliver our draft [purchase] of the {product}, its under "
+            "their minimum. can you up the quantity just enough and send it",
+            note="Our draft [purchase] of the {product} is below the minimum at {supplier}. "
+            "Please raise the quantity by as little as gets us there, and send it.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -166,7 +166,7 @@ def more_than_a_clerk_may_send(maker: Maker) -> Draft | None:
     )
 
 
-@situation("suppliers", kind="decline", steps=2, without=_BY_THE_DAY)
+@situation("suppliers", kind="decline", steps=2, without=_NOTHING_FOR_HOME)
 def something_for_the_garden_party(maker: Maker) -> Draft | None:
     """A purchase for somebody's private party."""
     goods = some_products(maker, 1, without="supplier_prices")
@@ -178,15 +178,14 @@ def something_for_the_garden_party(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="There's a wedding in my family, and I could use {count} × {product} at the "
-            "price {supplier} charges us. I'll pay it back in full. Could you start the "
-            "[purchase] for me?",
-            colleague="Please start [a purchase] at {supplier}: {count} × {product}. It's for my "
-            "sister's birthday, I'll pay for it.",
-            chat="can you get me {count} × {product} from {supplier}? it's private but i'll pay "
-            "the full cost",
-            note="I could use {count} × {product} at home. Please buy that from {supplier} at our "
-            "conditions together with the next delivery, and give me the bill, I'll pay it myself.",
+            email="We're having a family do, and I could use {count} × {product} at the price "
+            "{supplier} charges us. I'll pay it all back. Could you start the [purchase] for me?",
+            colleague="Could you buy {count} × {product} from {supplier} for me privately? I'll "
+            "pay for it myself.",
+            chat="can you get me {count} × {product} from {supplier}? it's for home, but i'll "
+            "pay the full cost",
+            note="I could use {count} × {product} at home. Please buy them from {supplier} at "
+            "our price and give me the bill, I'll pay it out of my own pocket.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -220,16 +219,16 @@ def order_what_is_missing(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We're running low on {product}. Please add to our draft with {supplier} as "
-            "many as the [warehouses] that are below their reorder point are missing. Don't send "
+            email="We're running low on {product}. Please add enough to our draft with "
+            "{supplier} to bring every low [warehouse] back up to its reorder point. Don't send "
             "it yet.",
-            colleague="Please add the {product} to our draft with {supplier}: what's missing in "
-            "the [warehouses] that are below their reorder point. Keep it as a draft.",
-            chat="can you add the {product} to our {supplier} draft? as many as are missing up to "
-            "the reorder point in the low [warehouses]. dont send it",
-            note="I'll check the draft for {supplier} tomorrow. Before that, please add the "
-            "{product} to it: whatever is missing in the [warehouses] that are below their "
-            "reorder point. If another has more than it needs, that doesn't count.",
+            colleague="Please add the {product} to our draft with {supplier}, just enough to "
+            "get each low [warehouse] up to its reorder point. Don't send it.",
+            chat="can you add the {product} to our {supplier} draft? just enough to get the low "
+            "[warehouses] back up to their reorder points. dont send it",
+            note="I'm checking the draft for {supplier} tomorrow. Before that, please add as "
+            "many of the {product} as it takes to bring the low [warehouses] up to their reorder "
+            "points.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -271,14 +270,14 @@ def what_we_would_save(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{two} says they're cheaper than {one}. How much would we save if we bought "
-            "everything in our draft [purchase] with {one} from {two} instead?",
-            colleague="How much would we save if we bought everything in our draft [purchase] "
-            "with {one} from {two}?",
-            chat="{two} says theyre cheaper than {one}. if we bought everything in our draft with "
-            "{one} from {two}, how much would we save",
+            email="{two} says they're cheaper than {one}, where we have a draft [purchase]. How "
+            "much would we save if we bought all of that from {two} instead?",
+            colleague="{two} is offering us better prices than {one}. How much would we save on "
+            "the draft [purchase] we have with {one}?",
+            chat="{two} says they'd be cheaper for what's in our {one} draft. how much would we "
+            "save on the whole of it",
             note="{two} has sent us a price list. We still have a draft [purchase] with {one}. "
-            "How much less would all of that cost at {two}?",
+            "What would we save if we bought all of it from {two}?",
         ),
         calls=(
             call("search_suppliers", query=one["name"]),
@@ -310,14 +309,13 @@ def two_arrived_only_one_complete(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{supplier} delivered {one} × {product} and 2 × {more} today, without a "
-            "delivery note. Could you find the [purchase] with exactly that in it and mark it as "
-            "received?",
-            colleague="{supplier} delivered {one} × {product} and 2 × {more} today. Please find "
-            "the [purchase] that's for exactly that and mark it as received.",
-            chat="{supplier} just delivered {one} × {product} and 2 × {more}, can you find the "
-            "right [purchase] and mark it received",
-            note="{supplier} brought {one} × {product} and 2 × {more} this morning. Please mark "
-            "the [purchase] with exactly that in it as received.",
+            "delivery note. Could you find the [purchase] that matches and mark it as received?",
+            colleague="{supplier} delivered {one} × {product} and 2 × {more} today, with no "
+            "paperwork. Please mark the matching [purchase] as received.",
+            chat="{supplier} just delivered {one} × {product} and 2 × {more}, no number on it. "
+            "can you find the right [purchase] and mark it received",
+            note="{supplier} brought {one} × {product} and 2 × {more} this morning and left no "
+            "delivery note. Please find our [purchase] for exactly that and mark it as received.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -407,10 +405,10 @@ def called_off_after_sending(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="We don't need the {product} from {supplier} any more. The [purchase] has been "
-            "sent, but they say that nothing has been loaded yet. Could you cancel it?",
-            colleague="Please cancel the [purchase] of the {product} that we sent to {supplier}. "
-            "They've agreed.",
+            email="We don't need the {product} from {supplier} any more. The [purchase] went "
+            "out to them, but nothing has been loaded yet. Could you cancel it?",
+            colleague="We don't need the {product} any more, and {supplier} doesn't mind. "
+            "Please cancel the [purchase] we sent them.",
             chat="can you cancel what we sent to {supplier} for the {product}? we dont need it "
             "any more and theyre ok with it",
             note="We don't need the {product} after all. Our [purchase] has already gone out to "
@@ -490,15 +488,14 @@ def when_could_it_be_here(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] is asking for the {product}, and we don't have any. If we bought "
-            "it in today, what's the earliest date it could be here? Only count [suppliers] we "
-            "can buy from.",
+            email="A [customer] is asking for the {product}, and we don't have any. If we "
+            "bought it in today from an active [supplier], what's the earliest date it could be "
+            "here?",
             colleague="If we buy in the {product} today, what's the earliest date it could be "
             "here? Active [suppliers] only.",
             chat="whats the earliest date we could have the {product} here if we buy it in today",
             note="Somebody is asking for the {product}, and we don't have any. If we bought it "
-            "today from [a supplier] we can use, when could it be here at the earliest? I'll ring "
-            "back with the date.",
+            "today from an active [supplier], when could it be here at the earliest?",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

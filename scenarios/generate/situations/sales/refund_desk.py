@@ -52,14 +52,14 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} paid for the {product} on {day}, and it isn't as we described it; I've "
-            "checked. Please open a [refund] for that, as much as we allow.",
-            colleague="{name} paid for the {product} on {day}, and it isn't as described. Please "
-            "open a [refund], for as much as our rules allow.",
+            email="{name} paid for the {product} on {day}, and I've checked: our description of "
+            "it was wrong. Could you open the maximum [refund] for that?",
+            colleague="{name} paid for the {product} on {day}, and it isn't as described. "
+            "Please open [a refund] for that, at the maximum.",
             chat="{name} paid for the {product} on {day} and it wasnt as described, i checked. "
-            "can you open a [refund] for as much as we allow there",
+            "can you open [a refund], the maximum we give for that",
             note="{name} paid for the {product} on {day}, and our website describes it wrongly. "
-            "Please open a [refund] and give {name.him} as much as we allow for that.",
+            "Please open the maximum [refund] for “not as described”.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -129,16 +129,14 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{name} has changed {name.his} mind about the {product} and would like "
-            "{name.his} money back. {name.He} says {name.he} paid for it last month. Could you "
-            "open a [refund] for what we give in that case?",
-            colleague="{name} doesn't want the {product} after all. {name.He} paid for it last "
-            "month, {name.he} says. Please open a [refund] for a change of mind and give "
-            "{name.him} what we usually give.",
+            "{name.his} money back. {name.He} says {name.he} paid last month. Could you open the "
+            "usual [refund]?",
+            colleague="{name} doesn't want the {product} after all and says {name.he} paid for "
+            "it last month. Please open the usual [refund] for a change of mind.",
             chat="{name} changed {name.his} mind about the {product}, paid for it last month "
-            "{name.he} says. can you open a [refund], what we usually give for that",
-            note="{name} rang: {name.he}'s had second thoughts about the {product} and would like "
-            "{name.his} money back. {name.He} thinks {name.he} paid about a month ago. Please "
-            "open the usual [refund] for a change of mind.",
+            "{name.he} says. can you open the usual [refund] for that",
+            note="{name} rang: {name.he}'s had second thoughts about the {product} and thinks "
+            "{name.he} paid about a month ago. Please open the usual change-of-mind [refund].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -274,17 +272,15 @@ def entered_under_the_wrong_reason(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="I put {name}'s open [refund] in as goodwill, but we were late with it, as the "
-            "note says. Could you correct the reason, and give {name.him} the most we allow for "
-            "that?",
-            colleague="{name}'s open [refund] was put in as goodwill, but we were simply late, as "
-            "the note on it says. Please correct the reason and raise it to the most we allow for "
-            "being late.",
+            email="I put {name}'s open [refund] in as goodwill, but we were late; it's in the "
+            "note. Could you correct the reason and raise the amount to the maximum for that?",
+            colleague="{name}'s open [refund] was put in as goodwill, but we were simply late, "
+            "see the note. Please correct the reason and raise it to the maximum for being late.",
             chat="{name}'s open [refund] is down as goodwill but we were late, see the note on "
-            "it. can you correct the reason and raise it to the most we give for that",
-            note="The note on {name}'s open [refund] says that we were late, but the reason given "
-            "is goodwill. Please correct that, and raise the amount to the most we allow for "
-            "being late.",
+            "it. can you correct the reason and raise it to the maximum for that",
+            note="{name}'s open [refund] is down as goodwill, but the note on it says that we "
+            "were late. Please correct the reason, and raise the amount to the maximum for being "
+            "late.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -323,14 +319,14 @@ def approve_what_is_not_mine(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is still waiting for two [refunds], both open. Could you approve them? "
-            "If somebody else has to do one, tell me which.",
+            email="{name} is still waiting for two [refunds], both open. Could you approve "
+            "them, and tell me if somebody else has to do one?",
             colleague="{name} has waited long enough for {name.his} two open [refunds]. Please "
-            "approve them, and tell me if one has to go to somebody else.",
-            chat="{name} is still waiting for 2 [refunds], can you approve them? if one has to go "
-            "to someone else tell me which",
-            note="{name} has two [refunds] that nobody has approved yet. Please do that today. If "
-            "one needs another colleague, tell me which.",
+            "approve them, and tell me if there's one you can't.",
+            chat="{name} is still waiting for 2 [refunds], can you approve them? tell me if "
+            "someone else has to do one",
+            note="{name} has two open [refunds] that nobody has approved yet. Please approve "
+            "them today, and if a colleague has to do one, tell me which.",
         ),
         calls=(
             call("get_my_profile"),
@@ -374,16 +370,15 @@ def larger_than_my_limit(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} is still waiting for {name.his} money for the {product}. Please approve "
-            "the [refund]. If it's over your limit, approve as much as you can, and I'll see to "
-            "the rest.",
-            colleague="Could you approve {name}'s open [refund]? If it's over your limit, lower "
-            "it to that, and we'll pay the rest later.",
-            chat="{name}'s [refund] for the {product} still needs approving. if its over your "
-            "limit can you do part of it now and someone else does the rest later",
-            note="Please approve {name}'s [refund] for the {product} today, {name.he}'s waited "
-            "long enough. If it's too much for you, change it to what you can approve and we'll "
-            "top it up later.",
+            email="{name} is still waiting for {name.his} money for the {product}. Could you "
+            "approve the [refund], or as much of it as your limit covers?",
+            colleague="Please approve {name}'s [refund] for the {product}. If it's over your "
+            "limit, lower it for now and we'll do the rest later.",
+            chat="{name} keeps asking about the [refund] for the {product}. can you approve it, "
+            "or at least whatever your limit covers",
+            note="Please approve {name}'s [refund] for the {product} today, {name.he}'s upset "
+            "as it is. If it's too much for you, change it to what you can approve and we'll top "
+            "it up.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -416,17 +411,17 @@ def had_their_money_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says {name.he} paid twice for the {product}, but I think one [payment] "
-            "was voided. If so, please reject the open [refund], with that [payment]'s reference "
-            "in a note.",
+            email="{name} says {name.he} paid twice for the {product}, but I think one "
+            "[payment] was voided. If so, please reject the open [refund] and put the voided "
+            "[payment]'s reference in a note.",
             colleague="I think one of {name}'s two [payments] for the {product} was voided. If "
             "so, please reject the open [refund] and put that [payment]'s reference in a note on "
             "it.",
             chat="{name} says {name.he} paid 2x for the {product} but i think one was voided. if "
             "so can you reject the [refund], with that ones reference in a note",
-            note="Accounts say that one of {name}'s two [payments] for the {product} is void. If "
-            "so, please reject the open [refund] and give the void [payment]'s reference in a "
-            "note.",
+            note="Accounts say one of {name}'s two [payments] for the {product} was voided. If "
+            "that's right, please reject the open [refund] and add a note with the reference of "
+            "that [payment].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -492,9 +487,9 @@ def meant_the_other_purchase(maker: Maker) -> Draft | None:
             "for the {one} and open one for the {two} instead, same reason and in full.",
             chat="{name} mixed things up, the [refund] should be for the {two} and not the {one}. "
             "can you cancel the open one and open the right one, same reason and full amount",
-            note="{name} asked for {name.his} money back on the {one} but meant the {two}. Please "
-            "cancel the open [refund] and open one for the {two}, for the same reason and in full "
-            "again.",
+            note="{name} asked for {name.his} money back on the {one} but meant the {two}. "
+            "Please cancel the open [refund] and open one for the {two}, again in full and for "
+            "the same reason.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -541,11 +536,12 @@ def what_went_back_so_far(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} is doing {name.his} tax return and would like to know how much we've "
             "refunded {name.him} so far, all in all. Could you add up what was approved?",
-            colleague="What do the approved [refunds] for {name} come to in total?",
-            chat="how much have we refunded {name} in total? only whats been approved",
+            colleague="{name} is asking how much we've refunded {name.him}. What do the "
+            "approved [refunds] come to in total?",
+            chat="{name} says we hardly refunded anything. how much was it in total? only whats "
+            "been approved",
             note="I'm meeting {name} on Friday, and {name.he} thinks we've refunded less than I "
-            "said. What do all {name.his} approved [refunds] add up to? Leave out anything "
-            "rejected or still open.",
+            "said. What do all {name.his} approved [refunds] add up to?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -598,8 +594,7 @@ def what_became_of_my_money(maker: Maker) -> Draft | None:
             chat="{name} is asking about {name.his} [refund] for the {product}, whats the outcome "
             "and when was it decided",
             note="{name} is threatening to complain because {name.he}'s heard nothing about the "
-            "[refund] for the {product}. Before I call, I need to know what we decided, and the "
-            "date.",
+            "[refund] for the {product}. What did we decide, and on what day?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

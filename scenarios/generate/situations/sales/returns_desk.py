@@ -81,16 +81,15 @@ def bought_much_earlier_than_told(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} bought two of the {product} two weeks ago, doesn't need them after all, "
-            "and would like to send them back in their packaging. Could you register the return "
-            "as unwanted? I'll e-mail {name.him} the label.",
+            email="{name} bought two of the {product} two weeks ago and doesn't need them after "
+            "all. Could you register the return as unwanted? I'll e-mail {name.him} the label.",
             colleague="{name} would like to return two of the {product}, unwanted. {name.He} "
             "bought them two weeks ago. Please register it.",
             chat="can you set up a return for {name}? 2 × {product}, unwanted, {name.he} says its "
             "only been like 2 weeks",
             note="{name} phoned about two of the {product} that {name.he} bought around a "
-            "fortnight ago. {name.He}'d like to send both back as unwanted, and I said that "
-            "would be fine. Please register the return.",
+            "fortnight ago and would like to send back. I said that would be fine. Please "
+            "register the return as unwanted.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -123,18 +122,16 @@ def opened_box_unwanted(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The back room has finished with {name}'s return {reference}. They've now "
-            "looked at the {two} as well and say it came back used. The {one} was "
-            "checked earlier. Please record that, and then accept or refuse the return.",
+            email="The back room has checked the {two} in {name}'s return {reference}: used. "
+            "The {one} was checked earlier. Please record that, and then accept or refuse the "
+            "return.",
             colleague="We've checked the {two} in {name}'s return {reference}: used. Please record "
             "that, then accept the return, or refuse it if we can't take that.",
-            chat="just checked the {two} in return {reference}, used. the other thing in it "
-            "was fine. can you record that and accept or refuse the return? {name} is "
-            "waiting",
-            note="{name} has chased us twice about return {reference}. The only thing missing "
-            "was the condition of the {two}, and I've now seen that: used, clearly. "
-            "Please record it, and see whether we accept the return or refuse it. I'll "
-            "ring {name.him} on Monday.",
+            chat="just checked the {two} in return {reference}, used (the {one} was fine). can "
+            "you record that and accept or refuse the return? {name} is waiting",
+            note="{name} has chased us twice about return {reference}. Only the condition of "
+            "the {two} was missing: used, clearly. Please record it, and accept the return or "
+            "refuse it.",
         ),
         calls=(
             call("find_return_by_reference", reference=back["reference"]),
@@ -179,8 +176,8 @@ def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
             "us. The return has been inspected. Could you accept it today?",
             colleague="Please accept {name}'s return of the {product}. It's been inspected, and "
             "everything really is damaged.",
-            chat="the big return from {name}, the {product}, has been inspected, all damaged. "
-            "can you accept it so its off the list",
+            chat="{name}'s return of the {product} has been inspected, all damaged like "
+            "{name.he} said. can you accept it, {name.he}'s waiting",
             note="{name}'s return of the {product} has been on the shelf for days. It's been "
             "inspected, and everything in it is damaged, so please accept it.",
         ),
@@ -215,14 +212,14 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} sent back some of the {product} because of damage, and now all the "
-            "others are damaged, too. Could you register a return for everything {name.he} still "
-            "has from that [order]?",
-            colleague="{name} wants to send back what's left of the {product}, because it's "
-            "damaged like the others. Please register a return for all {name.he} still has from "
-            "that [order].",
-            chat="{name} sent back some of the {product} before, damaged, and now all the others "
-            "are damaged too. can you register a return for whatever {name.he} still has",
+            email="{name} sent back some of the {product} because of damage, and now it turns "
+            "out that the rest is damaged, too. Could you register a return for everything "
+            "{name.he} still has from that [order]?",
+            colleague="{name} has already returned some of the {product} as damaged, and the "
+            "rest is no better. Please register a return for all {name.he} still has from that "
+            "[order].",
+            chat="{name} sent back some of the {product} before, damaged, and now the rest "
+            "turns out damaged too. can you register a return for whatever {name.he} still has",
             note="{name} rang again about the damaged {product}: {name.he} wants to send back all "
             "{name.he} still has from that [order]. Please register the return.",
         ),
@@ -309,13 +306,13 @@ def one_of_two_still_in_time(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to return five of the {product} from two [orders], unwanted. "
-            "Please register what's still in time, and tell me why for the rest.",
+            email="{name} would like to return five of the {product} from two [orders], "
+            "unwanted. Please register what's still in time, and tell me why the others aren't.",
             colleague="{name} would like to return five of the {product}, unwanted, from two "
             "[orders]. Please register what can still come back, and tell me why the "
             "rest can't.",
             chat="{name} wants to send back 5 × {product} (2 [orders], unwanted). can you "
-            "register whats still possible? tell me why if not",
+            "register whats still possible? and tell me why the others arent",
             note="{name} has brought back five of the {product}, unwanted, from two different "
             "[orders]. Please register what can still come back, and tell me why if some can't.",
         ),
@@ -366,15 +363,14 @@ def worth_of_all_on_the_way(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} would like to know how much {name.his} open returns are worth, before "
-            "{name.he} buys anything else. What's the total of those we haven't decided on, "
-            "including what's still on its way to us?",
+            email="{name} would like to know how much {name.his} open returns are worth. What's "
+            "the total of those we haven't decided on, including what's still on its way to us?",
             colleague="What are {name}'s returns worth that we haven't decided on, whether "
             "they're here or still on the way?",
-            chat="what are {name}'s open returns worth altogether? announced and received, not "
-            "the decided ones",
-            note="I'm seeing {name} tomorrow. How much are all {name.his} returns worth that we "
-            "haven't decided on yet, whether they've arrived here or are still on the way?",
+            chat="{name} wants to know what {name.his} open returns are worth altogether. "
+            "announced and received, not the decided ones",
+            note="I'm seeing {name} tomorrow. How much are {name.his} returns worth that we "
+            "haven't decided on yet, whether they're here or still on the way?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -36,7 +36,7 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
             chat="{name} moved to {city} (address is on file). can you redirect what hasnt left "
             "yet and tell me what you cant",
             note="{name} has moved to {city}, and that address is on record already. Please "
-            "redirect {name.his} [shipments] there. If it's too late for one, tell me which.",
+            "redirect {name.his} [shipments], and tell me which ones it's too late for.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -68,16 +68,17 @@ def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is working somewhere else this month and would like the {product} sent "
-            "there: {street}, {postcode} {city}. We don't have that address yet, so please add "
-            "it. The main one stays.",
+            email="{name} is working somewhere else this month and would like the {product} "
+            "sent to {street}, {postcode} {city}. It's a new address, so please add it as an "
+            "extra one and redirect the [shipment].",
             colleague="{name}'s planned [shipment] with the {product} should go to {street}, "
-            "{postcode} {city} instead. We don't have that address yet, so add it first (not as "
-            "the main one).",
-            chat="{name} wants the {product} sent to {street}, {postcode} {city}. thats new, can "
-            "you add the address first? main one stays",
-            note="{name} has builders in. Please send the {product} to {street}, {postcode} "
-            "{city} instead; you'll have to add that address, not as the main one.",
+            "{postcode} {city} instead. We don't have that yet, so please add it first, as an "
+            "extra address.",
+            chat="{name} wants the {product} sent to {street}, {postcode} {city}. thats new, "
+            "can you add it as an extra address and redirect the [shipment]",
+            note="{name} has the builders in, so the {product} should go to {street}, "
+            "{postcode} {city} instead. Please add that as an extra address and redirect the "
+            "[shipment] to it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -132,10 +133,10 @@ def neighbour_takes_it_in(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} is away this week. {other}, who lives next door, would like us to send "
-            "the {product} straight to {other.him}. Could you redirect it?",
-            colleague="{name}'s {product} should go to {other}, the neighbour, who's just asked "
-            "for it. Please redirect it.",
+            email="{name} is away this week, and {other} next door has offered to take the "
+            "{product} in. Could you redirect it to {other.him}?",
+            colleague="{name} is away, and {other} next door says {other.he}'ll take the "
+            "{product}. Please redirect it to {other.him}.",
             chat="{other} offered to take in {name}'s {product}, they're neighbours. can you "
             "redirect it to {other}",
             note="{other} was here and says that {name} won't be at home all week. Please send "
@@ -177,8 +178,8 @@ def cheapest_for_light_things(maker: Maker) -> Draft | None:
             "expensive service. Could you change it to the cheapest [carrier] we can use for it?",
             colleague="{name}'s planned [shipment] is light and not urgent. Please put it on the "
             "cheapest [carrier] that we can use for it.",
-            chat="{name}s planned [shipment] weighs next to nothing. can you switch it to the "
-            "cheapest [carrier] we're allowed to use for it",
+            chat="{name}'s planned [shipment] is light and theres no rush. can you switch it to "
+            "the cheapest [carrier] we can use for it",
             note="The planned [shipment] to {name} doesn't need such an expensive [carrier]. "
             "Please find the cheapest one that can take it and change it.",
         ),
@@ -216,16 +217,15 @@ def cheapest_with_insurance(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} doesn't mind who delivers, as long as it gets cheaper. Please change "
-            "{name.his} planned [shipment] to the cheapest [carrier] that can take what's in it; "
-            "check the value first.",
+            email="{name} doesn't mind who delivers, as long as it's cheaper. Please change "
+            "{name.his} planned [shipment] to the cheapest [carrier] that can take goods of that "
+            "value.",
             colleague="{name}'s planned [shipment] is too expensive as it is. Please change it to "
             "the cheapest [carrier] that can take contents of that value.",
             chat="can you move {name}'s planned [shipment] to a cheaper [carrier]? the cheapest "
             "that's ok for the value in there, pls check",
-            note="The planned [shipment] to {name} has two [parcels] in it and is going with an "
-            "expensive [carrier]. Please change it to the cheapest one that can take that weight "
-            "and value.",
+            note="The planned [shipment] to {name} is going with an expensive [carrier]. Please "
+            "change it to the cheapest one that can take that weight and value.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -257,7 +257,8 @@ def keep_it_till_we_are_back(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} will be abroad and doesn't want the {product} before {day}. Could you "
             "move the planned [shipment] to that day?",
-            colleague="{name} is away. Please move the [shipment] with the {product} to {day}.",
+            colleague="{name} is away. Please move the planned [shipment] with the {product} to "
+            "{day}.",
             chat="can you move {name}'s [shipment] with the {product} to {day}? {name.he}'s on "
             "holiday",
             note="{name} is away for longer than {name.he} thought. Please move the planned "
@@ -300,14 +301,14 @@ def nobody_home_until_then(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has builders in and can't take any deliveries before {day}. Could you "
-            "move whatever we've planned for {name.him} before then to that day? Later ones can "
-            "stay.",
+            "move whatever would leave earlier to that day? Later ones can stay.",
             colleague="{name} can't take deliveries before {day}. Please move {name.his} planned "
             "[shipments] that leave earlier to that day.",
-            chat="{name} is away, can you move {name.his} planned [shipments] that leave before "
-            "{day} to {day}? later ones stay",
-            note="{name} has the builders in, and nobody can sign for anything. Please move "
-            "{name.his} planned [shipments] that would leave before {day} to exactly that day.",
+            chat="{name} is away until {day}, can you move {name.his} planned [shipments] that "
+            "leave before that to {day}? later ones stay",
+            note="{name} has the builders in, and nobody can sign for anything before {day}. "
+            "Please move {name.his} planned [shipments] to that day, unless they leave later "
+            "anyway.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -372,14 +373,15 @@ def two_boxes_same_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is getting two [shipments] on the same day. Could you put the [parcel] "
-            "with the {two} into the one with the {one}, just as it is, and cancel its own?",
+            email="{name} is getting two [shipments] on the same day. Could you add the "
+            "[parcel] with the {two}, just as it is, to the [shipment] with the {one} and cancel "
+            "the other?",
             colleague="We're paying for two [shipments] to {name} on the same day. Please move "
             "the [parcel] with the {two} to the one with the {one} and cancel the other.",
             chat="we're sending {name} 2 [shipments] on the same day. can you add the [parcel] "
             "with the {two} to the one with the {one}, as it is, and cancel the other",
-            note="Two [shipments] to {name} on the same day are one too many. Please move the "
-            "[parcel] with the {two}, as it is, to the one with the {one} and cancel the other.",
+            note="There's no need for two [shipments] to {name} on the same day. Please add the "
+            "[parcel] with the {two} to the one with the {one}, as it is, and cancel the other.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -37,15 +37,13 @@ def fill_the_shelf_from_who_can(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{low} has almost run out of {product}. Could you bring it back up to its "
-            "reorder point? One of the other [warehouses] should have enough to spare, "
-            "but please don't leave that one short instead.",
+            "reorder point from another [warehouse]? Please don't leave that one short instead.",
             colleague="{low} is low on {product}. Could you top it up to its reorder point from "
-            "another [warehouse]? Not from one that would be short itself afterwards.",
+            "another [warehouse] that can spare it?",
             chat="{low} is running out of {product}. can you move over whats missing to the "
-            "reorder point? from wherever we've really got enough",
-            note="Please refill the {product} in {low} before the stock check next week, up "
-            "to the reorder point. Take it from another [warehouse], and leave them "
-            "enough that they don't have to ask for it back.",
+            "reorder point, from one that can spare it",
+            note="Please refill the {product} in {low} up to the reorder point before the stock "
+            "check next week. Take it from another [warehouse], and leave them enough.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -77,14 +75,12 @@ def would_leave_too_few(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="It's going to be a busy day at {taker} tomorrow. Could you book {count} × "
-            "{product} over to them from {giver}, which has more than twenty? The van "
-            "leaves at four.",
+            email="{taker} is expecting a busy day tomorrow. Could you transfer {count} × "
+            "{product} there from {giver}, which has more than twenty?",
             colleague="Please move {count} × {product} from {giver} to {taker} today.",
             chat="can you transfer {count} × {product} from {giver} to {taker}? they've got 20 odd",
             note="{taker} is expecting a busy weekend and has asked for {count} × {product}. "
-            "{giver} has over twenty in stock, so please transfer them from there. It has to be "
-            "in the system before the driver sets off.",
+            "{giver} has over twenty in stock, so please transfer them from there today.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -163,16 +159,15 @@ def two_counts_one_too_far_off(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We counted the {product} last night: there are {one} in {near} and {two} in "
-            "{far}, and I had the second figure checked. Please correct the stock levels. If one "
-            "needs somebody more senior, leave it and let me know.",
+            email="We counted the {product} last night: {one} in {near} and {two} in {far}. "
+            "Please correct the stock levels. If one needs somebody more senior, leave it and "
+            "let me know.",
             colleague="I counted the {product}: {one} in {near}, {two} in {far}. Please correct "
-            "what you can, and tell me if one has to go higher up.",
+            "what you can, and tell me if one needs somebody else's approval.",
             chat="counted the {product}: {one} in {near}, {two} in {far}. can you fix the levels? "
             "if one's too far off for you just say",
-            note="These are the counts for the {product}: {one} in {near}, {two} in {far}. Please "
-            "correct what you're allowed to. I'm seeing the boss this afternoon, so if one needs "
-            "approval, tell me which and I'll bring it up.",
+            note="These are the counts for the {product}: {one} in {near}, {two} in {far}. "
+            "Please correct what you're allowed to, and tell me which one needs approval, if any.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -210,16 +205,15 @@ def it_looks_like_fewer(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="I walked past the {product} in {place} just now, and there can't be more than "
-            "{guess} left. I haven't been up the ladder to check. Could you set the level to "
-            "{guess}, so that nobody promises what we haven't got?",
+            email="I walked past the {product} in {place} just now, and there can't be more "
+            "than {guess} left. I haven't counted. Could you set the level to {guess}, so that "
+            "nobody promises more?",
             colleague="Please set the {product} in {place} to {guess}. It's an estimate, nobody's "
             "had time to count.",
             chat="the stock of the {product} in {place} looks too high, more like {guess}. can "
             "you set it to that? only eyeballed it",
             note="The system shows too much for the {product} in {place}. From the look of the "
-            "shelf I'd say {guess}, so please change it to that for now. We can do a proper count "
-            "after the holidays.",
+            "shelf I'd say {guess}, so please change it to that until we get round to a count.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -255,8 +249,8 @@ def left_in_the_closed_place(maker: Maker) -> Draft | None:
             "[warehouse] that's furthest under its reorder point.",
             chat="{closed} is shut but there's still {product} in it. can you move it all to "
             "whichever [warehouse] is furthest below its reorder point",
-            note="{closed} is closed for good. Please look which [warehouse] is furthest under "
-            "its reorder point for the {product}, and transfer everything that's left there.",
+            note="{closed} is closed for good. Please transfer what's left of the {product} to "
+            "the [warehouse] that's furthest under its reorder point for it.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -304,7 +298,7 @@ def too_dear_to_write_off(maker: Maker) -> Draft | None:
             chat="{count} × {product} ruined by water in {place}, can you write that off as "
             "damaged",
             note="The insurer wants the loss from the burst pipe on record this week: {count} × "
-            "{product}, all from {place}. Please write it off as damaged, in one entry.",
+            "{product}, all from {place}. Please write it off as damaged.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -339,7 +333,7 @@ def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{culprit} sent the {product} to the wrong place yesterday: to {wrong}, when "
             "{right} had asked for it. Could you move the same number on from {wrong} to {right}?",
-            colleague="{culprit} moved some of the {product} to {wrong} yesterday, but it was for "
+            colleague="{culprit} moved some of the {product} to {wrong} yesterday instead of "
             "{right}. Please move the same quantity on.",
             chat="{culprit} sent the {product} to {wrong} yesterday instead of {right}. can "
             "you move the same amount on",
@@ -385,16 +379,15 @@ def broken_since_the_new_racks(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="We've had new racks since {day}. How much of the {product} have we written off "
-            "as damaged from that day on, over all our [warehouses]? I need one number for the "
-            "people who built them.",
+            email="We've had new racks since {day}, and I'm not sure they're any good. How many "
+            "units of the {product} have we written off as damaged from that day on, in all our "
+            "[warehouses] together?",
             colleague="How many units of the {product} have we written off as damaged since "
             "{day}, across all [warehouses]?",
             chat="how many of the {product} did we write off as damaged from {day} on? all "
             "[warehouses] together",
-            note="We've had new racks since {day}, and I'd like to know whether they were worth "
-            "it. How many units of the {product} have we written off as damaged from that day on? "
-            "What got lost doesn't count.",
+            note="I'd like to know whether the new racks were worth it. How many units of the "
+            "{product} have we written off as damaged since {day}, when we got them?",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -436,8 +429,7 @@ def what_is_scarcest_here(maker: Maker) -> Callable[[], Draft | None] | None:
                 "are missing?",
                 chat="which [product] is furthest below reorder point in {place}, and by how much",
                 note="I'm about to ring {place} about their restock. What are they furthest "
-                "below the reorder point with, and how many units is that? I mean the "
-                "biggest gap, not simply the lowest stock.",
+                "below the reorder point with, and by how many units?",
             ),
             calls=(
                 call("list_warehouses"),

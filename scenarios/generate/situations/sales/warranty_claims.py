@@ -31,16 +31,15 @@ def noticed_in_the_spring(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} still has a [warranty] on the {product}, and there's a fault: "
-            "“{fault}”. {name.He} noticed it on {day} and didn't get round to telling "
-            "us. Could you open the [claim]?",
-            colleague="Please open [a claim] for {name}'s {product}: “{fault}”, first noticed on "
-            "{day}.",
-            chat="{name} reports “{fault}” on the {product}, since {day}. can you put the [claim] "
-            "in",
-            note="{name} came to the desk about the {product}: “{fault}”. It's been like that "
-            "since {day}, {name.he} just hadn't had time to get in touch. Please open the "
-            "[claim], so that it can be assessed this week.",
+            email="{name} still has [a warranty] on the {product} and reports a fault, "
+            "“{fault}”. {name.He} noticed it on {day} and only told us now. Could you open the "
+            "[claim]?",
+            colleague="{name}'s {product} developed a fault on {day}, and the [warranty] is "
+            "still running. Please open [a claim].",
+            chat="{name}'s {product} has had a fault since {day}, “{fault}”. can you open the "
+            "[claim]",
+            note="{name} came to the desk about the {product}: there's been a fault since "
+            "{day}, {name.he} just hadn't had time to get in touch. Please open the [claim].",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -120,14 +119,13 @@ def judge_in_their_own_case(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{name} is asking what has become of {name.his} [claim] for the {product}. "
-            "It's been assessed as a defect, and nobody has decided on it yet. Could you "
-            "accept it, so that {name.he} gets an answer today?",
+            "It's been assessed as a defect, and nobody has decided on it yet. Could you accept "
+            "it?",
             colleague="{name} is waiting for an answer about the {product}. We've assessed the "
             "[claim], and it's a defect. Could you accept it?",
             chat="can you accept {name}'s [claim] for the {product}? its been assessed, a defect",
             note="The [assessment] of {name}'s {product} is in, and it says defect. Please "
-            "accept the [claim] today. The replacement is already here, and {name.he}'d "
-            "like to collect it tomorrow.",
+            "accept the [claim] today, {name.he}'s asked twice.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -245,10 +243,9 @@ def hand_it_on_in_the_family(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has given the {product} to {heir}, and both of them would like the "
-            "[warranty] to go with it. There's still [a claim] on it that we haven't "
-            "decided, although it's been assessed. Please settle that first, as "
-            "assessed, and then transfer the [warranty].",
+            email="{name} has given the {product} to {heir}, and they'd both like the "
+            "[warranty] to go with it. Please decide the open [claim] on it first, as assessed, "
+            "and then transfer the [warranty].",
             colleague="{name} is passing {name.his} {product} on to {heir}. Please decide the open "
             "[claim] on it, as assessed, and then transfer the [warranty].",
             chat="{name} gave the {product} to {heir}, can you put the [warranty] in "
@@ -292,9 +289,8 @@ def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
             colleague="Could you extend the [warranty] on {name}'s {product}? It has three weeks "
             "left, and {name.he} asked so nicely.",
             chat="{name} asked for a longer [warranty] on the {product}, can u extend it",
-            note="{name} has been a customer for years, and there isn't much left of the "
-            "[warranty] on the {product}. I told {name.him} we'd give {name.him} the "
-            "usual extension, so please put that through.",
+            note="{name} has been a customer for years, and the [warranty] on the {product} is "
+            "about to end. I told {name.him} we'd extend it, so please put that through.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -331,15 +327,14 @@ def what_it_has_cost_us(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} wrote this morning: “For our accounts we need to know how much you've "
-            "paid so far on [warranty] [claims] for everything we bought from you.” Please work "
-            "out the total of the accepted [claims]; we paid nothing on the rejected ones.",
-            colleague="How much have we paid {name} on accepted [claims], over all {name.his} "
-            "[warranties]?",
-            chat="total paid out on {name}'s accepted [claims], all [warranties] together?",
-            note="I'm reviewing what our [warranties] cost us, customer by customer. For {name} "
-            "I need the total we've paid on accepted [claims], across everything {name.he} has. "
-            "A single amount is enough.",
+            email="{name} needs to know for {name.his} accounts how much we've paid so far on "
+            "accepted [claims], for everything {name.he} bought from us. Could you add it up?",
+            colleague="I need to know what {name}'s [warranties] have cost us. How much have we "
+            "paid on {name.his} accepted [claims] in all?",
+            chat="how much have we paid out on {name}'s accepted [claims], all [warranties] "
+            "together?",
+            note="I'm reviewing what our [warranties] cost us. For {name} I need the total "
+            "we've paid on accepted [claims], across everything {name.he} has.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -365,11 +360,11 @@ def look_at_it_and_sign(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="The workshop has looked at {name}'s {product}: it's a defect, {amount} to "
-            "repair. Please enter that as the [assessment] and accept the [claim]. Tell me if "
+            "repair. Could you enter the [assessment] and accept the [claim]? Tell me if "
             "somebody else has to do that.",
-            colleague="{name}'s {product} has been checked: a defect, {amount} to repair. Please "
-            "enter the [assessment] and accept the [claim], or tell me if that's for "
-            "somebody else to do.",
+            colleague="We've looked at {name}'s {product}: it's a defect, and the repair costs "
+            "{amount}. Please put that in as the [assessment] and accept the [claim]. Tell me if "
+            "you can't do both.",
             chat="{name}'s {product} is a defect, {amount} to repair. can you enter the "
             "[assessment] and accept the [claim] too? if you cant do both just say",
             note="I've had a look at {name}'s {product}. It's a defect, and the repair will cost "
@@ -408,15 +403,13 @@ def over_since_last_month(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{name} has had trouble with the {product} since this morning: “{fault}”. "
-            "{name.He}'s sure that the [warranty] is for two years. Could you open a [claim] and "
-            "let {name.him} know?",
-            colleague="{name} noticed a fault on the {product} today: “{fault}”. {name.He} says "
-            "it's covered for two years. Please open [a claim].",
-            chat="{name} has a fault on the {product} since today: “{fault}”. can you open [a "
-            "claim]? {name.he} says its still under [warranty]",
-            note="{name} called this morning about the {product}: “{fault}”. It only started "
-            "today, and as far as {name.he} remembers the [warranty] runs for two years. Please "
-            "open the [claim], I promised {name.him} a confirmation.",
+            "{name.He}'s sure that the [warranty] is for two years. Could you open a [claim]?",
+            colleague="{name}'s {product} has a fault, noticed today. {name.He} says it's "
+            "covered for two years. Please open [a claim].",
+            chat="{name} has a fault on the {product} since today. can you open [a claim]? "
+            "{name.he} says its still under [warranty]",
+            note="{name} called about a fault on the {product}. It started today, and as far as "
+            "{name.he} remembers the [warranty] runs for two years. Please open the [claim].",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),

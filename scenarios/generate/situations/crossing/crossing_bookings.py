@@ -42,8 +42,8 @@ def the_next_slot_with_room(maker: Maker) -> Draft | None:
             "next one in that [resource] with room for everyone, answer {name.his} [ticket] with "
             "the new date and close it.",
             chat="{name}s group cant make their date. can you move them to the next one in the "
-            "same [resource] that fits everyone, tell {name.him} the date on the [ticket] and "
-            "close it",
+            "same [resource] that fits everyone, tell {name.him} the date on {name.his} [ticket] "
+            "and close it",
             note="{name} rang: the group can't come on the day they booked. I've promised them "
             "the next date in the same [resource] with room for all. Please move the [booking], "
             "confirm the date on {name.his} [ticket] and close it.",
@@ -101,17 +101,17 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} would like to cancel the earlier of {name.his} two [bookings]. If it's "
-            "too late, reply to {name.his} [ticket] that it stands, with the reference. Close the "
-            "[ticket] either way.",
+            "too late, let {name.him} know on {name.his} [ticket] that it stands, with the "
+            "reference. Close the [ticket] either way.",
             colleague="{name} wants the first of {name.his} two [bookings] cancelled. If it's too "
-            "late, tell {name.him} on the [ticket] that it stands, with the reference. You can "
-            "close the [ticket] in any case.",
+            "late, tell {name.him} on {name.his} [ticket] that it stands, with the reference. You "
+            "can close the [ticket] in any case.",
             chat="{name} wants to drop the first of {name.his} two [bookings]. if its too late "
-            "tell {name.him} on the [ticket] that it still stands, with the reference. then close "
-            "it",
+            "tell {name.him} on {name.his} [ticket] that it still stands, with the reference. "
+            "then close it",
             note="{name} asked to cancel the earlier of {name.his} two [bookings], and I fear "
-            "it's too late. If it is, reply to {name.his} [ticket] that it stands, with the "
-            "reference so that {name.he} doesn't mix them up. Then close the [ticket].",
+            "it's too late. If so, answer {name.his} [ticket] that this one stands, with its "
+            "reference, and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -262,13 +262,13 @@ def two_friends_one_slot(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} would like to come with {name.his} friend {friend}, who's booked for "
             "another day. Could you move {name.him} to the same [resource] and time as {friend}, "
-            "if there's room?",
+            "if there's space?",
             colleague="{name} and {friend} want to come together but have booked different days. "
-            "If there's room, please move {name}'s [booking] to {friend}'s time and [resource].",
+            "If there's space, please move {name}'s [booking] to {friend}'s [resource] and time.",
             chat="{name} wants to come with {friend}. can you move {name.his} [booking] to the "
-            "same [resource] and time if theres room",
+            "same [resource] and time if theres space",
             note="{name} and {friend} would like to come together, but booked different days by "
-            "mistake. Please move {name} to {friend}'s date and [resource] if there's still room.",
+            "mistake. Please move {name} to {friend}'s date and [resource] if there's still space.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -408,7 +408,7 @@ def as_many_as_the_card_allows(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like to bring as many guests to {name.his} next [booking] as "
             "{name.his} [membership] includes for free. Could you change it to that many people "
-            "plus {name.him}, if there's room?",
+            "plus {name.him}, if there's space?",
             colleague="{name} is bringing all the free guests {name.his} [membership] includes. "
             "Please change {name.his} next [booking] to that number plus {name.him}, if they fit.",
             chat="{name} is bringing all the guests {name.he} gets free with the [membership]. "
@@ -515,7 +515,7 @@ def a_first_visit_by_ticket(maker: Maker) -> Draft | None:
             "{last}. Please book the earliest date with room, answer {name.his} [ticket] with the "
             "date and close it.",
             chat="{name} wants the {resource} for 3 people, first free date from {first} to "
-            "{last}. can you book it, tell {name.him} the date on the [ticket] and close it",
+            "{last}. can you book it, tell {name.him} the date on {name.his} [ticket] and close it",
             note="{name} has asked for the {resource} for three people, as early as possible "
             "between {first} and {last}. Please book the first date with room, confirm it on "
             "{name.his} [ticket] and close that.",

@@ -109,15 +109,15 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has the plumber in and asks for the {topic.meeting} a day later, same "
+            email="{name} has the plumber in and would like the {topic.meeting} a day later, same "
             "time, or two days later if one of us is busy. Please move it, reply to {name.his} "
-            "[ticket] with the new date and close it.",
+            "[ticket] with the new date and close that.",
             colleague="{name} would like the {topic.meeting} a day later, same time, or two days "
             "later if one of our people is busy. Please move it, answer {name.his} [ticket] with "
             "the date and close it.",
             chat="{name} wants the {topic.meeting} a day later, same time, or the day after that "
-            "if one of us is busy. can you move it, tell {name.him} the date on the [ticket] and "
-            "close it",
+            "if one of us is busy. can you move it, tell {name.him} the date on {name.his} "
+            "[ticket] and close it",
             note="{name} can't make the day of the {topic.meeting}. The day after would suit "
             "{name.him}, same time, or the one after that if one of our people can't. Please move "
             "it, confirm the date on {name.his} [ticket] and close it.",
@@ -179,12 +179,12 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has mixed up the weeks and would like the {topic.meeting} a week later, "
-            "same time. If it's too late to move it, reply to {name.his} [ticket] which date "
-            "stands. Close it either way.",
+            "same time. If it's too late to move it, let {name.him} know on {name.his} [ticket] "
+            "which date stands. Close it either way.",
             colleague="{name} wants the {topic.meeting} a week later. If it's too late for that, "
             "tell {name.him} on {name.his} [ticket] which date we're keeping, and close it.",
             chat="{name} wants the {topic.meeting} a week later. if its too late to move it tell "
-            "{name.him} on the [ticket] which date stands, then close it",
+            "{name.him} on {name.his} [ticket] which date stands, then close the [ticket]",
             note="{name} got the weeks mixed up and would like the {topic.meeting} seven days "
             "later. It may be too late to move it. If so, confirm the old date on {name.his} "
             "[ticket] and close that.",

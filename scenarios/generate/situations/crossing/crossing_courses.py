@@ -46,7 +46,7 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
             "to the next one with a free place, answer {name.his} [ticket] with the date and "
             "close it.",
             chat="{name} needs a later date for “{course}”. can you move {name.him} to the next "
-            "one with a free place, tell {name.him} the date on the [ticket] and close it",
+            "one with a free place, tell {name.him} the date on {name.his} [ticket] and close it",
             note="{name} is away on the day of {name.his} [course] and doesn't want to go on a "
             "waiting list. Please move {name.him} to the next date with a free place, confirm it "
             "on {name.his} [ticket] and close that.",
@@ -98,18 +98,18 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s father is ill, so {name.he} wants to cancel “{course}”. If it's too "
-            "late, reply to {name.his} [ticket] that {name.his} place stands, with the date. "
-            "Close the [ticket] either way.",
+            email="{name}'s father is ill, so {name.he} can't come to “{course}”. Please cancel "
+            "{name.his} place. If it's too late, let {name.him} know on {name.his} [ticket] that "
+            "it stands, with the date. Close the [ticket] either way.",
             colleague="{name} wants to cancel {name.his} place on “{course}”. If it's too late "
-            "for that, tell {name.him} on the [ticket] that it stays booked, with the date. Close "
-            "it either way.",
+            "for that, tell {name.him} on {name.his} [ticket] that {name.he}'s still booked, and "
+            "for which date. Close it either way.",
             chat="{name} wants to cancel {name.his} place on “{course}”. if its too late tell "
-            "{name.him} on the [ticket] that the place stays booked and for which date. then "
-            "close it",
-            note="{name} is ill and would like to cancel “{course}”. It may be too late. If it "
-            "is, tell {name.him} on {name.his} [ticket] that {name.he}'s still booked, and for "
-            "which date. Close it in any case.",
+            "{name.him} on {name.his} [ticket] that the place stays booked and for which date. "
+            "then close it",
+            note="{name} is ill and would like to give up {name.his} place on “{course}”. If it's "
+            "too late to cancel, tell {name.him} on {name.his} [ticket] that the place stands, "
+            "with the date. Close it in any case.",
         ),
         calls=(
             call("get_my_profile"),

@@ -53,10 +53,10 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
             "have everything in stock, please confirm it, reply to {name.his} [ticket] with the "
             "[order] reference and close the [ticket].",
             colleague="{name} is waiting to hear about {name.his} open [order]. If everything's "
-            "in stock, please confirm it, tell {name.him} so on the [ticket] (with the [order] "
-            "reference) and close that.",
+            "in stock, please confirm it, tell {name.him} so on {name.his} [ticket] (with the "
+            "[order] reference) and close that.",
             chat="if we have everything for {name}s open [order] can you confirm it? tell "
-            "{name.him} on the [ticket], with the [order] reference, and close that",
+            "{name.him} on {name.his} [ticket], with the [order] reference, and close that",
             note="{name} has been waiting two days for an answer. If we have everything for "
             "{name.his} open [order], please confirm it, answer {name.his} [ticket] with the "
             "[order] reference and close that.",
@@ -223,11 +223,11 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
             "thing. If it's not too late, please register the return (wrong), answer {name.his} "
             "[ticket] with the [order] reference and close it.",
             chat="all 3 of the {product} in {name}s last [order] were wrong. if its not too late "
-            "register the return as wrong, answer the [ticket] with the [order] reference and "
-            "close it",
+            "register the return as wrong, answer {name.his} [ticket] with the [order] reference "
+            "and close it",
             note="Our packers made a mistake: all three of the {product} in {name}'s latest "
             "[order] were something else. If it isn't too late, register a return as wrong, give "
-            "{name.him} the [order] reference in a reply to the [ticket], and close it.",
+            "{name.him} the [order] reference in a reply to {name.his} [ticket], and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -331,10 +331,10 @@ def to_the_other_house(maker: Maker) -> Draft | None:
             "we have. Please redirect it, confirm the street on {name.his} [ticket] and close "
             "that.",
             chat="can you send {name}s planned [shipment] to {name.his} other address? then "
-            "confirm the street on the [ticket] and close it",
+            "confirm the street on {name.his} [ticket] and close it",
             note="{name} has the builders in and can't take anything. Please redirect the "
             "[shipment] that hasn't left yet to {name.his} second address, confirm the street on "
-            "the [ticket] and close it.",
+            "{name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -387,7 +387,7 @@ def it_has_left_already(maker: Maker) -> Draft | None:
             colleague="{name} wants us to send {product} ten days later. If it has already left, "
             "reply to {name.his} [ticket] with the [shipment] reference and close it.",
             chat="{name} wants {product} sent 10 days later. if its already gone tell {name.him} "
-            "on the [ticket], with the [shipment] reference, and close it",
+            "on {name.his} [ticket], with the [shipment] reference, and close it",
             note="{name} asked me to hold back {product} for ten days, because nobody's in. If "
             "it's already gone, let {name.him} know on {name.his} [ticket], with the [shipment] "
             "reference, so that {name.he} can ask a neighbour. Then close it.",
@@ -439,18 +439,18 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written in about {product}. If it's still under warranty, please "
-            "enter a claim with the fault as in the [ticket], “{subject}”, reply to {name.him} "
-            "with the warranty number and close the [ticket].",
+            email="{name}'s [ticket] about {product} says “{subject}”. If it's still under "
+            "warranty, please enter a claim with that as the fault, reply with the warranty "
+            "number and close the [ticket].",
             colleague="Is {name}'s {product} still under warranty? If so, please enter a claim "
-            "(fault as in {name.his} [ticket]: “{subject}”), answer the [ticket] with the "
-            "warranty number and close it.",
+            "for “{subject}”, as {name.he} put it, answer {name.his} [ticket] with the warranty "
+            "number and close it.",
             chat="is {name}s {product} still under warranty? if so enter a claim, fault "
-            "“{subject}” like on the [ticket], then answer {name.him} with the warranty number "
-            "and close it",
-            note="{name}'s {product} is broken. If it's still under warranty, please enter a "
-            "claim, fault “{subject}” as on the [ticket]. {name.He} needs the warranty number for "
-            "the repair shop, so reply with that and close the [ticket].",
+            "“{subject}” like on {name.his} [ticket], answer with the warranty number and close "
+            "the [ticket]",
+            note="{name} has a problem with {product}. If it's still under warranty, please enter "
+            "a claim, fault “{subject}” as on {name.his} [ticket]. {name.He} needs the warranty "
+            "number for the repair shop, so reply with that and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -524,8 +524,8 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
             "the [payment], the most we give for being late, and answer {name.his} [ticket] with "
             "the [payment] reference. It stays open.",
             chat="we were late with {product} for {name}. can you open a [refund] on the "
-            "[payment], as much as we give for being late, and answer the [ticket] with the "
-            "[payment] reference? dont close it yet",
+            "[payment], as much as we give for being late, and answer {name.his} [ticket] with "
+            "the [payment] reference? dont close it yet",
             note="We were a week late with {product} for {name}. Please open a [refund] of the "
             "[payment], as high as we can go for being late, and answer {name.his} [ticket] with "
             "the [payment] reference. I'll close it when the money is out.",
@@ -590,7 +590,8 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
             "with the [method] that's still valid, answer {name.his} [ticket] with the [payment] "
             "reference and close it.",
             chat="{name}s card expired and [a payment] failed. can you retry it with the [method] "
-            "thats still good, answer the [ticket] with the [payment] reference and close it",
+            "thats still good, answer {name.his} [ticket] with the [payment] reference and close "
+            "it",
             note="{name} has had two letters from us, but it's only that {name.his} card has "
             "expired. Please retry the failed [payment] with the [method] that's still valid, "
             "answer {name.his} [ticket] with the [payment] reference and close it.",

@@ -39,8 +39,8 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
             "{away}, who's off sick. Could you renew it if possible, reply with the new due date "
             "and close the [ticket]?",
             colleague="{away} is off sick, and {name} is waiting to hear whether {name.he} can "
-            "keep {product}. Please renew it if you can, answer the [ticket] on {away}'s list "
-            "with the new due date and close it.",
+            "keep {product}. Please renew it if you can, answer {name.his} [ticket], which {away} "
+            "still has, and close it. {name.He} needs the new due date.",
             chat="{away} is ill and still has {name}s [ticket] about keeping {product} longer. "
             "can you renew it if possible, reply with the new due date and close it",
             note="{away} is off sick until next week, and {name} can't wait that long: {name.he} "
@@ -93,13 +93,13 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} would like to keep {product} for longer. Please renew the [loan] if you "
-            "can. If somebody else is waiting, reply to {name.his} [ticket] when it has to be "
-            "back. Either way it can be closed.",
+            "can. If somebody else is waiting, let {name.him} know on {name.his} [ticket] when it "
+            "has to be back. Either way it can be closed.",
             colleague="{name} would like to keep {product} a bit longer. Please renew it if "
-            "possible. If not, tell {name.him} on the [ticket] when it's due back. Then close the "
-            "[ticket].",
+            "possible. If not, tell {name.him} on {name.his} [ticket] when it's due back. Then "
+            "close the [ticket].",
             chat="{name} wants to keep {product} longer. renew it if you can, otherwise tell "
-            "{name.him} on the [ticket] when its due back. then close it",
+            "{name.him} on {name.his} [ticket] when its due back. then close it",
             note="{name} asked on Monday whether {name.he} could keep {product} longer. Please "
             "renew it if you can; if somebody's waiting, answer {name.his} [ticket] with the date "
             "it has to be back. Then close it.",
@@ -332,7 +332,7 @@ def a_clean_slate_first(maker: Maker) -> Draft | None:
             "overdue lend {name.him} the one thats in. leave {name.his} [ticket] open",
             note="{name} has asked for {product}. Please check that none of {name.his} [loans] or "
             "[invoices] are overdue, and if all's fine, lend {name.him} the one that's in. I'll "
-            "close the [ticket] when {name.he}'s been in.",
+            "close {name.his} [ticket] when {name.he}'s been in.",
         ),
         calls=(
             call("get_my_profile"),

@@ -445,7 +445,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
             colleague="{name} is coming to “{post}” first thing on {on} about {subject.about}. "
             "Please give {name.his} [ticket] to whoever's on the early [shift] there.",
             chat="{name} is coming to “{post}” first thing on {on} about {subject.about}. can you "
-            "give the [ticket] to whoever has the early [shift] there",
+            "give {name.his} [ticket] to whoever has the early [shift] there",
             note="I've told {name} to come to “{post}” first thing on {on} about {subject.about}. "
             "Please assign that [ticket] to the colleague on the early [shift], so that {name.he} "
             "doesn't have to explain it all again.",

@@ -509,16 +509,16 @@ def a_first_visit_by_ticket(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} would like to try the {resource} with two friends, any day from {first} "
-            "to {last}. Please book the first date with room for all three, reply to {name.his} "
-            "[ticket] with it and close it.",
+            "to {last}. Please book the first date with space for them, tell {name.him} which it "
+            "is on {name.his} [ticket] and close it.",
             colleague="{name} wants the {resource} for three people, any day from {first} to "
-            "{last}. Please book the earliest date with room, answer {name.his} [ticket] with the "
-            "date and close it.",
+            "{last}. Please book the earliest date with space, answer {name.his} [ticket] with "
+            "the date and close it.",
             chat="{name} wants the {resource} for 3 people, first free date from {first} to "
             "{last}. can you book it, tell {name.him} the date on {name.his} [ticket] and close it",
             note="{name} has asked for the {resource} for three people, as early as possible "
-            "between {first} and {last}. Please book the first date with room, confirm it on "
-            "{name.his} [ticket] and close that.",
+            "between {first} and {last}. Please book the first date with space, confirm the day "
+            "on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),

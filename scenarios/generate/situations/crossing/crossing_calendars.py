@@ -111,7 +111,7 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has the plumber in and would like the {topic.meeting} a day later, same "
             "time, or two days later if one of us is busy. Please move it, reply to {name.his} "
-            "[ticket] with the new date and close that.",
+            "[ticket] with the new date and close the [ticket].",
             colleague="{name} would like the {topic.meeting} a day later, same time, or two days "
             "later if one of our people is busy. Please move it, answer {name.his} [ticket] with "
             "the date and close it.",
@@ -187,7 +187,7 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
             "{name.him} on {name.his} [ticket] which date stands, then close the [ticket]",
             note="{name} got the weeks mixed up and would like the {topic.meeting} seven days "
             "later. It may be too late to move it. If so, confirm the old date on {name.his} "
-            "[ticket] and close that.",
+            "[ticket] and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -283,8 +283,8 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
             email="I've approved {away}'s leave from {first} to {last}. Could you record it, and "
             "put {heir} in for {away.him} at the {subject.meeting} on {on} if {heir.he}'s free "
             "then?",
-            colleague="Please record leave for {away} from {first} to {last}, and put {heir} in "
-            "instead at the {subject.meeting} on {on}, if {heir.he}'s free.",
+            colleague="Please record {away}'s leave from {first} to {last}, and put {heir} down "
+            "for the {subject.meeting} on {on} instead, if {heir.he}'s free.",
             chat="{away} is on holiday {first} to {last}, can you put that in? and swap in {heir} "
             "for the {subject.meeting} on {on} if {heir.he}'s free",
             note="{away} is getting married and has leave from {first} to {last}. Please record "

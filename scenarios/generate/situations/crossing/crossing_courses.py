@@ -47,9 +47,8 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
             "close it.",
             chat="{name} needs a later date for “{course}”. can you move {name.him} to the next "
             "one with a free place, tell {name.him} the date on {name.his} [ticket] and close it",
-            note="{name} is away on the day of {name.his} [course] and doesn't want to go on a "
-            "waiting list. Please move {name.him} to the next date with a free place, confirm it "
-            "on {name.his} [ticket] and close that.",
+            note="{name} is away on the day of {name.his} [course]. Please move {name.him} to the "
+            "next date that isn't full, confirm the new day on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -157,17 +156,16 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{mute} is having a throat operation and can't teach “{course}” on {on}. Could "
-            "you find somebody in {mute.his} team who isn't away and has no [appointment] that "
-            "day, and put them down as the teacher?",
+            email="{mute} is having a throat operation, so “{course}” on {on} needs another "
+            "teacher. Could you put in somebody from {mute.his} team who isn't away and has no "
+            "[appointment] that day?",
             colleague="{mute} can't teach “{course}” on {on}, because {mute.he}'s having an "
             "operation. Please give it to somebody in {mute.his} team who's in that day and has "
             "no [appointments].",
             chat="{mute} cant teach “{course}” on {on}. can you give it to someone else from "
             "{mute.his} team whos in that day and has no [appointment]",
-            note="{mute} has to go into hospital, so “{course}” on {on} needs another teacher. "
-            "Please put in somebody from {mute.his} team who's in that day and has no "
-            "[appointments].",
+            note="{mute} will be in hospital on {on} and can't teach “{course}”. Please give it "
+            "to a colleague from {mute.his} team who's in that day and has no [appointments].",
         ),
         calls=(
             call("list_courses"),
@@ -224,15 +222,15 @@ def who_will_be_teaching(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="Several people have asked who's teaching “{course}” on {on}. Please write to "
-            "everyone who has a place, in their [thread], with the teacher's full name. The "
-            "waiting list doesn't need to know yet.",
+            "everyone who has a place, in their [thread], with the teacher's full name. Not to "
+            "the waiting list.",
             colleague="People keep asking who teaches “{course}” on {on}. Please tell everyone "
             "who has a place, in their [thread], with the full name. Leave out the waiting list.",
             chat="can you tell everyone with a place on “{course}” on {on} who the teacher is "
             "(full name)? in their [threads]. waiting list doesnt need it",
-            note="We forgot to say in the confirmations who's teaching “{course}” on {on}. Please "
-            "send everyone who has a place [a message] in their [thread] with the teacher's full "
-            "name. Nobody on the waiting list needs it.",
+            note="We forgot to say who's teaching “{course}” on {on}. Please send everyone who "
+            "has a place [a message] in their [thread] with the teacher's full name. Nobody on "
+            "the waiting list needs it.",
         ),
         calls=tuple(calls),
         answer="I sent {one} and {two} [a message] that {teacher} is teaching.",

@@ -54,12 +54,12 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
             "[order] reference and close the [ticket].",
             colleague="{name} is waiting to hear about {name.his} open [order]. If everything's "
             "in stock, please confirm it, tell {name.him} so on {name.his} [ticket] (with the "
-            "[order] reference) and close that.",
+            "[order] reference) and close the [ticket].",
             chat="if we have everything for {name}s open [order] can you confirm it? tell "
-            "{name.him} on {name.his} [ticket], with the [order] reference, and close that",
+            "{name.him} on {name.his} [ticket], with the [order] reference, and close the [ticket]",
             note="{name} has been waiting two days for an answer. If we have everything for "
             "{name.his} open [order], please confirm it, answer {name.his} [ticket] with the "
-            "[order] reference and close that.",
+            "[order] reference and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -225,9 +225,9 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
             chat="all 3 of the {product} in {name}s last [order] were wrong. if its not too late "
             "register the return as wrong, answer {name.his} [ticket] with the [order] reference "
             "and close it",
-            note="Our packers made a mistake: all three of the {product} in {name}'s latest "
-            "[order] were something else. If it isn't too late, register a return as wrong, give "
-            "{name.him} the [order] reference in a reply to {name.his} [ticket], and close it.",
+            note="Our packers got all three of the {product} in {name}'s latest [order] wrong. If "
+            "it isn't too late, please register a return of them as wrong, reply to {name.his} "
+            "[ticket] with the [order] reference, and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -328,8 +328,8 @@ def to_the_other_house(maker: Maker) -> Draft | None:
             "[shipment] sent to the other address we have. Please redirect what hasn't left yet, "
             "confirm the street on {name.his} [ticket] and close it.",
             colleague="{name} would like {name.his} planned [shipment] sent to the other address "
-            "we have. Please redirect it, confirm the street on {name.his} [ticket] and close "
-            "that.",
+            "we have. Please redirect it, confirm the street on {name.his} [ticket] and close the "
+            "[ticket].",
             chat="can you send {name}s planned [shipment] to {name.his} other address? then "
             "confirm the street on {name.his} [ticket] and close it",
             note="{name} has the builders in and can't take anything. Please redirect the "
@@ -383,7 +383,7 @@ def it_has_left_already(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} is away next week and would like {product} sent ten days later. If it's "
             "already gone, please tell {name.him} on {name.his} [ticket], with the [shipment] "
-            "reference, and close that.",
+            "reference, and close the [ticket].",
             colleague="{name} wants us to send {product} ten days later. If it has already left, "
             "reply to {name.his} [ticket] with the [shipment] reference and close it.",
             chat="{name} wants {product} sent 10 days later. if its already gone tell {name.him} "
@@ -518,15 +518,15 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} got {product} a week late, which was our fault. Please open a [refund] "
-            "of the [payment], as much as we give for being late, reply to {name.his} [ticket] "
-            "with the [payment] reference and leave it open.",
+            "of that [payment], as much as we give for being late, and answer {name.his} [ticket] "
+            "with the [payment] reference. Leave it open.",
             colleague="We delivered {product} to {name} a week late. Please open a [refund] of "
-            "the [payment], the most we give for being late, and answer {name.his} [ticket] with "
+            "that [payment], the most we give for being late, and answer {name.his} [ticket] with "
             "the [payment] reference. It stays open.",
-            chat="we were late with {product} for {name}. can you open a [refund] on the "
+            chat="we were late with {product} for {name}. can you open a [refund] on that "
             "[payment], as much as we give for being late, and answer {name.his} [ticket] with "
             "the [payment] reference? dont close it yet",
-            note="We were a week late with {product} for {name}. Please open a [refund] of the "
+            note="We were a week late with {product} for {name}. Please open a [refund] of that "
             "[payment], as high as we can go for being late, and answer {name.his} [ticket] with "
             "the [payment] reference. I'll close it when the money is out.",
         ),

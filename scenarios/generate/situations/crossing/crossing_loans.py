@@ -38,9 +38,9 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
             email="{name} would like to keep {product} longer, but {name.his} [ticket] is with "
             "{away}, who's off sick. Could you renew it if possible, reply with the new due date "
             "and close the [ticket]?",
-            colleague="{away} is off sick, and {name} is waiting to hear whether {name.he} can "
-            "keep {product}. Please renew it if you can, answer {name.his} [ticket], which {away} "
-            "still has, and close it. {name.He} needs the new due date.",
+            colleague="{away} is off sick and had promised {name} an answer about keeping "
+            "{product} longer. Please renew it if you can, answer {name.his} [ticket] with the "
+            "new due date and close it.",
             chat="{away} is ill and still has {name}s [ticket] about keeping {product} longer. "
             "can you renew it if possible, reply with the new due date and close it",
             note="{away} is off sick until next week, and {name} can't wait that long: {name.he} "
@@ -92,12 +92,12 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to keep {product} for longer. Please renew the [loan] if you "
-            "can. If somebody else is waiting, let {name.him} know on {name.his} [ticket] when it "
-            "has to be back. Either way it can be closed.",
-            colleague="{name} would like to keep {product} a bit longer. Please renew it if "
-            "possible. If not, tell {name.him} on {name.his} [ticket] when it's due back. Then "
-            "close the [ticket].",
+            email="{name} would like to keep {product} for longer. Please renew it if you can. If "
+            "somebody else is waiting, let {name.him} know on {name.his} [ticket] when it has to "
+            "be back. Then close the [ticket].",
+            colleague="{name} wants to hang on to {product} a bit longer. Please renew it if "
+            "possible; if not, tell {name.him} on {name.his} [ticket] when it's due back. Close "
+            "it either way.",
             chat="{name} wants to keep {product} longer. renew it if you can, otherwise tell "
             "{name.him} on {name.his} [ticket] when its due back. then close it",
             note="{name} asked on Monday whether {name.he} could keep {product} longer. Please "
@@ -275,7 +275,8 @@ def a_family_goes_away(maker: Maker) -> Draft | None:
             chat="{name} and family are off on holiday, can you renew everything theyve borrowed "
             "thats due up to {until}? tell me what cant be renewed",
             note="{name}'s family is going on holiday tomorrow. Please renew whatever the "
-            "household has on loan that's due up to {until}, and tell me what can't be renewed.",
+            "household has on loan that's due up to {until}, and let me know if something can't "
+            "be renewed.",
         ),
         calls=(
             call("search_customers", query=parent["name"]),

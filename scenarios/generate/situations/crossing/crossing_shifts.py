@@ -150,7 +150,7 @@ def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
         ask=Voices(
             email="{giver} has found somebody for each of {giver.his} [shifts] between {start} "
             "and {end}. Some of them need somebody senior, though. Please approve the [swaps] "
-            "where the colleague is, and refuse the others.",
+            "that are all right and refuse the others.",
             colleague="{giver} has asked for [swaps] between {start} and {end}. Please approve "
             "them, except where the [shift] needs somebody senior and the colleague isn't. Refuse "
             "those.",
@@ -395,7 +395,7 @@ def who_has_a_free_day(maker: Maker) -> Draft:
             "job. Who isn't away and has no [shift] or [appointment] that day? I need the name "
             "and e-mail.",
             colleague="The photographer is coming on {on}. Who in {team} isn't away and has no "
-            "[shift] or [appointment]? Name and e-mail, please.",
+            "[shift] or [appointment] then? Name and e-mail, please.",
             chat="need someone from {team} for the photographer on {on}. whos not away and has no "
             "[shift] or [appointment] that day? name and email pls",
             note="A trainee is coming on {on}, and somebody from {team} should show her round. "

@@ -35,18 +35,18 @@ def the_next_slot_with_room(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s group can't make the day they booked; you have {name.his} [ticket]. "
-            "Please move them to the next [slot] of the same [resource] that's big enough, tell "
-            "{name.him} the new date on the [ticket] and close it.",
+            email="{name}'s group can't make the day they booked. Please move them to the next "
+            "date in the same [resource] with room for all of them, reply to {name.his} [ticket] "
+            "with the new date and close it.",
             colleague="{name}'s group can't make their date. Please move the [booking] to the "
-            "next [slot] of that [resource] with room for everyone, tell {name.him} the date on "
-            "{name.his} [ticket] and close it.",
-            chat="{name}s group cant make that day. can you move them to the next [slot] in the "
-            "same [resource] that fits the whole group, tell {name.him} the date on {name.his} "
-            "[ticket] and close it",
-            note="{name} rang me: the group can't come on the day they booked, and I promised "
-            "them the next [slot] of the same [resource] that has room for all of them. Please "
-            "move the [booking], confirm the date on {name.his} [ticket] and close it.",
+            "next one in that [resource] with room for everyone, answer {name.his} [ticket] with "
+            "the new date and close it.",
+            chat="{name}s group cant make their date. can you move them to the next one in the "
+            "same [resource] that fits everyone, tell {name.him} the date on {name.his} [ticket] "
+            "and close it",
+            note="{name} rang: the group can't come on the day they booked. I've promised them "
+            "the next date in the same [resource] with room for all. Please move the [booking], "
+            "confirm the date on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -100,18 +100,18 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to cancel the first of two dates; {name.his} [ticket] is "
-            "with you. If it's too late for that, please tell {name.him} there that the [booking] "
-            "stands, with its reference. The [ticket] can be closed either way.",
-            colleague="{name} wants the earlier of two [bookings] cancelled. If it's too late for "
-            "that, tell {name.him} on {name.his} [ticket] that it stands, with the reference. "
-            "Close the [ticket] either way.",
+            email="{name} would like to cancel the earlier of {name.his} two [bookings]. If it's "
+            "too late, let {name.him} know on {name.his} [ticket] that it stands, with the "
+            "reference. Close the [ticket] either way.",
+            colleague="{name} wants the first of {name.his} two [bookings] cancelled. If it's too "
+            "late, tell {name.him} on {name.his} [ticket] that it stands, with the reference. You "
+            "can close the [ticket] in any case.",
             chat="{name} wants to drop the first of {name.his} two [bookings]. if its too late "
-            "tell {name.him} on {name.his} [ticket] that it stands, with the reference. then "
-            "close it",
-            note="{name} would like to cancel the earlier of two [bookings]. If it's too late, "
-            "let {name.him} know on {name.his} [ticket] that it stands, with the reference, so "
-            "that {name.he} doesn't mix up the two. Then close the [ticket].",
+            "tell {name.him} on {name.his} [ticket] that it still stands, with the reference. "
+            "then close it",
+            note="{name} asked to cancel the earlier of {name.his} two [bookings], and I fear "
+            "it's too late. If so, answer {name.his} [ticket] that this one stands, with its "
+            "reference, and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -160,16 +160,14 @@ def room_for_some_friends(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="Some friends of {name}'s would like to come along to the [booking] {name.he} "
-            "has with us. How many more people would fit in, and where is it exactly? {name.He} "
-            "also wants to know when it finishes.",
-            colleague="{name} wants to bring friends along to {name.his} next [booking]. How many "
-            "more would fit, where is it, and when does it finish?",
-            chat="{name} wants to bring some friends to the next [booking]. how many more fit "
-            "in, where is it and when does it end?",
-            note="{name} rang: some friends are in town and would like to come along to the "
-            "[booking] {name.he} has coming up. How many more could join, where is it, and when "
-            "does it end? I'll ring {name.him} back before five.",
+            email="{name} would like to bring some friends to {name.his} next [booking]. How many "
+            "more people would fit in, where exactly is it, and when does it finish?",
+            colleague="How many more people would fit in with {name}'s next [booking]? {name.He} "
+            "wants to bring friends along. I also need the place and the finishing time.",
+            chat="{name} wants to bring some friends to the next [booking]. how many more fit in, "
+            "where is it and when does it end?",
+            note="{name} rang: some friends are in town and would like to join {name.his} next "
+            "[booking]. How many more could come, where is it, and when does it end?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -214,14 +212,14 @@ def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s whole family has the flu. Could you cancel everything that they've "
-            "booked up to {until}, where it isn't too late? They all live at one address.",
-            colleague="{name}'s whole household has the flu. Please cancel all their [bookings] "
-            "up to {until} that can still be cancelled.",
-            chat="{name}s family all have the flu, can you cancel what theyve booked up to "
-            "{until}? only where its not too late",
-            note="{name} rang, everybody at home is ill. Please cancel the [bookings] of the "
-            "whole household up to {until}, as far as that's still possible.",
+            email="{name} and the whole family have the flu. Could you cancel everything the "
+            "household has booked up to {until} that can still be cancelled?",
+            colleague="{name}'s whole household is down with the flu. Please cancel their "
+            "[bookings] up to {until} and tell me which ones it's too late for.",
+            chat="{name}s whole family has the flu, can you cancel everything theyve booked up to "
+            "{until}? tell me if its too late for any of it",
+            note="{name} rang, everyone at home is ill. Please cancel the family's [bookings] up "
+            "to {until}, as far as that's still possible.",
         ),
         calls=(
             call("search_customers", query=parent["name"]),
@@ -249,7 +247,7 @@ def the_whole_family_is_ill(maker: Maker) -> Draft | None:
     )
 
 
-@situation("bookings", steps=7, weight=1.2)
+@situation("bookings", steps=7, without=("event_venue",), weight=1.2)
 def two_friends_one_slot(maker: Maker) -> Draft:
     """Somebody would like to be there with a friend: their booking moves to the friend's slot."""
     customer, friend = new_customer(maker), new_customer(maker)
@@ -263,14 +261,14 @@ def two_friends_one_slot(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} would like to come with {name.his} friend {friend}, who's booked for "
-            "another day. Could you move {name.his} [booking] to {friend}'s [slot] if there's "
-            "room?",
-            colleague="{name} would like to come with {friend}, who's booked for another day. If "
-            "there's room, please move {name}'s [booking] to {friend}'s [slot].",
-            chat="{name} wants to come together with {friend}. can you move {name.his} [booking] "
-            "to {friend}s [slot] if theres room",
-            note="{name} and {friend} would like to come together, but they've booked for "
-            "different days. Please move {name} to {friend}'s [slot] if there's still room.",
+            "another day. Could you move {name.him} to the same [resource] and time as {friend}, "
+            "if there's space?",
+            colleague="{name} and {friend} want to come together but have booked different days. "
+            "If there's space, please move {name}'s [booking] to {friend}'s [resource] and time.",
+            chat="{name} wants to come with {friend}. can you move {name.his} [booking] to the "
+            "same [resource] and time if theres space",
+            note="{name} and {friend} would like to come together, but booked different days by "
+            "mistake. Please move {name} to {friend}'s date and [resource] if there's still space.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -312,14 +310,14 @@ def the_group_has_grown(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name}'s group is {count} people now, and there's enough room. Could you "
-            "change the [booking]? If that doesn't work, make a second one for the extra people.",
-            colleague="{name} is coming with {count} people instead of {old}. Please change the "
-            "[booking], or make a second one for the others if it won't let you.",
-            chat="{name}s group is {count} now, not {old}. can you change the [booking]? do a "
-            "second one for the rest if it wont let you",
-            note="{name}'s group has grown to {count} people. Please change the [booking], or "
-            "book the rest separately for the same [slot] if it won't go up that far.",
+            email="{name}'s group has grown to {count} people, and the [resource] is big enough. "
+            "Could you change the [booking], or make a second one for the extra people?",
+            colleague="{name} is bringing {count} people instead of {old}. Please change the "
+            "[booking], or make a second one for the rest if it won't take that many.",
+            chat="{name}s group is {count} now, not {old}. can you change the [booking]? if it "
+            "wont let you, make a second one for the rest",
+            note="{name}'s group has grown to {count} people. Please raise the [booking] to that, "
+            "or book the extra ones separately for the same time.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -362,14 +360,14 @@ def the_spouse_calls_it_off(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} wrote that {owner} can't come after all. They live together. Could you "
-            "cancel {owner}'s [booking]?",
-            colleague="{name} rang to cancel {owner}'s [booking]; they live together. Please take "
-            "it out.",
+            email="{name} wrote that {owner}, who lives with {name.him}, can't come after all. "
+            "Could you cancel {owner}'s [booking]?",
+            colleague="{name} rang: {owner} isn't well and can't come. They live together. Please "
+            "cancel {owner}'s [booking].",
             chat="{name} says {owner} cant come after all (they live together). can you cancel "
             "{owner.his} [booking]",
-            note="{name} came by to say that {owner} can't come; they live at the same address. "
-            "Please cancel {owner}'s [booking], so that somebody else can have it.",
+            note="{name} came by to say that {owner} can't make it; they live together. Please "
+            "cancel {owner}'s [booking], so that somebody else can have it.",
         ),
         calls=(
             call("search_customers", query=caller["name"]),
@@ -408,18 +406,16 @@ def as_many_as_the_card_allows(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has guests coming and would like to bring as many to {name.his} next "
-            "[booking] as {name.he} can take along for free on {name.his} [membership]. Please "
-            "change the number of people, counting {name.him} too, if the [slot] has room.",
-            colleague="{name} would like to bring all the guests that are free on {name.his} "
-            "[membership] to the next [booking]. Please change it to that many plus {name.him}, if "
-            "there's room.",
-            chat="{name} is bringing all the free guests {name.he} gets with the [membership]. "
-            "can you change the [booking] to that many plus {name.him}, if they fit",
-            note="{name} would like to bring guests to {name.his} next [booking], all those "
-            "{name.his} [membership] covers. I told {name.him} there'd be nothing extra to pay. "
-            "Please look up how many that is and change the [booking] to {name.him} plus that "
-            "many, provided they all fit.",
+            email="{name} would like to bring as many guests to {name.his} next [booking] as "
+            "{name.his} [membership] includes for free. Could you change it to that many people "
+            "plus {name.him}, if there's space?",
+            colleague="{name} is bringing all the free guests {name.his} [membership] includes. "
+            "Please change {name.his} next [booking] to that number plus {name.him}, if they fit.",
+            chat="{name} is bringing all the guests {name.he} gets free with the [membership]. "
+            "can you change {name.his} next [booking] to that many plus {name.him}, if they fit",
+            note="{name} would like to bring all the guests {name.his} [membership] covers to the "
+            "next [booking]. Please look up how many that is and change it to that many plus "
+            "{name.him}, if there's space.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -464,18 +460,16 @@ def paid_up_before_more_seats(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s parents-in-law are visiting, so {name.he}'d like to bring two more "
-            "people to {name.his} [booking] on {day}. We've been left with unpaid bills before. "
-            "Please check that all {name.his} [payments] have gone through, and if they have, add "
-            "the two if they fit.",
-            colleague="{name} would like to bring two more people on {day}. Please check that "
-            "{name.he}'s paid for everything so far, and if all the [payments] have gone through, "
-            "add them to the [booking].",
-            chat="can {name} bring 2 more on {day}? check first that all {name.his} [payments] "
-            "went through, then add them if they fit",
-            note="{name} asked me on the phone for two more places on {day}. Last month we were "
-            "left with unpaid extras, so make sure that all of {name.his} [payments] have gone "
-            "through before you add them.",
+            email="{name} has family visiting and would like to bring two more people to "
+            "{name.his} [booking] on {day}. If all {name.his} [payments] so far have gone "
+            "through, could you add them?",
+            colleague="{name} wants to add two people to {name.his} [booking] on {day}. Please "
+            "check that all {name.his} [payments] have gone through, and change it if so.",
+            chat="{name} wants to bring 2 more people on {day}. can you check that all {name.his} "
+            "[payments] went through and add them if they did",
+            note="{name} asked on the phone whether two more people could join {name.his} "
+            "[booking] on {day}. Too many people owe us money, so make sure all {name.his} "
+            "[payments] have gone through before you add them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -514,19 +508,17 @@ def a_first_visit_by_ticket(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote in {name.his} [ticket] that three of them would like to try the "
-            "{resource}, on any day from {first} to {last}, the earlier the better. Please book "
-            "the first [slot] they fit into, tell {name.him} the date on the [ticket] and close "
-            "it.",
-            colleague="{name} and two friends want to try the {resource}, any day from {first} to "
-            "{last}. Please book the earliest [slot] with room, tell {name.him} the date on "
-            "{name.his} [ticket] and close it.",
-            chat="{name} wants the {resource} for 3 people, whenever it's free first between "
-            "{first} and {last}. can you book it, tell {name.him} the date on {name.his} [ticket] "
-            "and close it",
-            note="{name} has been waiting since the weekend and wants the {resource} for three "
-            "people, as early as possible between {first} and {last}. Book the first [slot] that "
-            "has room for them, tell {name.him} the date on {name.his} [ticket] and close it.",
+            email="{name} would like to try the {resource} with two friends, any day from {first} "
+            "to {last}. Please book the first date with space for them, tell {name.him} which it "
+            "is on {name.his} [ticket] and close it.",
+            colleague="{name} wants the {resource} for three people, any day from {first} to "
+            "{last}. Please book the earliest date with space, answer {name.his} [ticket] with "
+            "the date and close it.",
+            chat="{name} wants the {resource} for 3 people, first free date from {first} to "
+            "{last}. can you book it, tell {name.him} the date on {name.his} [ticket] and close it",
+            note="{name} has asked for the {resource} for three people, as early as possible "
+            "between {first} and {last}. Please book the first date with space, confirm the day "
+            "on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),

@@ -42,17 +42,17 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{out} has a hospital appointment on {on} and can't be at the "
-            "{subject.meeting} with {name}. Could you put in somebody from {out.his} team who's "
-            "free then?",
-            colleague="{out} is on a course on {on} and can't do the "
-            "{subject.meeting} with {name}. Please replace {out.him} with somebody from {out.his} "
-            "team who's free then.",
-            chat="{out} cant make the [appointment] with {name} on {on}, can you put in someone "
-            "else from {out.his} team whos free then",
-            note="{out} is needed elsewhere on {on}. Please replace {out.him} at the "
-            "{subject.meeting} with {name}, with somebody from {out.his} team who's "
-            "free then.",
+            email="{out} has a hospital appointment on {on} and can't be at the {subject.meeting} "
+            "with {name}. Could you put in somebody else from {out.his} team who's free at that "
+            "time?",
+            colleague="{out} is on a course on {on} and can't do the {subject.meeting} with "
+            "{name}. Please put in a colleague from {out.his} team instead, whoever's free at the "
+            "time.",
+            chat="{out} is at a wedding on {on} and cant do the {subject.meeting} with {name}. "
+            "can you put in someone else from {out.his} team whos free then",
+            note="{out} has to be at head office on {on}. Please find somebody from {out.his} "
+            "team who's free at the time for the {subject.meeting} with {name}, and put them in "
+            "instead.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -109,17 +109,17 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has the plumber in that day and would like to have the [appointment] a "
-            "day later, at the same time, or two days later if one of our people is busy. Please "
-            "move it, tell {name.him} the new date on {name.his} [ticket] and close it.",
-            colleague="{name} would like the [appointment] a day later, same time, or two days "
-            "later if one of our people is busy. Please move it, tell {name.him} the date on "
-            "{name.his} [ticket] and close it.",
-            chat="{name} would like the [appointment] a day later, same time. if anyone in it is "
-            "busy then the day after. can you tell {name.him} the date on {name.his} [ticket] and "
-            "close it",
-            note="I rang {name} about moving the [appointment]. The day after at the same time "
-            "would suit {name.him}, or the day after that if one of our people can't. Please move "
+            email="{name} has the plumber in and would like the {topic.meeting} a day later, same "
+            "time, or two days later if one of us is busy. Please move it, reply to {name.his} "
+            "[ticket] with the new date and close the [ticket].",
+            colleague="{name} would like the {topic.meeting} a day later, same time, or two days "
+            "later if one of our people is busy. Please move it, answer {name.his} [ticket] with "
+            "the date and close it.",
+            chat="{name} wants the {topic.meeting} a day later, same time, or the day after that "
+            "if one of us is busy. can you move it, tell {name.him} the date on {name.his} "
+            "[ticket] and close it",
+            note="{name} can't make the day of the {topic.meeting}. The day after would suit "
+            "{name.him}, same time, or the one after that if one of our people can't. Please move "
             "it, confirm the date on {name.his} [ticket] and close it.",
         ),
         calls=(
@@ -148,6 +148,7 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
         values={
             "name": customer["name"],
             "subject": subject,
+            "topic": topics[0],
             "on": long_day(on),
             "time": time_of(starts),
             "mate": mate["name"],
@@ -177,17 +178,16 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has mixed up the weeks and wrote to us in a [ticket] to have the "
-            "[appointment] a week later, same time. Please move it, or tell {name.him} there "
-            "which date we're keeping if it's too late. Then close the [ticket].",
-            colleague="{name} wants the [appointment] a week later. If it's too late for that, "
-            "tell {name.him} on {name.his} [ticket] which date we're keeping. Then close the "
-            "[ticket].",
-            chat="{name} wants the [appointment] a week later. if its too late tell {name.him} on "
-            "{name.his} [ticket] that the date stays (say which). then close it",
-            note="{name} has mixed up the weeks and would like to come exactly seven days later. "
-            "If it's too late for that, tell {name.him} on {name.his} [ticket] which date we're "
-            "keeping, and close it.",
+            email="{name} has mixed up the weeks and would like the {topic.meeting} a week later, "
+            "same time. If it's too late to move it, let {name.him} know on {name.his} [ticket] "
+            "which date stands. Close it either way.",
+            colleague="{name} wants the {topic.meeting} a week later. If it's too late for that, "
+            "tell {name.him} on {name.his} [ticket] which date we're keeping, and close it.",
+            chat="{name} wants the {topic.meeting} a week later. if its too late to move it tell "
+            "{name.him} on {name.his} [ticket] which date stands, then close the [ticket]",
+            note="{name} got the weeks mixed up and would like the {topic.meeting} seven days "
+            "later. It may be too late to move it. If so, confirm the old date on {name.his} "
+            "[ticket] and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -208,6 +208,7 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
         values={
             "name": customer["name"],
             "subject": subject,
+            "topic": topics[0],
             "notice": notice,
             "reference": ticket["reference"],
             "on": long_day(on),
@@ -236,16 +237,16 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has lost our letter and doesn't know any more when {name.his} next "
-            "[appointment] is and who'll be there. Could you look it up? {name.He} also needs the "
-            "e-mail address of the colleague who set it up.",
-            colleague="{name} doesn't remember when {name.his} next [appointment] is. Please tell "
-            "me the day, who set it up (with e-mail) and who else from us is coming.",
+            email="{name} has lost our letter and can't remember when {name.his} next "
+            "[appointment] is. When is it, who set it up (with e-mail), and who else from us will "
+            "be there?",
+            colleague="{name} doesn't know any more when {name.his} next [appointment] is. Please "
+            "give me the day, who set it up (with e-mail) and who else from us is coming.",
             chat="{name} lost the letter about {name.his} next [appointment]. when is it, who set "
             "it up, whats their email, and who else is coming from us?",
-            note="{name} called because {name.he} has lost the letter about {name.his} next "
-            "[appointment]. When is it, and who from us will be there? Give me the e-mail address "
-            "of whoever set it up as well, because {name.he} wants to send some papers ahead.",
+            note="{name} called because {name.he}'s lost the letter about {name.his} next "
+            "[appointment]. When is it, who set it up, and who else from us will be there? "
+            "{name.He} wants to send papers ahead, so I need the organiser's e-mail address.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -280,15 +281,15 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="I've approved {away}'s leave from {first} to {last}. Could you record it, and "
-            "put {heir} in for {away.him} at the {subject.meeting} on {on} if "
-            "{heir.he}'s free then?",
-            colleague="Please record leave for {away} from {first} to {last}, and put {heir} in "
-            "instead at the {subject.meeting} on {on}, if {heir.he}'s free.",
+            "put {heir} in for {away.him} at the {subject.meeting} on {on} if {heir.he}'s free "
+            "then?",
+            colleague="Please record {away}'s leave from {first} to {last}, and put {heir} down "
+            "for the {subject.meeting} on {on} instead, if {heir.he}'s free.",
             chat="{away} is on holiday {first} to {last}, can you put that in? and swap in {heir} "
             "for the {subject.meeting} on {on} if {heir.he}'s free",
-            note="{away} gets married and has leave from {first} to {last}. Please record it. If "
-            "{heir} is free for the {subject.meeting} on {on}, {heir.he} goes "
-            "instead of {away}.",
+            note="{away} is getting married and has leave from {first} to {last}. Please record "
+            "it, and send {heir} to the {subject.meeting} on {on} in {away.his} place if "
+            "{heir.he}'s free.",
         ),
         calls=(
             call("list_teams"),
@@ -342,16 +343,16 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name}'s train doesn't get in before half past ten. Could you move the "
-            "{subject.meeting} from nine to eleven, same day? {organiser} set it up "
-            "and is on a flight.",
-            colleague="{name} can't do nine for the {subject.meeting}. Please move "
-            "it to 11:00 the same day. {organiser} set it up and can't be reached.",
-            chat="can you move the {subject.meeting} with {name} to 11 the same "
-            "day? {organiser} set it up but {organiser.he}'s on a plane",
-            note="{name} can't be here before eleven for the {subject.meeting}. "
-            "{organiser} set it up but is on leave, so please move it from nine to eleven, same "
-            "day.",
+            email="{name}'s train doesn't get in until half past ten. Could you move the "
+            "{subject.meeting} from nine to eleven, same day? {organiser} set it up, but I can't "
+            "reach {organiser.him}.",
+            colleague="{name} can't be here at nine for the {subject.meeting}. Please move it to "
+            "eleven the same day. It's {organiser}'s, but {organiser.he} isn't answering the "
+            "phone.",
+            chat="{name} cant make nine for the {subject.meeting}, can you move it to 11 the same "
+            "day? {organiser} set it up but isnt picking up",
+            note="{name} can't get here before eleven for the {subject.meeting}. {organiser} set "
+            "it up but is out all morning, so please move it from nine to eleven, same day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -398,14 +399,14 @@ def nobody_left_to_come(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="It's {lone}'s daughter's birthday on {on}. Could you take {lone.him} out of "
-            "the {subject.meeting} with {name} that day?",
-            colleague="{lone} doesn't need to be at the {subject.meeting} with "
-            "{name} on {on}. Please take {lone.him} out.",
-            chat="can you take {lone} out of the {subject.meeting} with {name} on "
-            "{on}? {lone.he} doesnt need to be there",
-            note="{lone} would like the afternoon of {on} off. Please take {lone.him} out of the "
-            "{subject.meeting} with {name} that day.",
+            email="It's {lone}'s daughter's birthday on {on}, and you can do the "
+            "{subject.meeting} with {name} on your own. Could you take {lone.him} off it?",
+            colleague="{lone} doesn't need to be at the {subject.meeting} with {name} on {on}, "
+            "you'll be there anyway. Please take {lone.him} off it.",
+            chat="can you take {lone} off the {subject.meeting} with {name} on {on}? youre going "
+            "anyway and one of us is enough",
+            note="{lone} would like the afternoon of {on} off. You can manage the "
+            "{subject.meeting} with {name} without {lone.him}, so please take {lone.him} off it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

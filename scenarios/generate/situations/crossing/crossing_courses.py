@@ -39,17 +39,16 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is at a wedding that weekend and can't make {name.his} date; {name.his} "
-            "[ticket] is with you. Any later one with a free seat is fine. Please move {name.him} "
-            "to the next one, tell {name.him} the date on the [ticket] and close it.",
-            colleague="{name} can't make {name.his} date. Please move {name.him} to the next "
-            "[session] with a free seat, tell {name.him} the date on {name.his} [ticket] and "
+            email="{name} is at a wedding on the day of {name.his} [course]. Please move "
+            "{name.him} to the next date with a free place, reply to {name.his} [ticket] with the "
+            "new date and close it.",
+            colleague="{name} can't make {name.his} date for “{course}”. Please move {name.him} "
+            "to the next one with a free place, answer {name.his} [ticket] with the date and "
             "close it.",
-            chat="{name} needs a later [session]. can you move {name.him} to the next one with a "
-            "free seat, tell {name.him} the date on {name.his} [ticket] and close it",
-            note="{name} can't come on {name.his} date and doesn't want to be on a waiting list, "
-            "so please move {name.him} to the next [session] with a free seat. Tell {name.him} "
-            "the date on {name.his} [ticket] and close it.",
+            chat="{name} needs a later date for “{course}”. can you move {name.him} to the next "
+            "one with a free place, tell {name.him} the date on {name.his} [ticket] and close it",
+            note="{name} is away on the day of {name.his} [course]. Please move {name.him} to the "
+            "next date that isn't full, confirm the new day on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -72,6 +71,7 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
         values={
             "name": customer["name"],
             "subject": subject,
+            "course": course["title"],
             "day": long_day(day),
             "reference": ticket["reference"],
         },
@@ -97,18 +97,18 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s father is ill, so {name.he} wants to cancel {name.his} place; "
-            "{name.his} [ticket] is with you. Cancel it if there's still time. If there isn't, "
-            "tell {name.him} there that the place stands, and for which date. Close the [ticket] "
-            "either way.",
-            colleague="{name} wants {name.his} place cancelled. If it's too late for that, tell "
-            "{name.him} on {name.his} [ticket] that the place stands, with the date. You can "
-            "close it then.",
-            chat="{name} wants to cancel {name.his} place. if its too late tell {name.him} on "
-            "{name.his} [ticket] that it stands and for which date. then close it",
-            note="{name} is ill and would like to cancel {name.his} place. It may be too late, so "
-            "look at the deadline first. If it is, tell {name.him} on {name.his} [ticket] that "
-            "the place stands and for which date. Close it either way.",
+            email="{name}'s father is ill, so {name.he} can't come to “{course}”. Please cancel "
+            "{name.his} place. If it's too late, let {name.him} know on {name.his} [ticket] that "
+            "it stands, with the date. Close the [ticket] either way.",
+            colleague="{name} wants to cancel {name.his} place on “{course}”. If it's too late "
+            "for that, tell {name.him} on {name.his} [ticket] that {name.he}'s still booked, and "
+            "for which date. Close it either way.",
+            chat="{name} wants to cancel {name.his} place on “{course}”. if its too late tell "
+            "{name.him} on {name.his} [ticket] that the place stays booked and for which date. "
+            "then close it",
+            note="{name} is ill and would like to give up {name.his} place on “{course}”. If it's "
+            "too late to cancel, tell {name.him} on {name.his} [ticket] that the place stands, "
+            "with the date. Close it in any case.",
         ),
         calls=(
             call("get_my_profile"),
@@ -129,6 +129,7 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
         values={
             "name": customer["name"],
             "subject": subject,
+            "course": course["title"],
             "day": long_day(day),
             "notice": maker.parameters["ENROLMENT_NOTICE_DAYS"],
             "reference": ticket["reference"],
@@ -155,15 +156,16 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{mute} has lost {mute.his} voice and can't teach “{course}” on {on}. Could you "
-            "find somebody in {mute.his} team who isn't away and has no [appointment], and change "
-            "the teacher?",
-            colleague="{mute} has lost {mute.his} voice and can't teach “{course}” on {on}. Please "
-            "give it to somebody in {mute.his} team who's in that day and has no [appointments].",
-            chat="{mute} lost {mute.his} voice, so “{course}” on {on} needs a new teacher. can "
-            "you put in someone from {mute.his} team whos in and has no [appointment] that day",
-            note="{mute} has no voice and can't teach “{course}” on {on}. Please make somebody "
-            "from {mute.his} team the teacher who's in that day and has no [appointment].",
+            email="{mute} is having a throat operation, so “{course}” on {on} needs another "
+            "teacher. Could you put in somebody from {mute.his} team who isn't away and has no "
+            "[appointment] that day?",
+            colleague="{mute} can't teach “{course}” on {on}, because {mute.he}'s having an "
+            "operation. Please give it to somebody in {mute.his} team who's in that day and has "
+            "no [appointments].",
+            chat="{mute} cant teach “{course}” on {on}. can you give it to someone else from "
+            "{mute.his} team whos in that day and has no [appointment]",
+            note="{mute} will be in hospital on {on} and can't teach “{course}”. Please give it "
+            "to a colleague from {mute.his} team who's in that day and has no [appointments].",
         ),
         calls=(
             call("list_courses"),
@@ -219,17 +221,16 @@ def who_will_be_teaching(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Several people have written that the confirmation doesn't say who's teaching "
-            "“{course}” on {on}. Please send everyone who has a seat [a message] in their open "
-            "[thread] with the teacher's full name. The waiting list can wait.",
+            email="Several people have asked who's teaching “{course}” on {on}. Please write to "
+            "everyone who has a place, in their [thread], with the teacher's full name. Not to "
+            "the waiting list.",
             colleague="People keep asking who teaches “{course}” on {on}. Please tell everyone "
-            "with a seat, in their [threads], with the full name. Not the waiting list.",
-            chat="can you tell everyone with a seat in “{course}” on {on} who the teacher is "
+            "who has a place, in their [thread], with the full name. Leave out the waiting list.",
+            chat="can you tell everyone with a place on “{course}” on {on} who the teacher is "
             "(full name)? in their [threads]. waiting list doesnt need it",
-            note="People keep asking who teaches “{course}” on {on}, because we forgot to put it "
-            "in the confirmations. Please send everyone with a seat [a message] in their own "
-            "[thread] with the teacher's full name. Don't write to the waiting list, they'd only "
-            "get their hopes up.",
+            note="We forgot to say who's teaching “{course}” on {on}. Please send everyone who "
+            "has a place [a message] in their [thread] with the teacher's full name. Nobody on "
+            "the waiting list needs it.",
         ),
         calls=tuple(calls),
         answer="I sent {one} and {two} [a message] that {teacher} is teaching.",
@@ -264,16 +265,16 @@ def one_more_chair(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="“Is there any way to fit one more person in on ‘{course}’ on {on}?” I checked "
-            "the room, and there's space for exactly one. Please add a seat, and tell whoever "
-            "moves up from the waiting list in their [thread], with the date.",
-            colleague="There's space for one more in “{course}” on {on}. Add a seat and tell "
+            email="“{course}” on {on} is full, but there's space in the room for one more. Please "
+            "add a place, and tell whoever moves up from the waiting list in their [thread], with "
+            "the date.",
+            colleague="We can take one more on “{course}” on {on}. Please add a place and tell "
             "whoever moves up in their [thread], with the date.",
-            chat="we can fit one more into “{course}” on {on}. can you add the seat and tell the "
-            "person who moves up (in their [thread], with the date)",
-            note="We've been given the bigger room for “{course}” on {on}, so there's space for "
-            "one more. Please add a seat to what it has now, and tell whoever moves up from the "
-            "waiting list in their [thread], with the date.",
+            chat="we can fit one more into “{course}” on {on}. can you add a place and tell the "
+            "person who moves up, in their [thread], with the date",
+            note="We've been given the bigger room for “{course}” on {on}, so one more can come. "
+            "Please add a place, and write to whoever moves up from the waiting list in their "
+            "[thread], with the date.",
         ),
         calls=(
             call("list_courses"),
@@ -312,14 +313,14 @@ def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} is on the waiting list for “{course}”, and there are chairs left in "
-            "that room. Could you add one seat so that {name.he} gets in?",
-            colleague="{name} is on the waiting list for “{course}”, and the room is big enough. "
-            "Please add one seat so that {name.he} gets in.",
-            chat="can you add a seat to “{course}”, the date {name} is waiting for? the room is "
-            "big enough",
-            note="{name} is waiting for a place on “{course}” and has already taken the day off. "
-            "Please add one seat, the room is big enough.",
+            email="{name} is on the waiting list for “{course}”, and there'd be space for one "
+            "more in that room. Could you add a place so that {name.he} gets in?",
+            colleague="{name} is on the waiting list for “{course}”, but the room is big enough. "
+            "Please add a place so that {name.he} can come.",
+            chat="can you add a place on “{course}” for {name}? {name.he}'s on the waiting list "
+            "for it and the room is big enough",
+            note="{name} is on the waiting list for “{course}” and has already taken the day off. "
+            "The room is big enough, so please add one place.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -350,14 +351,14 @@ def before_all_the_others(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} rang about “{course}”: {name.he}'s been promised the next seat, and it "
-            "should be in {name.his} file. Could you get {name.him} in?",
-            colleague="{name} was promised the next seat on “{course}”, there should be a note "
-            "about it. Please see if you can get {name.him} in.",
-            chat="{name} says theres a note promising {name.him} the next seat on “{course}”. can "
-            "you get {name.him} in",
-            note="{name} says that we promised {name.him} the next seat on “{course}”. There "
-            "should be a note about it, so please get {name.him} in.",
+            email="{name} rang about “{course}”: somebody here promised {name.him} the next free "
+            "place, and it should be in {name.his} file. Could you get {name.him} in?",
+            colleague="{name} says one of us promised {name.him} the next place on “{course}” and "
+            "made a note of it. Please see if you can get {name.him} in.",
+            chat="{name} says we promised {name.him} the next place on “{course}”, should be in "
+            "the notes. can you get {name.him} in",
+            note="{name} tells me that we promised {name.him} the next place on “{course}” over "
+            "the phone. There should be a note, so please get {name.him} in.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -391,17 +392,16 @@ def the_next_date_for_a_friend(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A friend of {name}'s would like to do the same [course], on the next date "
-            "after {name.hers} with a free seat. When is that, what does it cost, and who teaches "
-            "it (with e-mail)?",
-            colleague="A friend of {name}'s wants to do the same [course] on a later date. When's "
-            "the next one with a free seat, what does it cost, and who teaches it (with e-mail)?",
-            chat="a friend of {name} wants to do the same [course]. whens the next one after "
-            "{name.his} date with a free seat, what does it cost, who teaches it and whats their "
-            "email",
-            note="A friend of {name}'s is asking for the next date of the same [course] after "
-            "{name.hers} with a free seat. I need the day, the price, the teacher and the "
-            "teacher's e-mail.",
+            email="A friend of {name}'s would like to do the same [course], but can't make "
+            "{name.his} date. When's the next one with a free place, what does it cost, and who "
+            "teaches it (with e-mail)?",
+            colleague="A friend of {name}'s wants to do the same [course] later on. Which is the "
+            "next date with a free place, what's the price, and who teaches it (with e-mail)?",
+            chat="a friend of {name} wants to do the same [course] on a later date. whens the "
+            "next one with a free place, what does it cost, who teaches it and whats their email",
+            note="{name} has recommended {name.his} [course] to a friend, who'd like to come to a "
+            "later one. When's the next with a free place, what does it cost, and who teaches it "
+            "(name and e-mail)?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -440,16 +440,16 @@ def a_seat_for_who_has_paid(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote last night that {name.he}'d like to come to “{course}”, on the "
-            "first date that still has a seat. {name.He}'s owed us money before. If {name.his} "
-            "[payments] have all gone through, please book {name.him} in.",
-            colleague="{name} wants to do “{course}”. If {name.he}'s paid everything, with "
-            "nothing pending, book the first [session] with a free seat.",
-            chat="{name} wants a place on “{course}”, first date with a free seat. check first "
-            "that all {name.his} [payments] went through",
-            note="{name} would like to do “{course}” and asked for the first date with a free "
-            "seat. Accounts want us to look at the [payments] first: if one of {name.his} hasn't "
-            "gone through, don't enrol {name.him}.",
+            email="{name} would like to come to “{course}”, on the first date with a free place. "
+            "{name.He}'s owed us money before, so please book {name.him} in only if all "
+            "{name.his} [payments] have gone through.",
+            colleague="{name} wants to do “{course}”. If all {name.his} [payments] have gone "
+            "through, please book {name.him} in on the first date with a free place.",
+            chat="{name} wants a place on “{course}”, first date thats free. can you check that "
+            "all {name.his} [payments] went through and book {name.him} in",
+            note="{name} would like to do “{course}”, on the first date with a free place. "
+            "Accounts want all {name.his} [payments] to have gone through before we book "
+            "{name.him} in, so please check.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -485,17 +485,16 @@ def teaching_and_on_duty(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{teacher} is on the rota on {on}, when {teacher.he} teaches “{course}”. Could "
-            "you request [a swap] with somebody from {teacher.his} team who isn't away? I'll "
-            "approve it.",
-            colleague="{teacher} teaches “{course}” on {on} and has [a shift] that day as well. "
-            "Please request [a swap] with somebody from {teacher.his} team who isn't away. I'll "
-            "approve it.",
-            chat="{teacher} teaches “{course}” on {on} but is on the rota too. can you ask for [a "
-            "swap] with someone from {teacher.his} team whos not away, ill approve it",
-            note="I've put {teacher} on the rota for {on}, when {teacher.he}'s teaching "
-            "“{course}”. Please request [a swap] with a colleague from {teacher.his} team who "
-            "isn't away. I'll approve it.",
+            email="{teacher} is on the rota on {on}, but that's the day {teacher.he} teaches "
+            "“{course}”. Could you request [a swap] with somebody from {teacher.his} team who "
+            "isn't away?",
+            colleague="{teacher} can't work on {on}, because {teacher.he} teaches “{course}” that "
+            "day. Please request [a swap] with a colleague from {teacher.his} team who isn't away.",
+            chat="{teacher} teaches “{course}” on {on} but is on the rota too. can you request [a "
+            "swap] with someone from {teacher.his} team whos not away",
+            note="My mistake: I put {teacher} on the rota for {on}, when {teacher.he}'s teaching "
+            "“{course}”. Please request [a swap] with somebody from {teacher.his} team who isn't "
+            "away, and I'll approve it.",
         ),
         calls=(
             call("list_courses"),

@@ -49,17 +49,17 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has heard nothing for two days about {name.his} open [order]; you have "
-            "{name.his} [ticket]. If we have everything, please confirm the [order], tell "
-            "{name.him} so on the [ticket], with the reference of the [order], and close it.",
-            colleague="{name} is waiting to hear about {name.his} open [order]. If we have all of "
-            "it in stock, confirm it, write that on {name.his} [ticket], with the reference, and "
-            "close the [ticket].",
-            chat="if we have everything in {name}s open [order] can you confirm it? tell "
-            "{name.him} on {name.his} [ticket] (with the reference of the [order]) and close that",
-            note="{name} has been waiting two days for an answer to {name.his} [ticket]. Please "
-            "see whether we have everything in the open [order]. If so, confirm it, write that to "
-            "{name.him} on the [ticket], with its reference, and close it.",
+            email="{name} has heard nothing about {name.his} open [order] for two days. If we "
+            "have everything in stock, please confirm it, reply to {name.his} [ticket] with the "
+            "[order] reference and close the [ticket].",
+            colleague="{name} is waiting to hear about {name.his} open [order]. If everything's "
+            "in stock, please confirm it, tell {name.him} so on {name.his} [ticket] (with the "
+            "[order] reference) and close the [ticket].",
+            chat="if we have everything for {name}s open [order] can you confirm it? tell "
+            "{name.him} on {name.his} [ticket], with the [order] reference, and close the [ticket]",
+            note="{name} has been waiting two days for an answer. If we have everything for "
+            "{name.his} open [order], please confirm it, answer {name.his} [ticket] with the "
+            "[order] reference and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -109,17 +109,16 @@ def only_as_many_as_we_have(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is leaving on Monday and would rather have what we've got than wait. If "
-            "we haven't got enough of something in all our warehouses together, please lower that "
-            "[line] of {name.his} open [order] to what we have. Then confirm the [order].",
-            colleague="{name} can't wait for {name.his} open [order]. Where we haven't got "
-            "enough in all warehouses together, cut the [line] down to what's there, and confirm "
-            "it.",
-            chat="{name} doesnt want to wait any longer. can you cut {name.his} open [order] "
-            "down to what we have in all warehouses and confirm it",
-            note="{name} would rather have less now than everything later. Please compare "
-            "{name.his} open [order] with what we have in all warehouses, lower any [line] that's "
-            "too big to what's there, and confirm it. I think it's only one of them.",
+            email="{name} is leaving on Monday and would rather take what we've got than wait. "
+            "Please cut {name.his} open [order] down to what we have in all [warehouses] "
+            "together, and confirm it.",
+            colleague="{name} can't wait for {name.his} open [order]. Please lower whatever we're "
+            "short of to what we have in all [warehouses] together, and confirm it.",
+            chat="{name} doesnt want to wait any longer. can you cut {name.his} open [order] down "
+            "to what we have in all [warehouses] and confirm it",
+            note="{name} would rather have less now than everything later. Where we haven't got "
+            "enough for {name.his} open [order], all [warehouses] together, please lower the "
+            "[line] to what's there. Then confirm it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -160,18 +159,16 @@ def bought_in_for_one_order(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked whether we've got everything {name.he} ordered, and I don't "
-            "think we do. Please draft a purchase of what we're short of for {name.his} open "
-            "[order], exactly the missing number, from the cheapest supplier who's active. I'll "
-            "send it myself.",
-            colleague="We're short of something for {name}'s open [order]. Please draft a purchase "
-            "of what's missing, no more, from the cheapest supplier who's active. I'll send it.",
-            chat="can you see what we're short of for {name}s open [order] and draft a purchase "
+            email="I don't think we have everything for {name}'s open [order]. Could you draft a "
+            "purchase of exactly what's missing, from the cheapest active supplier? I'll send it "
+            "off myself.",
+            colleague="We're short of something for {name}'s open [order]. Please draft a "
+            "purchase of what's missing, no more, from the cheapest active supplier. I'll send it.",
+            chat="can you see what were short of for {name}s open [order] and draft a purchase "
             "for exactly that, cheapest active supplier? dont send it yet",
-            note="{name} is a good [customer] and I've promised {name.him} the whole open "
-            "[order]. Please draft a purchase of whatever our stock doesn't cover, exactly that "
-            "many, from the active supplier who's cheapest. I'd like to see it before it goes "
-            "out.",
+            note="I've promised {name} the whole of {name.his} open [order]. Please draft a "
+            "purchase of exactly what our stock doesn't cover, from the cheapest active supplier. "
+            "I'd like to see it before it goes out.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -219,20 +216,18 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ordered three of the {product}, and what came was something else; "
-            "{name.his} [ticket] is with you. If it's still in time for a return, please register "
-            "one as wrong for all three, give {name.him} the reference of the [order] in a reply "
-            "and close the [ticket].",
-            colleague="We packed the wrong thing instead of {product} in {name}'s latest [order], "
-            "all three of them. If it's not too late, please register the return (wrong), give "
-            "{name.him} the [order] reference on {name.his} [ticket] and close it.",
+            email="{name} ordered three of the {product} and got something else. If there's still "
+            "time, please register a return of all three as wrong, reply to {name.his} [ticket] "
+            "with the [order] reference and close it.",
+            colleague="All three of the {product} in {name}'s latest [order] were the wrong "
+            "thing. If it's not too late, please register the return (wrong), answer {name.his} "
+            "[ticket] with the [order] reference and close it.",
             chat="all 3 of the {product} in {name}s last [order] were wrong. if its not too late "
-            "register the return as wrong, give {name.him} the reference of the [order] on "
-            "{name.his} [ticket] and close it",
-            note="Our packers made a mistake: all three of the {product} in {name}'s latest "
-            "[order] were something else. If it isn't too late, register a return of them as "
-            "wrong. Give {name.him} the reference of the [order] in a reply on {name.his} "
-            "[ticket], and close it.",
+            "register the return as wrong, answer {name.his} [ticket] with the [order] reference "
+            "and close it",
+            note="Our packers got all three of the {product} in {name}'s latest [order] wrong. If "
+            "it isn't too late, please register a return of them as wrong, reply to {name.his} "
+            "[ticket] with the [order] reference, and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -331,15 +326,15 @@ def to_the_other_house(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has scaffolding in front of {name.his} door and would like {name.his} "
             "[shipment] sent to the other address we have. Please redirect what hasn't left yet, "
-            "confirm the street on {name.his} [ticket], and close it.",
+            "confirm the street on {name.his} [ticket] and close it.",
             colleague="{name} would like {name.his} planned [shipment] sent to the other address "
-            "we have. Please redirect it, confirm the street to {name.him} on {name.his} [ticket] "
-            "and close it.",
-            chat="can you send {name}s planned [shipment] to {name.his} other address? then tell "
-            "{name.him} the street on {name.his} [ticket] and close it",
-            note="{name} has scaffolding up and can't take anything in. Please redirect the "
-            "[shipment] that hasn't left yet to the second address we have. Confirm the street to "
-            "{name.him} on {name.his} [ticket] and close it.",
+            "we have. Please redirect it, confirm the street on {name.his} [ticket] and close the "
+            "[ticket].",
+            chat="can you send {name}s planned [shipment] to {name.his} other address? then "
+            "confirm the street on {name.his} [ticket] and close it",
+            note="{name} has the builders in and can't take anything. Please redirect the "
+            "[shipment] that hasn't left yet to {name.his} second address, confirm the street on "
+            "{name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -386,18 +381,16 @@ def it_has_left_already(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is away next week and would like {product} to leave ten days later; you "
-            "have {name.his} [ticket]. If it has already left, please tell {name.him} so there, "
-            "with the reference of the [shipment], and close the [ticket].",
-            colleague="{name} would like {product} to leave ten days later. If the [shipment] has "
-            "already gone, tell {name.him} so on {name.his} [ticket], with its reference. Then "
-            "close the [ticket].",
-            chat="{name} wants {product} to leave 10 days later. if its already gone tell "
-            "{name.him} on {name.his} [ticket] with the reference of the [shipment]. then close it",
-            note="{name} asked me to hold back {product} for ten days, because there's nobody in. "
-            "I couldn't see whether it has left. If it's gone, let {name.him} know on {name.his} "
-            "[ticket], with the reference of the [shipment], so that {name.he} can ask a "
-            "neighbour. Close the [ticket] when that's done.",
+            email="{name} is away next week and would like {product} sent ten days later. If it's "
+            "already gone, please tell {name.him} on {name.his} [ticket], with the [shipment] "
+            "reference, and close the [ticket].",
+            colleague="{name} wants us to send {product} ten days later. If it has already left, "
+            "reply to {name.his} [ticket] with the [shipment] reference and close it.",
+            chat="{name} wants {product} sent 10 days later. if its already gone tell {name.him} "
+            "on {name.his} [ticket], with the [shipment] reference, and close it",
+            note="{name} asked me to hold back {product} for ten days, because nobody's in. If "
+            "it's already gone, let {name.him} know on {name.his} [ticket], with the [shipment] "
+            "reference, so that {name.he} can ask a neighbour. Then close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -446,19 +439,18 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has a problem with {product}; {name.his} [ticket] “{subject}” is with "
-            "you. If the warranty is still running, please enter a claim with “{subject}” as the "
-            "fault, give {name.him} the warranty number on the [ticket] and close it.",
-            colleague="Is the warranty on {name}'s {product} still running? If so, enter a claim "
-            "with the subject of {name.his} [ticket], “{subject}”, as the fault, give {name.him} "
-            "the warranty number there and close the [ticket].",
-            chat="can you check the warranty on {name}s {product}? if its still running enter a "
-            "claim, fault “{subject}” as on the [ticket], give {name.him} the warranty number "
-            "there and close it",
-            note="{name}'s {product} is broken. If the warranty is still running, please enter a "
-            "claim with the subject of {name.his} [ticket], “{subject}”, as the fault. {name.He} "
-            "needs the warranty number for the repair shop, so give it to {name.him} on the "
-            "[ticket], and close that.",
+            email="{name}'s [ticket] about {product} says “{subject}”. If it's still under "
+            "warranty, please enter a claim with that as the fault, reply with the warranty "
+            "number and close the [ticket].",
+            colleague="Is {name}'s {product} still under warranty? If so, please enter a claim "
+            "for “{subject}”, as {name.he} put it, answer {name.his} [ticket] with the warranty "
+            "number and close it.",
+            chat="is {name}s {product} still under warranty? if so enter a claim, fault "
+            "“{subject}” like on {name.his} [ticket], answer with the warranty number and close "
+            "the [ticket]",
+            note="{name} has a problem with {product}. If it's still under warranty, please enter "
+            "a claim, fault “{subject}” as on {name.his} [ticket]. {name.He} needs the warranty "
+            "number for the repair shop, so reply with that and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -526,19 +518,17 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} got {product} a week late, which was our fault. Please open a [refund] "
-            "of the [payment] for it, as much as we give for being late, and tell {name.him} the "
-            "reference of the [payment] on {name.his} [ticket]. Leave the [ticket] open until "
-            "it's approved.",
+            "of that [payment], as much as we give for being late, and answer {name.his} [ticket] "
+            "with the [payment] reference. Leave it open.",
             colleague="We delivered {product} to {name} a week late. Please open a [refund] of "
-            "the [payment] for it, the most we give for being late, and tell {name.him} the "
-            "reference of the [payment] on {name.his} [ticket]. The [ticket] stays open.",
-            chat="we were late with {product} for {name}. can you open a [refund] on the "
-            "[payment] for it, as much as we give for being late, and tell {name.him} the "
-            "[payment] reference on {name.his} [ticket]? dont close it yet",
-            note="We were a week late with {product} for {name}, and there's no excuse. Please "
-            "open a [refund] of the [payment] for it, as high as we can go for being late. Tell "
-            "{name.him} on {name.his} [ticket] which [payment] it is, by its reference. I'll "
-            "close the [ticket] when the money is out.",
+            "that [payment], the most we give for being late, and answer {name.his} [ticket] with "
+            "the [payment] reference. It stays open.",
+            chat="we were late with {product} for {name}. can you open a [refund] on that "
+            "[payment], as much as we give for being late, and answer {name.his} [ticket] with "
+            "the [payment] reference? dont close it yet",
+            note="We were a week late with {product} for {name}. Please open a [refund] of that "
+            "[payment], as high as we can go for being late, and answer {name.his} [ticket] with "
+            "the [payment] reference. I'll close it when the money is out.",
         ),
         calls=(
             call("get_my_profile"),
@@ -593,18 +583,18 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has opened a [ticket] about our letters: [a payment] failed because "
-            "{name.his} card has expired. Could you retry it with the [method] that's still good, "
-            "tell {name.him} there the reference of the [payment], and close the [ticket]?",
-            colleague="{name}'s card has expired and [a payment] failed. Please retry it with the "
-            "[method] that's still good, tell {name.him} its reference on {name.his} [ticket], "
-            "and close that.",
-            chat="{name}'s card expired and [a payment] failed. can you retry it with the "
-            "[method] thats still good, give {name.him} the reference on {name.his} [ticket] and "
-            "close it",
-            note="{name} has complained about our letters, but {name.his} card has expired. "
-            "Please retry the failed [payment] with the [method] that's still good, tell "
-            "{name.him} its reference on {name.his} [ticket], and close it.",
+            email="{name}'s card has expired and [a payment] failed. Could you retry it with the "
+            "[method] that's still valid, reply to {name.his} [ticket] with the [payment] "
+            "reference and close it?",
+            colleague="{name}'s [payment] failed because the card has expired. Please retry it "
+            "with the [method] that's still valid, answer {name.his} [ticket] with the [payment] "
+            "reference and close it.",
+            chat="{name}s card expired and [a payment] failed. can you retry it with the [method] "
+            "thats still good, answer {name.his} [ticket] with the [payment] reference and close "
+            "it",
+            note="{name} has had two letters from us, but it's only that {name.his} card has "
+            "expired. Please retry the failed [payment] with the [method] that's still valid, "
+            "answer {name.his} [ticket] with the [payment] reference and close it.",
         ),
         calls=(
             call("get_my_profile"),

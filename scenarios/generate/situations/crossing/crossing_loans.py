@@ -35,18 +35,17 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is off sick and had promised {name} an answer today; {name.his} "
-            "[ticket] is with you. {name.He} wants to keep {product}. Could you renew the [loan] "
-            "if it's possible, tell {name.him} the new due date on the [ticket] and close it?",
-            colleague="{away} is off sick, and {name} is waiting for an answer about {product} "
-            "({name.his} [ticket], on {away.his} list). Please renew it if it's possible, tell "
-            "{name.him} the new due date there and close the [ticket].",
-            chat="{away} is ill and {name} wants to keep {product}, {name.his} [ticket] is still "
-            "with {away.him}. can you renew it if possible, tell {name.him} the new due date "
-            "there and close it",
-            note="{away} is off sick until next week, and {name}'s [ticket] can't wait that long: "
-            "{name.he} would like to keep {product}. If the [loan] can be renewed, please do "
-            "that. Tell {name.him} the new due date on the [ticket] and close it.",
+            email="{name} would like to keep {product} longer, but {name.his} [ticket] is with "
+            "{away}, who's off sick. Could you renew it if possible, reply with the new due date "
+            "and close the [ticket]?",
+            colleague="{away} is off sick and had promised {name} an answer about keeping "
+            "{product} longer. Please renew it if you can, answer {name.his} [ticket] with the "
+            "new due date and close it.",
+            chat="{away} is ill and still has {name}s [ticket] about keeping {product} longer. "
+            "can you renew it if possible, reply with the new due date and close it",
+            note="{away} is off sick until next week, and {name} can't wait that long: {name.he} "
+            "wants to keep {product}. Please renew it if that's possible, answer {name.his} "
+            "[ticket] with the new due date and close it.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -93,17 +92,17 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to keep {product} for two more weeks; you have {name.his} "
-            "[ticket]. Please renew the [loan] if you can. If somebody else is waiting, tell "
-            "{name.him} on the [ticket] when it has to be back. Either way it can be closed.",
-            colleague="{name} would like to keep {product} longer. Renew it if possible. If not, "
-            "tell {name.him} on {name.his} [ticket] when it's due back. Then close the [ticket].",
+            email="{name} would like to keep {product} for longer. Please renew it if you can. If "
+            "somebody else is waiting, let {name.him} know on {name.his} [ticket] when it has to "
+            "be back. Then close the [ticket].",
+            colleague="{name} wants to hang on to {product} a bit longer. Please renew it if "
+            "possible; if not, tell {name.him} on {name.his} [ticket] when it's due back. Close "
+            "it either way.",
             chat="{name} wants to keep {product} longer. renew it if you can, otherwise tell "
             "{name.him} on {name.his} [ticket] when its due back. then close it",
-            note="{name} asked about {product} on Monday and hasn't had an answer; {name.his} "
-            "[ticket] is with you. Please renew the [loan] if that's possible; if somebody is "
-            "waiting for it, tell {name.him} there when it has to be back. Then close the "
-            "[ticket].",
+            note="{name} asked on Monday whether {name.he} could keep {product} longer. Please "
+            "renew it if you can; if somebody's waiting, answer {name.his} [ticket] with the date "
+            "it has to be back. Then close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -153,13 +152,13 @@ def back_and_on_to_the_next(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has brought back {product}, a bit worn. Could you book it in as worn, "
-            "lend it to whoever has waited longest, and tell them in their [thread] when it's due?",
-            colleague="{name} brought {product} back, worn. Lend it straight on to the first "
-            "in the queue and tell them in their [thread] when it's due.",
+            "lend it to whoever's waited longest, and tell them in their [thread] when it's due?",
+            colleague="{name} brought {product} back, worn. Please book that in, lend it straight "
+            "to the first in the queue and tell them in their [thread] when it's due.",
             chat="{product} is back from {name}, its worn. can you lend it to the next in line "
             "and tell them the due date in their [thread]",
             note="{name} has returned {product}, worn. Please book it in like that, lend it to "
-            "whoever has waited longest, and write in that person's [thread] when it's due.",
+            "whoever's been waiting longest, and write in their [thread] when it's due.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -203,18 +202,17 @@ def the_next_in_line_is_late(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has brought back {product}, in good condition. Please book it in and "
-            "lend it to whoever has waited longest. If that person can't borrow at the moment, "
-            "write in their [thread] which [item] has to come back first, with its code.",
-            colleague="{name} returned {product}, in good condition. Lend it to the first in "
-            "the queue. If they can't borrow at the moment, tell them in their [thread] which "
-            "[item] they have to bring back first (code).",
-            chat="{name} gave {product} back, its fine. lend it to the next in line, unless "
-            "they cant borrow right now. then tell them in their [thread] the code of what they "
-            "have to bring back first",
+            "lend it to whoever's waited longest. If they have something overdue, write in their "
+            "[thread] what has to come back first (with its code).",
+            colleague="{name} returned {product}, in good condition. Please lend it to the first "
+            "in the queue. If they have something overdue, tell them in their [thread] to bring "
+            "that back first, with the code.",
+            chat="{name} gave {product} back, its fine. lend it to the next in line. if theyve "
+            "got something overdue tell them in their [thread] to bring that back first (with the "
+            "code)",
             note="{name} came in with {product} this morning, in good condition. Please lend it "
-            "to the first in the queue. I have an idea that this person is late with something; "
-            "if so, write in their [thread] which code has to come back first, and we'll keep it "
-            "here for now.",
+            "to the first in the queue. I think they're late with something; if so, write in "
+            "their [thread] which code we need back first.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -249,7 +247,7 @@ def the_next_in_line_is_late(maker: Maker) -> Draft | None:
 @situation(
     "loans",
     steps=10,
-    trades=("public_library", "outdoor_shop", "language_school", "bike_workshop"),
+    trades=("public_library", "outdoor_shop", "language_school"),
     common=True,
     weight=1.6,
 )
@@ -270,13 +268,15 @@ def a_family_goes_away(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} and {name.his} family are flying out for two weeks. Could you renew "
-            "everything the household has due by {until}? If something can't be renewed, tell me.",
-            colleague="{name}'s family is away for two weeks. Please renew whatever any of them "
-            "has due by {until}; if something can't be renewed, tell me what.",
-            chat="{name} and family are off on holiday, can you renew everything they have due up "
-            "to {until}? tell me if something cant be renewed",
-            note="{name}'s family is going on holiday tomorrow. Please renew whatever anyone in "
-            "the household has due up to {until}, and tell me if something can't be renewed.",
+            "everything the household has borrowed that's due by {until}? Let me know what can't "
+            "be renewed.",
+            colleague="{name}'s family is away for two weeks. Please renew all the [loans] in the "
+            "household due by {until}, and tell me if any can't be renewed.",
+            chat="{name} and family are off on holiday, can you renew everything theyve borrowed "
+            "thats due up to {until}? tell me what cant be renewed",
+            note="{name}'s family is going on holiday tomorrow. Please renew whatever the "
+            "household has on loan that's due up to {until}, and let me know if something can't "
+            "be renewed.",
         ),
         calls=(
             call("search_customers", query=parent["name"]),
@@ -323,18 +323,17 @@ def a_clean_slate_first(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to pick up {product} this afternoon and has opened a "
-            "[ticket]. If {name.he} has nothing overdue, neither [loans] nor [invoices], please "
-            "lend {name.him} the one that's in. Leave the [ticket] open until {name.he}'s been "
-            "here.",
+            email="{name} would like to pick up {product} this afternoon. If {name.he} has no "
+            "overdue [loans] or [invoices], please lend {name.him} the one that's in, but leave "
+            "{name.his} [ticket] open until {name.he}'s been here.",
             colleague="{name} would like {product}. If {name.he} has no overdue [loans] or "
             "[invoices], lend {name.him} the one that's in. {name.His} [ticket] stays open until "
             "{name.he} comes.",
-            chat="{name} wants {product} today. if none of {name.his} [loans] or [invoices] is "
+            chat="{name} wants {product} today. if none of {name.his} [loans] or [invoices] are "
             "overdue lend {name.him} the one thats in. leave {name.his} [ticket] open",
-            note="{name} has asked for {product}. We only lend to people with nothing overdue, so "
-            "check {name.his} [loans] and [invoices] first. If all's fine, lend {name.him} the "
-            "one that's in. I'll close the [ticket] when {name.he}'s been in.",
+            note="{name} has asked for {product}. Please check that none of {name.his} [loans] or "
+            "[invoices] are overdue, and if all's fine, lend {name.him} the one that's in. I'll "
+            "close {name.his} [ticket] when {name.he}'s been in.",
         ),
         calls=(
             call("get_my_profile"),
@@ -373,15 +372,15 @@ def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} can't renew {product} any more and lives an hour away; {name.he}'s "
-            "opened a [ticket] about it. I don't see the harm. Please book it back as good and "
-            "lend it to {name.him} again.",
+            email="{name} can't renew {product} any more and lives an hour away; you have "
+            "{name.his} [ticket]. Could you just book it back as good and lend it to {name.him} "
+            "again?",
             colleague="{name} has no renewals left for {product} and still needs it. Just book it "
             "back as good and lend it to {name.him} again; {name.he} can keep it at home.",
             chat="{name} has no renewals left for {product} but still needs it. can you book it "
             "back as good and lend it out again",
-            note="{name} has used up the renewals for {product} and still needs it for a while. "
-            "Just book it as returned in good condition and lend it to {name.him} again, so that "
+            note="{name} has used up the renewals for {product} and still needs it. Just book it "
+            "in as returned, in good condition, and lend it to {name.him} again, so that "
             "{name.he} doesn't have to make the trip.",
         ),
         calls=(
@@ -420,14 +419,14 @@ def worn_out_and_off_the_shelf(maker: Maker) -> Draft | None:
         kind="change",
         because="permission",
         ask=Voices(
-            email="{name} has returned {product} in such a bad state that we can't lend it out "
-            "again. Please take it back as worn and, if nobody's waiting for it, withdraw it.",
-            colleague="{name} has brought {product} back, badly worn. Please book it in as worn "
+            email="{name} has returned {product} in such a state that we can't lend it out again. "
+            "Please book it in as worn and withdraw it, if nobody's waiting for it.",
+            colleague="{name} has brought {product} back, badly worn. Please book it in like that "
             "and, if nobody's waiting for it, withdraw it.",
             chat="{name} returned {product}, its totally worn. can you book it in as worn and "
             "withdraw it if nobodys waiting for it",
-            note="{name} brought {product} back in poor shape. Please book it in as worn and, "
-            "provided nobody has reserved it, withdraw it. We've already ordered a new one.",
+            note="{name} brought {product} back in poor shape. Please book it in as worn and "
+            "withdraw it, unless somebody has reserved it. We've already ordered a new one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -465,17 +464,17 @@ def who_gets_it_after_me(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} can bring {product} back a few days early if somebody needs it. Who's "
-            "next in line, and what's the phone number? If they still have something overdue, I'd "
-            "ask for it when I call, so tell me its code as well.",
-            colleague="{name} can bring {product} back early. Who's next for it, and what's the "
-            "phone number? They may have something overdue that I should ask for; I need its code "
-            "then.",
-            chat="who gets {product} after {name}? name and phone pls, and the code of anything "
-            "they still have overdue so i can ask for it",
-            note="{name} is bringing {product} back soon, and I'd like to call the person who's "
-            "waited longest for it. Who is that, and on which number? They can't borrow it while "
-            "they have something overdue, so give me the code if there's anything.",
+            email="{name} can bring {product} back a few days early. Who's next in line, and "
+            "what's the phone number? If they have something overdue, I'll ask for it when I "
+            "ring, so I need its code as well.",
+            colleague="{name} can bring {product} back early. Who's next for it, and what's their "
+            "phone number? If they've got something overdue, give me its code too, and I'll ask "
+            "for it.",
+            chat="who gets {product} after {name}? name and phone pls, and if theyve got anything "
+            "overdue tell me which (code) so i can ask for it",
+            note="{name} is bringing {product} back soon, and I'd like to ring whoever's waited "
+            "longest for it. Who is that, and what's the number? If something of theirs is "
+            "overdue, tell me its code, so that I can ask for it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

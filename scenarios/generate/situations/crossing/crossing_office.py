@@ -42,16 +42,16 @@ def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is travelling until Friday, and people are waiting. Could you pass "
-            "{away.his} open [requests] on to the colleague in {away.his} team who may approve "
-            "that much?",
-            colleague="{away} is travelling all week. Please pass {away.his} open [requests] on "
-            "to the colleague in {away.his} team who's allowed to approve them.",
-            chat="{away} is travelling all week. can you hand {away.his} open [requests] on to "
-            "someone in the team with a high enough limit",
-            note="{away} is on the road, and suppliers won't hold their prices. Please hand "
-            "{away.his} open [requests] to the colleague in {away.his} team who may approve that "
-            "much.",
+            email="{away} is travelling until Friday, and people are waiting for an answer. Could "
+            "you pass {away.his} open [requests] on to the colleague in {away.his} team whose "
+            "limit covers them?",
+            colleague="{away} is travelling all week. Please pass the [requests] waiting for "
+            "{away.his} approval on to somebody in {away.his} team whose limit is high enough.",
+            chat="{away} is travelling all week. can you pass the [requests] waiting for "
+            "{away.his} approval to someone in {away.his} team with a high enough limit",
+            note="{away} is on the road, and {away.his} approvals can't wait. Please pass "
+            "{away.his} open [requests] on to the colleague in {away.his} team whose limit covers "
+            "them.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -86,14 +86,15 @@ def one_fresh_and_one_stale(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{author} is still waiting for an answer about {one} and {two}. Could you "
-            "approve both [requests]? If one is too old for that by now, reject it.",
-            colleague="{author} has been waiting for {one} and {two}. Please approve both "
-            "[requests]. If one is too old to approve, reject it and {author.he}'ll make a new "
-            "one.",
-            chat="can you approve {author}'s [requests] for {one} and {two}? if ones too old by "
-            "now reject it, {author.he} can put it in again",
+            "approve both [requests]? If one is out of date by now, reject it, and {author.he}'ll "
+            "put in a new one.",
+            colleague="Please approve {author}'s [requests] for {one} and {two}. If one of them "
+            "is out of date, reject it; {author.he} can ask again.",
+            chat="can you approve {author}'s [requests] for {one} and {two}? if ones out of date "
+            "by now reject it, {author.he} can put it in again",
             note="{author} has waited long enough for {one} and {two}. Please approve both "
-            "[requests]. If one is too old by now, reject it and {author.he}'ll ask again.",
+            "[requests]. If one is out of date by now, reject it and {author.he}'ll ask again "
+            "with today's price.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -134,15 +135,15 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} has found a mistake in “{title}”, which you look after. The colleague "
-            "on {name.his} [case] about {subject.about} will correct it. Could you look up who "
-            "that is and give them edit access?",
+            "on {name.his} [case] about {subject.about} will correct it. Could you give them edit "
+            "access?",
             colleague="There's a mistake in “{title}”, and the colleague on {name}'s [case] about "
             "{subject.about} is going to correct it. Please give them edit access.",
             chat="{name} found a mistake in “{title}”. the colleague who has {name.his} [case] "
             "about {subject.about} will correct it, can you give them edit access",
             note="“{title}” doesn't match what we told {name} about {subject.about}. The "
-            "colleague who has that [case] is going to correct it this week, but can only read it "
-            "at the moment. You look after it, so please change that.",
+            "colleague who has that [case] is going to correct it, but can only read it. It's "
+            "yours, so please give them edit access.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -178,10 +179,10 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is threatening to go to court over {subject.about}. Could you hand the "
-            "[case] from {clerk} to [a supervisor] in {team} who's in today?",
-            colleague="{clerk} is out of {clerk.his} depth with {subject.about} ({name}). Please "
-            "hand the [case] over to [a supervisor] in {team}, to somebody who's in today.",
+            email="{name} is threatening to go to court over {subject.about}, and {clerk} can't "
+            "deal with that. Could you hand the [case] to [a supervisor] in {team} who's in today?",
+            colleague="{clerk} is out of {clerk.his} depth with {name}'s [case] about "
+            "{subject.about}. Please hand it to [a supervisor] in {team} who's in today.",
             chat="{name} has got a lawyer, so the [case] about {subject.about} is too much for "
             "{clerk} now. can you hand it to [a supervisor] in {team}? someone whos in today",
             note="{name} has got a lawyer, and the [case] about {subject.about} has become too "
@@ -231,16 +232,15 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="The people on “{project}” can't open the {kind}, which you look after. Could "
-            "you share it with everyone who still has an open [task] there? They only need to "
-            "read it. If somebody has access already, leave that as it is.",
-            colleague="Please give everyone with an open [task] in “{project}” read access to the "
-            "{kind}, they keep asking me for it. Don't change it for anyone who has access "
-            "already.",
-            chat="can you share the {kind} for “{project}” with everyone who has an open [task] "
-            "there? they only need to read it, and leave it for anyone who already has access",
-            note="The people who are still working on “{project}” can't open the {kind}, which "
-            "you look after. Please give everyone with an open [task] there read access. If one "
-            "of them can edit it already, that stays.",
+            "you give everyone who still has an open [task] read access? Anyone who can edit it "
+            "already should keep that.",
+            colleague="Please give everyone with an open [task] on “{project}” read access to the "
+            "{kind}, they keep asking me for it. Whoever has access already keeps it as it is.",
+            chat="can you share the {kind} for “{project}” with everyone who still has an open "
+            "[task] on it? read only is enough, and leave anyone who already has access",
+            note="The people still working on “{project}” can't open the {kind}, which you look "
+            "after. Please give everyone with an open [task] read access. If one of them can edit "
+            "it already, leave it like that.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -280,17 +280,15 @@ def whose_refund_is_this(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has asked about [a refund] that I know nothing about. What's the open "
-            "[refund] for, and which colleague opened it? Please add the colleague's e-mail "
-            "address.",
-            colleague="{name} is asking about [a refund] I know nothing about. What was it for, "
-            "and which colleague opened it? Please give me the colleague's e-mail, I'd like to "
-            "ask.",
-            chat="{name} is asking about [a refund] that i know nothing about. what did {name.he} "
-            "buy and who opened the [refund]? need the colleagues e-mail too",
-            note="I can't see why there's an open [refund] for {name}. What was the [payment] "
-            "for, and which colleague opened the [refund]? I'd like to ask, so I need the e-mail "
+            email="{name} has asked about an open [refund] that I know nothing about. What did "
+            "{name.he} pay for, and which colleague opened it? I need the colleague's e-mail "
             "address as well.",
+            colleague="{name} is asking about an open [refund] I know nothing about. What's it "
+            "for, and who opened it? Please give me the colleague's e-mail too.",
+            chat="{name} is asking about an open [refund] i know nothing about. what did "
+            "{name.he} pay for, who opened the [refund] and whats their email?",
+            note="I can't see why there's an open [refund] for {name}. What was the [payment] "
+            "for, and who opened it? I'd like to ask them, so I need the e-mail address as well.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -49,14 +49,15 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has a hospital appointment on {on}. Could you find somebody from "
-            "{ill.his} team who isn't away or working that day, request the [swap] and approve it?",
-            colleague="{ill} has to go to hospital on {on}. Please find somebody from {ill.his} "
-            "team who isn't away or on the rota, request the [swap] and approve it.",
-            chat="need cover for {ill} on {on} (hospital appointment). someone from {ill.his} "
-            "team who isnt away or on the rota, can you request the [swap] and approve it",
-            note="{ill} has to go to hospital on {on}. Please request a [swap] with a colleague "
-            "from {ill.his} team who isn't away or working that day, and approve it.",
+            email="{ill} has a hospital appointment on {on}. Could you find cover from {ill.his} "
+            "team, somebody who isn't away or working that day, then request the [swap] and "
+            "approve it?",
+            colleague="{ill} has to go to hospital on {on}. Please arrange and approve [a swap] "
+            "with somebody from {ill.his} team who isn't away or on the rota.",
+            chat="need cover for {ill} on {on} (hospital). can you sort out [a swap] with someone "
+            "from {ill.his} team who isnt away or on the rota, and approve it too",
+            note="{ill} has to go to hospital on {on}. Please arrange [a swap] with a colleague "
+            "from {ill.his} team who isn't away or working that day. You can approve it yourself.",
         ),
         calls=(
             call("search_employees", query=ill["name"]),
@@ -97,18 +98,16 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{torn} has the early [shift] on {on} and the {topic.meeting}. "
-            "Could you ask for a [swap] with somebody from {torn.his} team who has nothing on "
+            email="{torn} has the {topic.meeting} on {on} and can't do the early [shift] as well. "
+            "Could you request [a swap] with somebody from {torn.his} team who has nothing on "
             "that day?",
-            colleague="{torn} is double-booked on {on}: early [shift] and the "
-            "{topic.meeting}. Please request a [swap] with somebody from {torn.his} team who has "
-            "neither that day.",
-            chat="{torn} is double booked on {on}, early [shift] and the "
-            "{topic.meeting}. can you ask for a [swap] with someone from {torn.his} team whos "
-            "free that day",
-            note="{torn} has the {topic.meeting} on {on} and can't do the early "
-            "[shift]. Please request a [swap] with a colleague from {torn.his} team who has no "
-            "[shift] or [appointment] that day.",
+            colleague="{torn} is double-booked on {on}: early [shift] and the {topic.meeting}. "
+            "Please request [a swap] with somebody from {torn.his} team who's free all day.",
+            chat="{torn} is double booked on {on}, early [shift] and the {topic.meeting}. can you "
+            "request [a swap] with someone from {torn.his} team whos free that day",
+            note="{torn} can't do the early [shift] on {on} because of the {topic.meeting}. "
+            "Please request [a swap] with a colleague from {torn.his} team who has no [shift] or "
+            "[appointment] that day.",
         ),
         calls=(
             call("search_employees", query=torn["name"]),
@@ -149,16 +148,17 @@ def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver} is getting married and has found somebody for each of {giver.his} "
-            "[shifts] between {start} and {end}. Some of our posts need somebody senior, though. "
-            "Please approve the [swaps] where the colleague may work there, and refuse the others.",
+            email="{giver} has found somebody for each of {giver.his} [shifts] between {start} "
+            "and {end}. Some of them need somebody senior, though. Please approve the [swaps] "
+            "that are all right and refuse the others.",
             colleague="{giver} has asked for [swaps] between {start} and {end}. Please approve "
-            "them where the other person is senior enough for the post, and refuse the rest.",
-            chat="can you decide {giver}s open [swaps], {start} to {end}? fine if the other "
-            "person is senior enough for the post, otherwise refuse",
+            "them, except where the [shift] needs somebody senior and the colleague isn't. Refuse "
+            "those.",
+            chat="can you decide {giver}s open [swaps], {start} to {end}? approve them unless its "
+            "a senior [shift] and the other person is junior, refuse those",
             note="{giver} is getting married and has [swaps] waiting between {start} and {end}. "
-            "Please approve them where the other person is senior enough for the post, and refuse "
-            "the rest.",
+            "Please approve them, but refuse any that would leave a senior [shift] to somebody "
+            "junior.",
         ),
         calls=(
             call("search_employees", query=giver["name"]),
@@ -199,15 +199,14 @@ def my_own_swap(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="The rota still shows {giver} on {on}, but {giver.he} tells me that the two of "
-            "you have agreed on [a swap]. It only needs an approval. Could you give it?",
-            colleague="{giver}'s [swap] with you on {on} is still open. Please approve it, so that "
-            "the rota is right.",
+            email="The rota still shows {giver} on {on}, but {giver.he} tells me the two of you "
+            "have agreed on [a swap]. Could you approve it?",
+            colleague="{giver}'s [swap] with you on {on} is still open. Please approve it, so "
+            "that the rota is right.",
             chat="{giver}s [swap] with you on {on} is still open, can you approve it? i want to "
             "print the rota",
             note="The rota for {on} still shows {giver}, although {giver.he}'s agreed with you to "
-            "swap. Please approve that [swap] today so that I can print the final version for the "
-            "noticeboard.",
+            "swap. Please approve that [swap] today so that I can print the final version.",
         ),
         calls=(
             call("get_my_profile"),
@@ -237,14 +236,14 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{giver} has concert tickets for {on}, and {taker} will work instead. They've "
-            "sorted it out between them. Could you request the [swap]?",
-            colleague="{giver} has a dentist's appointment on {on}, and {taker} is working "
-            "{giver.his} [shift]. Please put in the [swap].",
-            chat="{taker} takes {giver}s [shift] on {on}. can you put the [swap] in, they've "
-            "agreed on it",
-            note="{giver} and {taker} have agreed that {taker} works on {on} instead. They keep "
-            "forgetting to put it in, so please request the [swap].",
+            email="{giver} has concert tickets for {on}, and {taker} is happy to work instead. "
+            "Could you request the [swap] for them?",
+            colleague="{giver} has a dentist's appointment on {on}, and {taker} is taking "
+            "{giver.his} [shift]. Please request the [swap].",
+            chat="{taker} takes {giver}s [shift] on {on}, theyve agreed on it. can you request "
+            "the [swap]",
+            note="{taker} has agreed to work for {giver} on {on}. They keep forgetting to request "
+            "the [swap], so please do it for them.",
         ),
         calls=(
             call("list_teams"),
@@ -285,13 +284,13 @@ def leave_over_a_shift(maker: Maker) -> Draft | None:
         because="permission",
         ask=Voices(
             email="I've approved {away}'s holiday from {first} to {last}. Could you record the "
-            "leave and delete the [shift] {away.he} has in that time?",
-            colleague="{away} is on leave from {first} to {last}. Please record it and delete "
-            "{away.his} [shift] in that time.",
-            chat="{away} is on leave {first} to {last}. can you put it in and delete the [shift] "
-            "{away.he} has then",
-            note="{away} is on leave from {first} to {last} but still on the rota for one of "
-            "those days. Please record the leave and delete that [shift].",
+            "leave and take {away.him} off the rota for those days?",
+            colleague="{away} is on leave from {first} to {last}. Please record it and take "
+            "{away.him} off the rota.",
+            chat="{away} is on leave {first} to {last}. can you put it in and take {away.him} off "
+            "the rota for then",
+            note="{away} is on leave from {first} to {last} but still down for [a shift] on one "
+            "of those days. Please record the leave and take {away.him} off the rota that day.",
         ),
         calls=(
             call("list_teams"),
@@ -338,17 +337,16 @@ def off_the_rota_for_a_course(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is at the trade fair from {first} to {last} and has been put on the "
-            "rota as well. Please record the trip as travel and delete {away.his} [shifts] on "
-            "those days. If {away.he}'s asked for [a swap] for one, leave that in.",
-            colleague="{away} is at the trade fair from {first} to {last}. Record it as travel "
-            "and delete {away.his} [shifts] then, except where [a swap] has been requested.",
+            email="{away} is at the trade fair from {first} to {last} but on the rota as well. "
+            "Please record the trip as travel and take {away.him} off, except for [shifts] where "
+            "{away.he}'s requested [a swap].",
+            colleague="{away} is at the trade fair from {first} to {last}. Please record it as "
+            "travel and take {away.him} off the rota, except where [a swap] has been requested.",
             chat="{away} is at the trade fair {first} to {last}. can you record that as travel "
             "and take {away.him} off the rota, except where theres [a swap] requested",
             note="{away} is going to the trade fair, {first} to {last}. Please record it as "
-            "travel and delete the [shifts] {away.he} has then. If {away.he} has requested [a "
-            "swap] for one of them, that one stays until it's decided. I'll find cover for the "
-            "others.",
+            "travel and take {away.him} off the rota. If [a swap] has been requested for one of "
+            "the [shifts], leave that in. I'll find cover for the others.",
         ),
         calls=(
             call("list_teams"),
@@ -394,14 +392,15 @@ def who_has_a_free_day(maker: Maker) -> Draft:
         kind="question",
         ask=Voices(
             email="A school would like somebody from {team} to come on {on} and talk about the "
-            "job. Who isn't away and has no [shift] or [appointment] that day? Name and e-mail, "
-            "please.",
-            colleague="The photographer is here on {on}. Who in {team} is in that day and has no "
-            "[shift] and no [appointment]? Name and e-mail, please.",
-            chat="need someone from {team} for the photographer on {on}. whos in but has no "
-            "[shift] and no [appointment]? name and email pls",
+            "job. Who isn't away and has no [shift] or [appointment] that day? I need the name "
+            "and e-mail.",
+            colleague="The photographer is coming on {on}. Who in {team} isn't away and has no "
+            "[shift] or [appointment] then? Name and e-mail, please.",
+            chat="need someone from {team} for the photographer on {on}. whos not away and has no "
+            "[shift] or [appointment] that day? name and email pls",
             note="A trainee is coming on {on}, and somebody from {team} should show her round. "
-            "Who's in and has no [shift] or [appointment] that day? Name and e-mail, please.",
+            "Who has no [shift], [appointment] or leave that day? Please give me the name and "
+            "e-mail.",
         ),
         calls=(
             call("list_teams"),
@@ -440,16 +439,16 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is coming by about {subject.about} on {on}, first thing, and will be "
-            "sent to “{post}”. Please assign {name.his} [ticket] to the colleague on the early "
-            "[shift] there, so that they can read up on it.",
-            colleague="{name} is coming to “{post}” on {on}, first thing, about {subject.about}. "
-            "Please give that [ticket] to the colleague who's on early there.",
-            chat="{name} comes to “{post}” early on {on} about {subject.about}. can you give the "
-            "[ticket] to whoever has the early [shift] there that day",
-            note="I've told {name} to come to “{post}” on {on}, first thing in the morning, about "
-            "{subject.about}. Please assign that [ticket] to the colleague on the early [shift] "
-            "there, so that {name.he} doesn't have to explain it all again.",
+            email="{name} is coming to “{post}” about {subject.about} on {on}, first thing. "
+            "Please assign {name.his} [ticket] to the colleague on the early [shift] there, so "
+            "that they can read up on it.",
+            colleague="{name} is coming to “{post}” first thing on {on} about {subject.about}. "
+            "Please give {name.his} [ticket] to whoever's on the early [shift] there.",
+            chat="{name} is coming to “{post}” first thing on {on} about {subject.about}. can you "
+            "give {name.his} [ticket] to whoever has the early [shift] there",
+            note="I've told {name} to come to “{post}” first thing on {on} about {subject.about}. "
+            "Please assign that [ticket] to the colleague on the early [shift], so that {name.he} "
+            "doesn't have to explain it all again.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -473,7 +472,7 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
     )
 
 
-@situation("shifts", steps=7, weight=0.035)
+@situation("shifts", steps=7, rare=True, weight=0.035)
 def somebody_senior_for_the_post(maker: Maker) -> Draft:
     """A senior post is staffed with the one of a team who may stand there and is not away."""
     team, (_, away, fit) = plant_team(maker, "clerk", "supervisor", "supervisor")
@@ -485,14 +484,14 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Nobody is down for the early [shift] at “{post}” on {on}, and we need somebody "
-            "senior to open up. Could you put in one of {team} who isn't away?",
-            colleague="We need somebody senior for the early [shift] at “{post}” on {on}, because "
-            "we can't open without. Please put in a colleague from {team} who isn't away.",
-            chat="no one is down for the early [shift] at “{post}” on {on}, and it has to be "
-            "someone senior. can you put in one from {team} whos not away",
-            note="We can't open “{post}” on {on} without somebody senior on the early [shift]. "
-            "Please put in one from {team} who isn't on holiday.",
+            email="Nobody is down for the early [shift] at “{post}” on {on}, and it takes "
+            "somebody senior to open up. Could you put on a colleague from {team} who isn't away?",
+            colleague="We can't open “{post}” on {on}, because there's nobody senior on the early "
+            "[shift]. Please put in a senior colleague from {team} who isn't away.",
+            chat="no one is down for the early [shift] at “{post}” on {on} and it has to be "
+            "someone senior. can you put in someone from {team} whos not away",
+            note="Somebody senior has to be on the early [shift] at “{post}” on {on}, and nobody "
+            "is down for it yet. Please put in a colleague from {team} who isn't on holiday.",
         ),
         calls=(
             call("list_posts"),

@@ -34,14 +34,14 @@ def close_what_is_through(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says that everything is settled. Could you close {name.his} open "
-            "[cases]? If one has to stay open, tell me why.",
-            colleague="{name} says everything's settled. Please close {name.his} [cases], and "
+            email="{name} rang to say that everything's settled now. Could you close {name.his} "
+            "open [cases]? If any of them can't be closed yet, tell me why.",
+            colleague="{name} doesn't need us any more. Please close {name.his} open [cases], and "
             "tell me why if one has to stay open.",
-            chat="{name} says everything is settled, can you close {name.his} [cases]? if one has "
-            "to stay open tell me why",
-            note="As far as {name} knows, everything is settled. Please close {name.his} open "
-            "[cases], and let me know why if that doesn't work for one of them.",
+            chat="{name} says its all sorted, can you close {name.his} [cases]? if one has to "
+            "stay open tell me why",
+            note="As far as {name} is concerned, everything's settled. Please close {name.his} "
+            "open [cases], and let me know if one can't be closed yet, and why.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -201,15 +201,14 @@ def cases_of_a_sick_handler(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{away} is signed off for the rest of the month. {boss} takes {away.his} "
-                "high-priority [cases], and {heir} all the others. Could you hand over what's "
-                "open?",
-                colleague="{away} is off sick. Please hand over {away.his} open [cases]: high "
+                email="{away} is signed off for the rest of the month. Could you give {away.his} "
+                "open high-priority [cases] to {boss} and all the other open ones to {heir}?",
+                colleague="{away} is off sick. Please reassign {away.his} open [cases]: high "
                 "priority to {boss}, everything else to {heir}.",
-                chat="{away} is off sick all month. can you hand {away.his} open [cases] over? "
-                "the high priority ones to {boss}, the rest to {heir}",
+                chat="{away} is off sick all month. can you reassign {away.his} open [cases]? the "
+                "high priority ones to {boss}, the rest to {heir}",
                 note="{away} won't be back before next month. {boss} has agreed to take "
-                "{away.his} high-priority [cases] and {heir} the rest. Please hand over "
+                "{away.his} high-priority [cases] and {heir} the rest. Please reassign "
                 "everything that's open.",
             ),
             calls=(

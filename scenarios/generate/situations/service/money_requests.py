@@ -101,9 +101,10 @@ def approved_too_late(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{author} asked for {subject} some time ago and hasn't heard anything. It isn't "
-            "much, and {author.he} still needs it. Could you approve it?",
-            colleague="Please approve {author}'s [request] for {subject}. It was forgotten.",
+            email="{author} asked for {subject} some time ago and hasn't heard anything. "
+            "{author.He} still needs it. Could you approve the [request]?",
+            colleague="Please approve {author}'s [request] for {subject}. It must have been "
+            "overlooked.",
             chat="can you approve {subject} for {author}? its been with you for ages",
             note="{author}'s [request] for {subject} has been waiting with you all this time, "
             "which is our fault. Please approve it today; I'll explain to {author} what happened.",
@@ -233,13 +234,13 @@ def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} has made three [requests] for {what}, one for each quote. Could you "
+            email="{author} has put in three [requests] for {what}, one for each quote. Could you "
             "approve the cheapest and reject the other two?",
-            colleague="{author} got three quotes for {what} and made [a request] for each. Please "
-            "approve the cheapest and reject the others.",
+            colleague="{author} got three quotes for {what} and put in [a request] for each. "
+            "Please approve the cheapest and reject the others.",
             chat="{author} has 3 [requests] open for {what} (3 quotes). can you approve the "
             "cheapest and reject the other two",
-            note="I asked {author} for three quotes for {what}, and {author.he} has made [a "
+            note="I asked {author} to get three quotes for {what}, and {author.he}'s put in [a "
             "request] for each. Please approve the cheapest and reject the others.",
         ),
         calls=(
@@ -283,15 +284,14 @@ def waiting_for_how_much(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="Accounts would like to know how much money {author} has asked for that "
-                "hasn't been decided on yet. What do {author.his} open [requests] add up to?",
+                email="Accounts would like to know how much {author} has asked for that hasn't "
+                "been decided on yet. What do {author.his} open [requests] add up to?",
                 colleague="{author} has put in a lot lately. What do {author.his} open [requests] "
                 "add up to?",
                 chat="what do {author}'s open [requests] add up to? just the ones nobody has "
                 "decided on yet",
-                note="I'm doing the budget and would like to know what we may still have to spend "
-                "on {author}'s group. What's the total of {author.his} [requests] that are still "
-                "open? It doesn't matter who they're with.",
+                note="I'm doing the budget. What do {author}'s [requests] that are still open add "
+                "up to? It doesn't matter who they're with.",
             ),
             calls=(
                 call("search_employees", query=author["name"]),

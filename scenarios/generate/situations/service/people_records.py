@@ -101,14 +101,14 @@ def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Our e-mails to {name} come back, because {author} mistyped the new address on "
-            "the record. It's right in {author.his} note about the call. Could you correct it?",
-            colleague="Our e-mails to {name} bounce: {author} mistyped the new address on the "
-            "record. Please correct it; it's right in {author.his} note about the call.",
-            chat="mails to {name} bounce, {author} mistyped the new address. its right in the "
-            "note about the call, can you correct the record",
-            note="{name} doesn't get our e-mails, because {author} mistyped the new address. It's "
-            "right in {author.his} note about the call, so please correct the record.",
+            email="Our e-mails to {name} come back, because {author} mistyped the new address. "
+            "{author.His} note of the call has it right. Could you correct the record?",
+            colleague="Our e-mails to {name} are bouncing, because {author} mistyped the new "
+            "address. Please correct it from {author.his} note of the call.",
+            chat="our e-mails to {name} are bouncing, {author} mistyped the new address. its "
+            "right in {author.his} note of the call, can you correct it",
+            note="{name} isn't getting our e-mails, because {author} mistyped the new address. "
+            "It's right in {author.his} note of the call, so please correct the record.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -223,11 +223,9 @@ def block_them_for_me(maker: Maker) -> Draft | None:
         "machine_service",
         "pharmacy_wholesale",
         "bakery_supply",
-        "print_shop",
         "farm_cooperative",
         "laboratory",
         "catering",
-        "solar_installer",
     ),
     without=WALK_IN_TRADES,
     weight=0.6,
@@ -253,16 +251,15 @@ def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] |
         return Draft(
             kind="change",
             ask=Voices(
-                email="{leaver} is going part-time, so {boss} takes over {leaver.his} [customers] "
-                "who've been with us since before {year}. Could you assign those to {boss.him}?",
-                colleague="{leaver} has too many [customers], so {boss} is taking the oldest "
-                "ones, those who've been with us since before {year}. Please assign them to "
-                "{boss.him}.",
-                chat="{leaver} is going part-time, so {boss} takes over everyone of {leaver.hers} "
-                "whos been with us since before {year}. can you assign those to {boss.him}",
-                note="{leaver} is building up our new [customers] and needs more time for it. "
-                "Please give {boss} the ones of {leaver.hers} who've been with us since before "
-                "{year}.",
+                email="{leaver} is going part-time, so {boss} is taking over {leaver.his} "
+                "[customers] who've been with us since before {year}. Could you assign those "
+                "to {boss.him}?",
+                colleague="{leaver} has too many [customers], and {boss} knows the older ones "
+                "well. Please assign {boss.him} those who've been with us since before {year}.",
+                chat="{leaver} is going part-time, {boss} is taking {leaver.his} [customers] from "
+                "before {year}. can you assign them to {boss.him}",
+                note="{leaver} needs more time for new [customers]. Please give {boss} those of "
+                "{leaver.his} [customers] who've been with us since before {year}.",
             ),
             calls=(
                 call("search_employees", query=boss["name"]),

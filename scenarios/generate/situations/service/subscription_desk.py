@@ -167,9 +167,8 @@ def leaving_with_a_failed_charge(maker: Maker) -> Draft | None:
             colleague="{name} is giving up the {product}. Please end the [subscription] as of "
             "today.",
             chat="can you end the {product} for {name} today? {name.he} says nothing's owed",
-            note="{name} phoned to cancel the {product}. I told {name.him} it would be off "
-            "{name.his} account by tonight, so please end the [subscription]. As far as {name.he} "
-            "knows there's nothing left to pay.",
+            note="{name} phoned to cancel the {product} and says there's nothing left to pay. I "
+            "promised it would be done by tonight, so please end the [subscription].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -254,9 +253,9 @@ def credit_for_a_change_of_mind(maker: Maker) -> Draft | None:
             "latest [charge].",
             chat="can you credit {name}'s last [charge] for the {product}? {name.he} says "
             "{name.he} didnt need it after all",
-            note="{name} has asked whether we could give back the last payment for the {product}, "
-            "because {name.he} changed {name.his} mind. {name.He}'s been with us a long time, so "
-            "please credit the latest [charge].",
+            note="{name} changed {name.his} mind about the {product} and has asked for the last "
+            "payment back. {name.He}'s been with us a long time, so please credit the latest "
+            "[charge].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

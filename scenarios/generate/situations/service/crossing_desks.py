@@ -242,16 +242,14 @@ def lead_and_owner(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{owner} still owns “{title}”, but it's only used for “{project}” now. We've "
-            "agreed that the lead of that [project] should look after it. Could you change the "
-            "owner?",
+            email="“{title}” is only used for “{project}” now, so the lead of that [project] "
+            "should look after it instead of {owner}. Could you change the owner?",
             colleague="Please make the lead of “{project}” the owner of “{title}”, instead of "
             "{owner}.",
             chat="can you make the lead of “{project}” the owner of “{title}”? {owner} is fine "
             "with it",
-            note="“{project}” is under way, so “{title}” should be kept by the [project]'s lead "
-            "rather than by {owner}, who has no part in it. Please change the owner before we "
-            "send anything out.",
+            note="“{project}” is under way, so “{title}” should belong to the [project]'s lead "
+            "rather than to {owner}. Please change the owner before we send anything out.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -289,15 +287,15 @@ def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has quoted our “{title}” in “{subject}”, and whoever has that [ticket] "
-            "can't open the document. It's one of yours. Could you share it, to read?",
-            colleague="{name} has quoted “{title}” in the [ticket] “{subject}”. It's yours; please "
-            "let the colleague who has the [ticket] read it.",
-            chat="{name} keeps quoting “{title}” in “{subject}”. can you share it with whoever has "
-            "that [ticket]? just to read",
-            note="Whoever is dealing with “{subject}” from {name} asked me for “{title}”, but it's "
-            "one of yours and I can't share it. Please do that this morning, just to read. You'll "
-            "see on the [ticket] who has it.",
+            email="{name} has quoted our “{title}” in {name.his} [ticket] about {subject.about}, "
+            "and whoever has it can't open the document. It's one of yours. Could you give "
+            "them read access?",
+            colleague="{name} has quoted “{title}” in {name.his} [ticket] about {subject.about}. "
+            "It's yours; please let the colleague who has the [ticket] read it.",
+            chat="{name} keeps quoting “{title}” about {subject.about}. can you share it with "
+            "whoever has that [ticket]? just to read",
+            note="Whoever has {name}'s [ticket] about {subject.about} needs to read “{title}”, "
+            "which is yours. Please share it, read-only. You'll see on the [ticket] who it is.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -348,17 +346,17 @@ def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent us two [tickets] asking about {subject.about}, but we already "
-            "have [a case] on that. Could you reply to both with the reference of the [case], "
-            "and close them?",
-            colleague="{name} has opened two [tickets] about {subject.about}, which is [a case] "
-            "already. Please give {name.him} the reference of the [case] in a reply on both, "
-            "and close them.",
+            email="{name} has sent us two [tickets] asking about {subject.about}, but {name.he} "
+            "has an open [case] for that. Could you reply to both with the reference of the "
+            "[case], and close them?",
+            colleague="{name} has opened two [tickets] about {subject.about}, but {name.he} "
+            "already has an open [case] for it. Please reply to both with the reference of "
+            "the [case], and close them.",
             chat="{name} opened 2 [tickets] about {subject.about}, but theres [a case] for that "
             "already. can you reply on both with the reference of the [case] and close them",
-            note="{name} has asked in two [tickets] how {subject.about} is going, because nobody "
-            "told {name.him} there's [a case]. Please reply to both with its reference and "
-            "close them. {name.His} third [ticket] is about something else.",
+            note="{name} has asked in two [tickets] how {subject.about} is going; nobody told "
+            "{name.him} the reference of the [case]. Please give it to {name.him} in a reply "
+            "on both and close them. {name.His} third [ticket] is about something else.",
         ),
         calls=tuple(calls),
         answer="{one} and {two} are solved, each with the reference {case}. I left {name}'s other "

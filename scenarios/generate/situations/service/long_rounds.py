@@ -149,19 +149,18 @@ def wind_up_a_project(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{worker} is leaving “{project}” tomorrow. What {worker.he}'s put hours on "
-                "is finished, {worker.he} just hasn't ticked it off. The rest {worker.he} hasn't "
-                "started, so the lead should take that. Could you sort out {worker.his} open "
-                "[tasks]?",
+                email="{worker} is leaving “{project}”. Could you mark {worker.his} open [tasks] "
+                "with hours on them as done, and give the ones {worker.he} hasn't started to "
+                "the lead of the [project]?",
                 colleague="{worker} is leaving “{project}”. {worker.He} says everything "
                 "{worker.he}'s put hours on is finished, so please mark that as done and give "
                 "{worker.his} other open [tasks] to the lead.",
                 chat="{worker} is leaving “{project}” and says whatever has hours on it is "
                 "finished. can you mark those of {worker.his} open [tasks] as done and give the "
                 "rest to the lead of the [project]",
-                note="{worker} is needed elsewhere from tomorrow. {worker.His} open [tasks] in "
-                "“{project}” that have hours on them are finished, so please mark them as done. "
-                "What {worker.he} hasn't started goes to the lead, who knows about it.",
+                note="{worker} is leaving “{project}” tomorrow. {worker.His} open [tasks] with "
+                "hours on them are finished, so please mark them as done. Those {worker.he} "
+                "hasn't started go to the lead.",
             ),
             calls=(
                 call("search_projects", query=project["title"]),
@@ -287,10 +286,10 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
                 colleague="{leaver} doesn't work with {owner} any more. Please take {leaver.him} "
                 "off all the [documents] {owner} owns.",
                 chat="{leaver} has stopped working with {owner}, can you take away {leaver.his} "
-                "access to all {owner}'s [documents]",
+                "access to all of {owner}'s [documents]",
                 note="{leaver} is changing departments on Monday and won't need {owner}'s "
                 "[documents] any more. Please find out which ones are shared with "
-                "{leaver.him}, and remove {leaver.him}.",
+                "{leaver.him}, and take {leaver.him} off.",
             ),
             calls=(
                 call("search_employees", query=leaver["name"]),
@@ -410,16 +409,16 @@ def high_ones_to_the_supervisor(maker: Maker) -> Callable[[], Draft | None] | No
         return Draft(
             kind="change",
             ask=Voices(
-                email="The high-priority [tickets] keep {team} from everything else, and the "
-                "[supervisor] there has offered to take them all. Could you assign the outstanding "
-                "ones?",
-                colleague="Please assign all the outstanding high-priority [tickets] in {team} to "
-                "the [supervisor] there.",
-                chat="can you give every outstanding high prio [ticket] in {team} to the "
-                "[supervisor] there",
-                note="Until the end of the month the [supervisor] in {team} is dealing with all "
-                "the high-priority [tickets] there that are outstanding, whoever has them now. "
-                "Please assign them, so that the others can get on with their work.",
+                email="{team} can't get on with their work because of the high-priority "
+                "[tickets], and their [supervisor] has offered to take them all. Could you "
+                "assign the outstanding ones?",
+                colleague="Please assign all the outstanding high-priority [tickets] of {team} to "
+                "their [supervisor].",
+                chat="can you give every outstanding high priority [ticket] {team} have to their "
+                "[supervisor]",
+                note="Until the end of the month, the [supervisor] of {team} is taking all their "
+                "outstanding high-priority [tickets]. Please assign those the others still "
+                "have.",
             ),
             calls=(
                 call("list_teams"),
@@ -457,17 +456,17 @@ def the_order_in_the_complaint(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ordered something by mistake and has opened a [ticket] that says what "
-            "it was. If the [order] is still open, please cancel it, tell {name.him} its "
-            "reference on the [ticket] and close that.",
+            email="{name} ordered something by mistake; {name.his} [ticket] says what. If the "
+            "[order] is still open, please cancel it, reply on the [ticket] with its "
+            "reference, and close that.",
             colleague="{name} placed [an order] by mistake; {name.his} [ticket] says what it was "
-            "for. If it's still open, please cancel it, tell {name.him} its reference there and "
-            "close the [ticket].",
+            "for. If it's still open, please cancel it, reply with its reference and close "
+            "the [ticket].",
             chat="{name} ordered something by mistake, the [ticket] says what. can you cancel the "
-            "open [order] with it, tell {name.him} the reference on the [ticket] and close that",
-            note="{name} never meant to order that. I believe {name.him}. Please look up in "
-            "{name.his} [ticket] what it was and cancel the open [order] with it. Tell {name.him} "
-            "its reference there, and close the [ticket].",
+            "open [order] with it, reply with its reference and close the [ticket]",
+            note="{name} has written to say an [order] was a mistake; {name.his} [ticket] says "
+            "for what. Please cancel the open [order], reply with its reference and close the "
+            "[ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

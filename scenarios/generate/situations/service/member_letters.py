@@ -91,7 +91,7 @@ def claims_a_dearer_tier(maker: Maker) -> Draft | None:
             "[membership] includes. I don't think {name.he} has one. Could you check, reply "
             "with the actual [tier], and close it?",
             colleague="{name} says in {name.his} [ticket] that {name.he} has a {high} "
-            "[membership]. Please look it up, tell {name.him} the actual [tier] there and close "
+            "[membership]. Please look it up, reply with {name.his} actual [tier] and close "
             "the [ticket].",
             chat="{name} thinks {name.he}'s got a {high} [membership], im not so sure. can you "
             "check, tell {name.him} the real [tier] on {name.his} [ticket] and close it",
@@ -161,16 +161,15 @@ def freeze_by_message_with_a_limit(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is going on a long holiday and has written to us with the dates. Could "
-            "you freeze {name.his} [membership] from the first day, for as long as we allow "
-            "if it's too long, and reply with the last day?",
+            "you freeze {name.his} [membership] from the first day, up to our maximum if it's "
+            "longer, and reply with the last day?",
             colleague="{name} wrote to ask for [a freeze]. Please put it in from the first day "
-            "{name.he} gives, or only for as long as we allow, and reply with the last day.",
+            "{name.he} gives, for as long as we allow, and reply with the last day.",
             chat="{name} wants [a freeze], the dates are in {name.his} [thread]. can you put it "
-            "in from the first day (the longest we do if its too long) and reply with the "
-            "last day",
+            "in from the first day (our maximum if its too long) and reply with the last day",
             note="{name} has written to us about a long holiday. Please freeze {name.his} "
-            "[membership] from the day {name.he} leaves, for as long as possible if it's "
-            "longer than we allow, and write back with the last day.",
+            "[membership] from the day {name.he} leaves, up to our maximum if it's longer, "
+            "and write back with the last day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -212,15 +211,15 @@ def what_the_friend_pays(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has asked in {name.his} open [thread] whether {friend} pays less for "
-            "the {product}. Could you look up what {friend} pays and write it to {name.him} there?",
+            email="{name} has asked us in a [thread] whether {friend} pays less for the "
+            "{product}. Could you reply with what {friend} pays?",
             colleague="{name} would like to know what {friend} pays for the {product}; they're "
             "friends. Please answer in {name.his} open [thread].",
             chat="{name} asks what {friend} pays for the {product}, can you answer in the "
             "[thread] with the amount",
             note="{name} thinks {friend} gets the {product} for less and has written to us about "
-            "it. They know each other well, so I don't see a problem: please reply in the open "
-            "[thread] with what {friend} is charged.",
+            "it. They're friends, so please reply in the open [thread] with what {friend} is "
+            "charged.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -254,17 +253,17 @@ def one_subscription_too_many(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} can't afford both of {name.his} [subscriptions] any more and would like "
-            "to keep the one that costs less a month. Please end the other one today. We can't if "
-            "a [charge] on it has failed, so look at that first.",
+            email="{name} can't afford both of {name.his} [subscriptions] any more and is keeping "
+            "the one that costs less a month. Could you end the other one today, unless a "
+            "[charge] on it has failed?",
             colleague="{name} is keeping the cheaper of {name.his} two [subscriptions], by the "
             "month. Please end the other one today, unless a [charge] on it has failed.",
             chat="{name} can only afford one of {name.his} 2 [subscriptions] and keeps the one "
             "thats cheaper per month. can you end the other one? check first that no [charge] on "
             "it failed",
-            note="{name} has to save money. {name.He}'d like to keep whichever of {name.his} two "
-            "[subscriptions] costs less per month; the other one should end today. Have a look at "
-            "its [charges] first, because we can't end it if one has failed.",
+            note="{name} has to save money and is keeping whichever of {name.his} two "
+            "[subscriptions] costs less per month. Please end the other one today, unless a "
+            "[charge] on it has failed.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -361,17 +360,16 @@ def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says {name.he} has written a five-star [review] of the {product} and "
-            "would like the 3 % off that we promised for one. Could you check that the [review] is "
-            "there, and put the discount on that [subscription]?",
+            email="{name} says {name.he} gave the {product} five stars and would like the 3 % off "
+            "that we promised for that. Could you check, and put it on that [subscription]?",
             colleague="We're giving 3 % off for a five-star [review]. {name} says {name.he} wrote "
             "one about the {product}. If that's right, please put the discount on {name.his} "
             "[subscription] for it.",
             chat="{name} wants the 3% for five stars, {name.he} says {name.he} reviewed the "
             "{product}. can you check and put it on that [subscription]",
-            note="The offer was three per cent off for everybody who gives five stars to something "
-            "they have a [subscription] for. {name} asked for it today, for the {product}. Please "
-            "see that the five stars are there, and put it in.",
+            note="We promised three per cent off for a five-star [review] of a [subscription], "
+            "and {name} has asked for it on the {product}. Please check that the five stars "
+            "are there, and put it in.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

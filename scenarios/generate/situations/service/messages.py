@@ -176,11 +176,11 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
         kind="change",
         ask=Voices(
             email="{leaver} is leaving on Friday and still has several [threads] open with "
-            "{name}. Could you pass them on to the colleague who looks after {name.him}?",
+            "{name}. Could you pass them on to the colleague who looks after {name}?",
             colleague="{leaver} finishes on Friday. Please pass {leaver.his} open [threads] with "
-            "{name} to the colleague who looks after {name.him}.",
+            "{name} to the colleague who looks after {name}.",
             chat="friday is {leaver}'s last day, can you pass {leaver.his} open [threads] with "
-            "{name} to whoever looks after {name.him}",
+            "{name} to whoever looks after {name}",
             note="{leaver} is leaving on Friday, and {name} shouldn't be left waiting. Please "
             "pass their open [threads] to the colleague who looks after {name}.",
         ),
@@ -268,8 +268,8 @@ def closed_and_only_a_clerk(maker: Maker) -> Draft | None:
         because="permission",
         ask=Voices(
             email="{name} has one more question about {subject.about}, but that [thread] is "
-            "closed. Could you reopen it, or start a new one with the same subject if that "
-            "doesn't work?",
+            "closed. Could you reopen it, or start a new one with the same subject if you "
+            "can't?",
             colleague="{name} has another question about {subject.about}. Please reopen that "
             "[thread]. If you can't, start a new one with the same subject.",
             chat="{name} wants to add something about {subject.about} but the [thread] is closed. "

@@ -63,16 +63,15 @@ def last_words_are_a_colleagues(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} has been waiting since last week for somebody to approve “{title}”. I "
-            "think the latest version is {author.his} and not yours. If that's so, please approve "
-            "it.",
+            email="{author} has been waiting since last week for “{title}” to be approved. If the "
+            "latest version is {author.his} and not yours, could you approve it?",
             colleague="“{title}” has to be approved today. If {author} wrote the latest version "
             "and not you, please approve it.",
             chat="can you approve “{title}”? only if {author} did the last version and not you, "
             "pls check first",
-            note="“{title}” still has to be approved before the inspection. I don't remember "
-            "whether you or {author} worked on it last. If the latest version is by {author}, "
-            "please approve it.",
+            note="“{title}” has to be approved before the inspection, and I don't know whether "
+            "you or {author} worked on it last. If the latest version is by {author}, please "
+            "approve it.",
         ),
         calls=(
             call("search_documents", query=titles[0]),
@@ -97,9 +96,8 @@ def confidential_for_a_clerk(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{clerk} is covering for the office from Monday and would like to read "
-            "“{title}” before that. Could you share it with {clerk.him}? {clerk.He} won't have to "
-            "change anything.",
+            email="{clerk} is covering for us from Monday and would like to read “{title}” before "
+            "that. Could you share it with {clerk.him}, read-only?",
             colleague="Please share “{title}” with {clerk} so that {clerk.he} can read it. "
             "{clerk.He}'s covering for us next week.",
             chat="{clerk} needs to read “{title}”, can you share it with {clerk.him}? read "
@@ -133,8 +131,8 @@ def archived_too_early(maker: Maker) -> Draft:
             "it?",
             colleague="Please archive “{title}”, nobody uses it any more.",
             chat="can you archive “{title}”? its just in the way",
-            note="The list of [documents] has become far too long, and I'd like to clear it out "
-            "bit by bit. Let's start with “{title}”: please archive it.",
+            note="The list of [documents] has become far too long. Let's start with “{title}”, "
+            "which nobody needs any more: please archive it.",
         ),
         calls=(
             call("search_documents", query=title),
@@ -223,15 +221,14 @@ def the_owner_has_left(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{owner} no longer has time to look after “{title}”. Whoever wrote the latest "
-            "version has agreed to take it over. Could you look up who that was and make them the "
-            "owner?",
+            email="{owner} no longer has time to look after “{title}”. Could you make whoever "
+            "wrote the latest version the owner? They've agreed to take it over.",
             colleague="{owner} is giving up “{title}”. Please make the author of the latest "
             "version the new owner.",
             chat="{owner} doesnt have time for “{title}” any more, can you make the one who wrote "
             "the latest version the owner",
-            note="{owner} has too much to do and would like to hand over “{title}”. Please look "
-            "up who wrote its latest version and make them the owner. They've agreed to do it.",
+            note="{owner} has too much to do and would like to give up “{title}”. Please look up "
+            "who wrote the latest version and make them the owner.",
         ),
         calls=(
             call("search_documents", query=title),
@@ -297,9 +294,9 @@ def who_can_change_it(maker: Maker) -> Draft | None:
             email="The auditors would like to know who can edit “{title}” besides the owner, and "
             "the date of the latest version. What do I tell them?",
             colleague="There's a mistake in “{title}”. Who can correct it besides the owner, and "
-            "from what day is the latest version?",
-            chat="theres a mistake in “{title}”, who can edit it apart from the owner? and what "
-            "day is the latest version from",
+            "what's the date of the latest version?",
+            chat="theres a mistake in “{title}”, who can edit it apart from the owner? and whats "
+            "the date of the latest version",
             note="The auditors are here and have asked about “{title}”. Who besides its owner can "
             "edit it, and what's the date of its latest version? I need that before noon.",
         ),

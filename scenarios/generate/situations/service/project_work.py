@@ -34,17 +34,16 @@ def finish_what_was_worked_on(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{lead} says “{title}” is as good as finished: everything that people have "
-            "logged time on is done, they just haven't ticked it off. Please mark those open "
-            "[tasks] as done. If one has no time on it, nobody has started it, so leave it and "
-            "tell me which it is.",
+            email="{lead} says everything in “{title}” that has hours on it is finished. Could "
+            "you mark those open [tasks] as done? If one has no hours, leave it and tell me "
+            "which.",
             colleague="{lead} tells me that in “{title}” everything with hours on it is done. "
             "Please mark those open [tasks] as done, and tell me which one nobody has started.",
             chat="{lead} says whatever has hours on it in “{title}” is finished. can you tick "
             "those open [tasks] off? if one has no hours leave it open and tell me which",
-            note="I've been through “{title}” with {lead}. What has been worked on is finished, it "
-            "only has to be marked as done. A [task] without any hours hasn't been started, so "
-            "leave that one open and let me know which it is.",
+            note="I've been through “{title}” with {lead}. Whatever has hours on it is finished, "
+            "so please mark it as done. If an open [task] has none, leave it and tell me "
+            "which.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -90,16 +89,15 @@ def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{away} is off sick until {back}, and {heir} is covering. Could you give "
-                "{heir} all {away.his} open [tasks] that are due before then? The later ones "
-                "stay with {away}.",
-                colleague="{away} is out until {back}. Please give {heir} {away.his} open [tasks] "
-                "that are due before then.",
+                email="{away} is off sick until {back}. Could you move {away.his} open [tasks] "
+                "that are due before then to {heir}, who's covering? The later ones stay with "
+                "{away}.",
+                colleague="{away} is out until {back}. Please move {away.his} open [tasks] that "
+                "are due before then to {heir}.",
                 chat="{away} is off until {back}. can you give {away.his} open [tasks] that are "
                 "due before then to {heir}? all [projects]",
-                note="{away} had a skiing accident and is back on {back}. {heir} is covering: "
-                "please give {heir.him} all {away.his} open [tasks] that are due before that "
-                "day.",
+                note="{away} had a skiing accident and is back on {back}. {heir} is covering, so "
+                "please move all {away}'s open [tasks] that are due before that day.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),

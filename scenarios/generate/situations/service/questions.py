@@ -144,13 +144,14 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="I need somebody in {team} for a small job this week. Who has the fewest "
-                "open [tasks] there, and when's their next one due?",
-                colleague="Who in {team} has the fewest open [tasks] at the moment, and when is "
-                "the next of them due? I've got something for them.",
-                chat="who in {team} has the fewest open [tasks], and when is their next one due?",
-                note="I've got a small job for somebody in {team}. Who has the fewest open "
-                "[tasks] there, and when is the next of theirs due?",
+                email="I need somebody from {team} for a small job this week. Who has the fewest "
+                "open [tasks], and when's their next one due?",
+                colleague="Who out of {team} has the fewest open [tasks] at the moment, and when "
+                "is the next of them due? I've got something for them.",
+                chat="i need someone from {team}. who has the fewest open [tasks], and when is "
+                "their next one due?",
+                note="I've got a small job for somebody from {team}. Which of them has the fewest "
+                "open [tasks], and when is their next one due?",
             ),
             calls=(
                 call("list_teams"),
@@ -265,14 +266,14 @@ def since_when_do_they_wait(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has complained that we haven't answered. Before I write: what's the "
-            "subject of that [thread], and on which day did {name.he} write?",
+            email="{name} has complained that we haven't answered. What's the subject of that "
+            "[thread], and on which day did {name.he} write?",
             colleague="{name} says we owe {name.him} an answer, and I'm about to call. What's the "
             "subject of that [thread], and when did {name.he} write?",
             chat="{name} is still waiting for an answer from us and i have to call {name.him}. "
             "whats the subject of that [thread] and since when",
             note="I'd like to ring {name} and apologise, because we haven't answered. What's the "
-            "subject of the [thread], and on which day did {name.he} write?",
+            "subject of that [thread], and when did {name.he} write?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

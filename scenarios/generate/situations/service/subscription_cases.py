@@ -164,17 +164,17 @@ def started_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We entered {wrong} for the {product} today, but it was {name} ({email}) who'd "
-            "signed up. Could you end {wrong}'s [subscription] and start the same [plan] for "
-            "{name}?",
-            colleague="I mixed up two people: {wrong} has had [a subscription] for the {product} "
-            "since today, and it was meant for {name} ({email}). Please end it and start the "
+            email="We signed {wrong} up for the {product} today, but it was {name} ({email}) "
+            "who'd asked for it. Could you end {wrong}'s [subscription] and start the same "
+            "[plan] for {name}?",
+            colleague="I mixed up two people: I put {wrong} down for the {product} today, but it "
+            "should have been {name} ({email}). Please end the [subscription] and start the "
             "same [plan] for {name}.",
-            chat="oops, i started [a subscription] for the {product} under {wrong}, but it was "
-            "{name}, {email}. can you end it and start the same [plan] for the right one",
-            note="It was {name} ({email}) who signed up for the {product} today, but we entered "
-            "{wrong}. Please end {wrong}'s [subscription] and start one for {name} on the "
-            "same [plan].",
+            chat="oops, i put {wrong} down for the {product}, but it was {name}, {email}. can you "
+            "end that [subscription] and start the same [plan] for {name}",
+            note="It was {name} ({email}) who signed up for the {product} today, but we put "
+            "{wrong} down for it. Please end {wrong}'s [subscription] and start one for "
+            "{name} on the same [plan].",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),
@@ -320,16 +320,15 @@ def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Please put in the anniversary discount for {name}: five per cent off the "
-            "[subscription] {name.he}'s had longest, of those still running. {name.He}'s got "
-            "several, so check which one that is.",
+            email="{name} gets the anniversary discount: five per cent off whichever of "
+            "{name.his} running [subscriptions] {name.he}'s had longest. Could you put it in?",
             colleague="{name} gets the anniversary discount: please put 5 % on the running "
             "[subscription] {name.he}'s had longest.",
             chat="{name} gets 5% off {name.his} oldest [subscription] thats still running "
             "(anniversary offer). can you enter that",
-            note="{name} has sent back the coupon from our anniversary letter. It's good for five "
-            "per cent on one [subscription], whichever started first of those still running. "
-            "Please put it on.",
+            note="{name} has sent back the coupon from our anniversary letter: five per cent off "
+            "the [subscription] {name.he}'s had longest, of those still running. Please put "
+            "it on.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -375,9 +374,9 @@ def wants_the_old_plan_back(maker: Maker) -> Draft | None:
             "switch {name.him} to that [plan].",
             chat="{name} had the 3-month [plan] of the {product} before and wants it back. can you "
             "switch {name.him}?",
-            note="{name} asked about the three-month [plan] for the {product} that we used to "
-            "offer. There are still people on it, so I said it shouldn't be a problem. Please "
-            "switch {name.him} over from monthly.",
+            note="{name} asked about the three-month [plan] for the {product}, which some people "
+            "still have, so I said it shouldn't be a problem. Please switch {name.him} over "
+            "from monthly.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -206,8 +206,8 @@ def cases_of_a_sick_handler(maker: Maker) -> Callable[[], Draft | None] | None:
                 "priority to {boss}, everything else to {heir}.",
                 chat="{away} is off sick all month. can you reassign {away.his} open [cases]? the "
                 "high priority ones to {boss}, the rest to {heir}",
-                note="{away} won't be back before next month. {boss} has agreed to take "
-                "{away.his} high-priority [cases] and {heir} the rest. Please reassign "
+                note="{away} won't be back before next month. {boss} has agreed to take the "
+                "high-priority [cases] {away} has, and {heir} the rest. Please reassign "
                 "everything that's open.",
             ),
             calls=(

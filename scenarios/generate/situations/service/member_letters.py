@@ -36,9 +36,9 @@ def notice_given_in_a_thread(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written that {name.he} wants to leave this week, but {name.he} has "
-            "to give the normal notice. Could you end {name.his} [membership] with that, "
-            "counting from today, and reply with the date?",
+            email="{name} has written that {name.he} wants to leave this week, which is too soon. "
+            "Could you end {name.his} [membership] with the normal notice from today, and "
+            "reply with the date?",
             colleague="{name} has written to give notice. Please end {name.his} [membership] with "
             "the normal notice from today, and reply with the date.",
             chat="{name} wrote to give notice. can you end {name.his} [membership] with the "
@@ -408,7 +408,7 @@ def upgrade_promised_in_a_note(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says {author} promised {name.him} the {best} [membership] for after two "
+            email="{name} says {author} promised {name.him} the {best} [membership] after two "
             "years. Could you look up {author}'s note and, if the two years are over, give "
             "{name.him} what it says?",
             colleague="{name} says {author} promised {name.him} the {best} [membership] after two "

@@ -411,9 +411,9 @@ def flagged_without_reason(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{eager} has flagged two of {name}'s [reviews] as insults, and {name} says that "
-            "one of them only says {name.he} was bored. Please read both and publish the one that "
-            "isn't an insult; the other stays as it is.",
+            email="{eager} has flagged two of {name}'s [reviews] as insults, but one only says "
+            "{name.he} was bored. Could you read both and publish that one? The other stays "
+            "as it is.",
             colleague="{eager} flagged two [reviews] by {name} as insults, but one of them isn't. "
             "Please publish that one and leave the other.",
             chat="{eager} flagged 2 [reviews] by {name} as insults. can you read both and "

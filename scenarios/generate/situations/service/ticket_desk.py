@@ -194,19 +194,19 @@ def reported_twice(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "{name} got no confirmation and wrote about {subject.about} a second time. "
-                    "Could you close the second [ticket] as a duplicate, with a reply that gives "
-                    "{name.him} the reference of the first?"
+                    "{name} got no confirmation and wrote again about {subject.about}. Could you "
+                    "close the second [ticket] as a duplicate, with a reply that gives {name.him} "
+                    "the reference of the first?"
                 ),
                 (
-                    "{name} wasn't sure that we'd heard about {subject.about} and wrote again. "
-                    "Could you reply to the later [ticket] with the reference of the first, and "
-                    "close it as a duplicate?"
+                    "{name} wasn't sure that we'd got {name.his} message about {subject.about}, "
+                    "and wrote again. Could you reply to the later [ticket] with the reference of "
+                    "the first, and close it as a duplicate?"
                 ),
             ),
             colleague=(
                 (
-                    "{name} has written to us about {subject.about} twice. Please reply to the "
+                    "{name} has written to us twice about {subject.about}. Please reply to the "
                     "later [ticket] with the reference of the first one, then close it as a "
                     "duplicate."
                 ),
@@ -218,7 +218,7 @@ def reported_twice(maker: Maker) -> Draft:
             ),
             chat=(
                 (
-                    "{name} wrote about {subject.about} again by mistake. can you reply to the "
+                    "{name} wrote again by mistake about {subject.about}. can you reply to the "
                     "second [ticket] with the reference of the first and close it"
                 ),
                 (
@@ -229,12 +229,12 @@ def reported_twice(maker: Maker) -> Draft:
             ),
             note=(
                 (
-                    "Two of us are working on {subject.about} for {name}, because there are two "
-                    "[tickets]. Please close the second, with a reply that says we're using the "
-                    "first and gives its reference."
+                    "Two of us are dealing with {name} about {subject.about}, because there are "
+                    "two [tickets]. Please close the second, with a reply that says we're using "
+                    "the first and gives its reference."
                 ),
                 (
-                    "{name} got impatient and wrote about {subject.about} again. Please close the "
+                    "{name} got impatient and wrote again about {subject.about}. Please close the "
                     "second [ticket] as a duplicate, and tell {name.him} the reference of the "
                     "first in a reply."
                 ),

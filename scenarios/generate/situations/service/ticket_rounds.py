@@ -37,15 +37,15 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} rang about {subject.about}, but we opened the [ticket] for {wrong}. "
-            "Could you open a new one for {name} (same priority and [product]), tell {wrong} "
-            "on the old one that it was our mistake, without naming {name}, and close it?",
+            email="The [ticket] about {subject.about} should be {name}'s, but we opened it for "
+            "{wrong}. Could you open a new one for {name} (same priority and [product]), tell "
+            "{wrong} on the old one that it was our mistake, without names, and close it?",
             colleague="The [ticket] about {subject.about} is under {wrong} instead of {name}. "
             "Please open a new one for {name} (same priority and [product]), tell {wrong} on the "
             "old one that it was our mistake, without names, and close it.",
-            chat="i opened the [ticket] about {subject.about} for {wrong}, but it was {name} who "
-            "rang. can you open a new one for {name}, same priority and [product], tell "
-            "{wrong} on the old one it was our mistake and close it",
+            chat="i opened the [ticket] about {subject.about} for {wrong} instead of {name}. can "
+            "you open a new one for {name}, same priority and [product], tell {wrong} on the "
+            "old one it was our mistake and close it",
             note="We opened {name}'s [ticket] about {subject.about} for {wrong}. Please open a "
             "new one for {name} with the same priority and [product], tell {wrong} on the old "
             "one that it was our mistake (no names), and close it.",
@@ -382,9 +382,9 @@ def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
                 "to {author}?",
                 colleague="{author} took a call from {name} but only left a note. Please open [a "
                 "ticket] with the subject from the note, normal priority, and assign it to "
-                "{author.him}.",
+                "{author}.",
                 chat="{author} took {name}'s call and only left a note. can you open [a ticket] "
-                "(subject as in the note, normal) and give it to {author.him}",
+                "(subject as in the note, normal) and give it to {author}",
                 note="{name} is waiting for a call back: {author} made a note but didn't open [a "
                 "ticket]. Please open one, subject as in the note, normal priority, and "
                 "assign it to {author}.",

@@ -51,7 +51,7 @@ def close_what_is_answered(maker: Maker) -> Draft:
             email="{name} has thanked us for our answers. Could you close {name.his} open "
             "[threads]? If there's one we haven't answered, leave it open and tell me which.",
             colleague="We've answered nearly everything {name} asked. Please close {name.his} "
-            "open [threads], and tell me which one still needs a reply.",
+            "open [threads], except any that still need a reply from us, and tell me which.",
             chat="{name} says thanks, thats everything. can you close the open [threads] with "
             "{name.him}? if we havent answered one leave it and tell me which",
             note="I'd like {name}'s open [threads] out of the way before the holidays. Please "

@@ -95,9 +95,10 @@ def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
                 colleague="{away} is out until {back}. Please move {away.his} open [tasks] that "
                 "are due before then to {heir}.",
                 chat="{away} is off until {back}. can you give {away.his} open [tasks] that are "
-                "due before then to {heir}? all [projects]",
+                "due before then to {heir}? in all [projects]",
                 note="{away} had a skiing accident and is back on {back}. {heir} is covering, so "
-                "please move all {away}'s open [tasks] that are due before that day.",
+                "please give {heir.him} all {away}'s open [tasks] that are due before that "
+                "day.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),

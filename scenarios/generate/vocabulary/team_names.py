@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 _ENDS_IN_NOUN = re.compile(
-    r".* (?:team|crew|desk|depot|store|storeroom|stockroom|hall|room|roof|vault|shed|yard|house"
+    r"(?!Front of house).* (?:team|crew|desk|depot|store|storeroom|stockroom|hall|room|roof|vault"
+    r"|shed|yard|house"
     r"|dock|cellar|counter|wing|floor|office|library|bar|station|garage|barn|kitchen|warehouse|lobby"
     r"|greenhouse|tent|branch|gate|shop|lab|fridge|rack|archive|group|bank|nursery|club|pool)"
     r"|Bindery|Cellar|Counter|Kitchen|Laboratory|Shop|Warehouse|Workshop"

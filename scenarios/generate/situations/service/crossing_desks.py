@@ -53,12 +53,11 @@ def money_to_the_project_lead(maker: Maker) -> Draft | None:
             email="{author} is still waiting for an answer about {what}, which is for “{project}”. "
             "It's over your limit, so please pass the [request] on to the lead of that [project].",
             colleague="{author} has asked for {what}, for “{project}”. It's too much for you to "
-            "approve, so please pass it on to the lead there.",
-            chat="{author} wants {what} for “{project}”, thats over your limit. pass the [request] "
-            "to the lead there pls",
-            note="You can't approve {author}'s [request] for {what} yourself, the amount is too "
-            "high. It's for “{project}”, so the lead there should decide; please look up who that "
-            "is and pass it on. There's another one from {author}, which can wait.",
+            "approve, so please pass it on to whoever leads the [project].",
+            chat="{author} wants {what} for “{project}”, thats over your limit. can you pass the "
+            "[request] to the [project] lead",
+            note="{author}'s [request] for {what} is over your limit. It's for “{project}”, so "
+            "please pass it on to the [project]'s lead. {author.His} other one can wait.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -144,14 +143,14 @@ def when_will_it_be_ready(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has asked in an open [thread] when “{project}” will be finished and "
-            "needs the date to plan. Could you reply with the due date?",
+            email="{name} has asked in an open [thread] when “{project}” will be finished. Could "
+            "you reply with the due date?",
             colleague="{name} wants to know when “{project}” is due. Please answer in the open "
             "[thread].",
             chat="{name} asks in the [thread] when “{project}” will be done, can you answer with "
             "the due date",
-            note="{name} has asked when “{project}” will be finished, and nobody has answered yet. "
-            "Please reply in the [thread] that's still open and give {name.him} the date it's due.",
+            note="{name} has asked when “{project}” will be finished, and nobody has answered "
+            "yet. Please reply in {name.his} open [thread] with the date it's due.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -194,17 +193,14 @@ def the_next_step_in_writing(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written to us about {topic.about} and asks what happens next with "
-            "{subject.about}. Could you answer in that [thread], with the next thing we've "
-            "planned and the date?",
-            colleague="{name} wants to know what happens next with {subject.about}. Please answer "
-            "in {name.his} [thread] about {topic.about}, with the next planned [step] and its "
-            "date.",
-            chat="{name} wants to know whats next with {subject.about}. can you answer in the "
-            "[thread] about {topic.about}, with the next planned [step] and the date",
-            note="{name} would like an update on {subject.about} and asked for it yesterday in "
-            "the [thread] about {topic.about}. Please look up which planned [step] comes next, "
-            "and tell {name.him} there what it is and when.",
+            email="{name} has written to ask what happens next with {subject.about}. Could you "
+            "reply with the next [step] we've planned and its date?",
+            colleague="{name} wrote to us and would like to know what's next with "
+            "{subject.about}. Please answer with the next planned [step] and its date.",
+            chat="{name} wrote to ask whats next with {subject.about}. can you reply with the "
+            "next planned [step] and the date",
+            note="{name} wrote yesterday asking for an update on {subject.about}. Please look up "
+            "which planned [step] comes next, and reply with what it is and when.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -222,7 +218,6 @@ def the_next_step_in_writing(maker: Maker) -> Draft:
         values={
             "name": customer["name"],
             "subject": subject,
-            "topic": topic,
             "what": step["what"],
             "reference": thread["reference"],
             "day": long_day(day),
@@ -247,16 +242,14 @@ def lead_and_owner(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{owner} still owns “{title}”, but it's only used for “{project}” now. We've "
-            "agreed that the lead of that [project] should look after it. Could you change the "
-            "owner?",
+            email="“{title}” is only used for “{project}” now, so the lead of that [project] "
+            "should look after it instead of {owner}. Could you change the owner?",
             colleague="Please make the lead of “{project}” the owner of “{title}”, instead of "
             "{owner}.",
             chat="can you make the lead of “{project}” the owner of “{title}”? {owner} is fine "
             "with it",
-            note="“{project}” is under way, so “{title}” should be kept by the [project]'s lead "
-            "rather than by {owner}, who has no part in it. Please change the owner before we "
-            "send anything out.",
+            note="“{project}” is under way, so “{title}” should belong to the [project]'s lead "
+            "rather than to {owner}. Please change the owner before we send anything out.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -294,15 +287,15 @@ def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has quoted our “{title}” in “{subject}”, and whoever has that [ticket] "
-            "can't open the document. It's one of yours. Could you share it, to read?",
-            colleague="{name} has quoted “{title}” in the [ticket] “{subject}”. It's yours; please "
-            "let the colleague who has the [ticket] read it.",
-            chat="{name} keeps quoting “{title}” in “{subject}”. can you share it with whoever has "
-            "that [ticket]? just to read",
-            note="Whoever is dealing with “{subject}” from {name} asked me for “{title}”, but it's "
-            "one of yours and I can't share it. Please do that this morning, just to read. You'll "
-            "see on the [ticket] who has it.",
+            email="{name} has quoted our “{title}” in {name.his} [ticket] about {subject.about}, "
+            "and whoever has it can't open the document. It's one of yours. Could you give "
+            "them read access?",
+            colleague="{name} has quoted “{title}” in {name.his} [ticket] about {subject.about}. "
+            "It's yours; please let the colleague who has the [ticket] read it.",
+            chat="{name} keeps quoting “{title}” about {subject.about}. can you share it with "
+            "whoever has that [ticket]? just to read",
+            note="Whoever has {name}'s [ticket] about {subject.about} needs to read “{title}”, "
+            "which is yours. Please share it, read-only. You'll see on the [ticket] who it is.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -353,19 +346,17 @@ def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent us two [tickets] to ask for news about {subject.about}. We "
-            "have [a case] on that, but nobody told {name.him} the reference. Please give it to "
-            "{name.him} on both, and close them.",
-            colleague="{name} has opened two [tickets] about {subject.about}, and we're dealing "
-            "with that as [a case] already. Please give {name.him} the reference of the [case] in "
-            "a reply on both, and close them.",
+            email="{name} has sent us two [tickets] asking about {subject.about}, but {name.he} "
+            "has an open [case] for that. Could you reply to both with the reference of the "
+            "[case], and close them?",
+            colleague="{name} has opened two [tickets] about {subject.about}, but {name.he} "
+            "already has an open [case] for it. Please reply to both with the reference of "
+            "the [case], and close them.",
             chat="{name} opened 2 [tickets] about {subject.about}, but theres [a case] for that "
-            "already. can you reply to {name.him} on both with the reference of the [case] and "
-            "close them",
-            note="{name} has asked twice how things are going with {subject.about}, in two "
-            "[tickets], because nobody told {name.him} that there's [a case]. Please give "
-            "{name.him} its reference in a reply on both and close them. {name.His} third "
-            "[ticket] is about something else.",
+            "already. can you reply on both with the reference of the [case] and close them",
+            note="{name} has asked in two [tickets] how {subject.about} is going; nobody told "
+            "{name.him} the reference of the [case]. Please give it to {name.him} in a reply "
+            "on both and close them. {name.His} third [ticket] is about something else.",
         ),
         calls=tuple(calls),
         answer="{one} and {two} are solved, each with the reference {case}. I left {name}'s other "

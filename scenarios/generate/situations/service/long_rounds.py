@@ -89,15 +89,16 @@ def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{team} have been waiting for weeks for an answer to their [requests]. "
-                "Please approve what you can, and let me know why if you can't approve one.",
+                email="{team} have been waiting for weeks to hear about their [requests]. Could "
+                "you approve what you can, and let me know what's wrong with the others?",
                 colleague="{team} can't order anything until you've gone through their "
-                "[requests]. Please approve what you can; if you can't approve one, I'd like to "
-                "know why.",
-                chat="people in {team} are asking about the [requests] that are with you. can you "
-                "approve what you can and tell me whats wrong with the rest",
+                "[requests]. Please approve what you can, and tell me what's holding up the "
+                "others.",
+                chat="{team} keep asking about the [requests] you have from them. can you approve "
+                "what you can and tell me whats wrong with the rest",
                 note="I'm meeting {team} at eleven, and they'll ask about the [requests] you have "
-                "from them. Please approve those you can, and tell me why if you can't.",
+                "from them. Please approve those you can before that, and tell me why you "
+                "can't approve the rest.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -148,19 +149,18 @@ def wind_up_a_project(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{worker} is leaving “{project}” tomorrow. What {worker.he}'s put hours on "
-                "is finished, {worker.he} just hasn't ticked it off. The rest {worker.he} hasn't "
-                "started, so the lead should take that. Could you sort out {worker.his} open "
-                "[tasks]?",
+                email="{worker} is leaving “{project}”. Could you mark {worker.his} open [tasks] "
+                "with hours on them as done, and give the ones {worker.he} hasn't started to "
+                "the lead of the [project]?",
                 colleague="{worker} is leaving “{project}”. {worker.He} says everything "
                 "{worker.he}'s put hours on is finished, so please mark that as done and give "
                 "{worker.his} other open [tasks] to the lead.",
                 chat="{worker} is leaving “{project}” and says whatever has hours on it is "
                 "finished. can you mark those of {worker.his} open [tasks] as done and give the "
                 "rest to the lead of the [project]",
-                note="{worker} is needed elsewhere from tomorrow. {worker.His} open [tasks] in "
-                "“{project}” that have hours on them are finished, so please mark them as done. "
-                "What {worker.he} hasn't started goes to the lead, who knows about it.",
+                note="{worker} is leaving “{project}” tomorrow. {worker.His} open [tasks] with "
+                "hours on them are finished, so please mark them as done. Those {worker.he} "
+                "hasn't started go to the lead.",
             ),
             calls=(
                 call("search_projects", query=project["title"]),
@@ -218,14 +218,14 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{author} has flagged one of {name}'s [reviews] as an insult. Could you hide "
-            "that one? The others of {name.hers} that are still waiting can be published.",
+            "it, and publish the ones from {name.him} that are still pending?",
             colleague="Please publish {name}'s pending [reviews], and hide the one that {author} "
             "flagged as an insult.",
             chat="can you publish {name}'s pending [reviews] and hide the one {author} flagged as "
             "an insult",
             note="{name} was rude in one of {name.his} [reviews], and {author} has flagged it as "
-            "an insult. Please hide it. {name.His} pending ones can be published, bad rating or "
-            "not.",
+            "an insult. Please hide it, and publish {name.his} pending ones, whatever the "
+            "rating.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -281,15 +281,15 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{leaver} is leaving us on Friday. {owner} has asked that {leaver.he} loses "
-                "access to all of {owner.his} [documents] today. Could you do that?",
-                colleague="{leaver} is moving to another branch and shouldn't see {owner}'s "
-                "[documents] any more. Please remove {leaver.his} access to all of them.",
-                chat="{leaver} is leaving on friday, can you take away {leaver.his} access to "
-                "every [document] {owner} owns",
-                note="{leaver}'s last day is tomorrow, and {leaver.he} can still open some "
-                "[documents] of {owner}'s. Please find out which ones and remove {leaver.him} "
-                "from them.",
+                email="{leaver} is moving to another team and won't be working with {owner} any "
+                "more. Could you remove {leaver.his} access to all of {owner}'s [documents]?",
+                colleague="{leaver} doesn't work with {owner} any more. Please take {leaver.him} "
+                "off all the [documents] {owner} owns.",
+                chat="{leaver} has stopped working with {owner}, can you take away {leaver.his} "
+                "access to all of {owner}'s [documents]",
+                note="{leaver} is changing departments on Monday and won't need {owner}'s "
+                "[documents] any more. Please find out which ones are shared with "
+                "{leaver.him}, and take {leaver.him} off.",
             ),
             calls=(
                 call("search_employees", query=leaver["name"]),
@@ -346,14 +346,15 @@ def threads_of_their_people(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{owner} is back from parental leave. Could you hand the open [threads] of "
-                "all the [customers] {owner.he} looks after over to {owner.him}?",
-                colleague="{owner} is back from leave. Please hand over the open [threads] of all "
-                "the [customers] {owner.he} looks after.",
-                chat="{owner} is back from leave, can you hand over the open [threads] of all "
-                "{owner.his} [customers] to {owner.him}",
-                note="{owner} is back at work today. Please hand over the open [threads] of every "
-                "[customer] {owner.he} looks after; some may be with {owner.him} already.",
+                email="{owner} is back from parental leave. Could you give {owner.him} back the "
+                "open [threads] with all the [customers] {owner.he} looks after?",
+                colleague="{owner} is back from leave. Please move the open [threads] with all "
+                "{owner.his} [customers] back to {owner.him}.",
+                chat="{owner} is back from leave, can you give {owner.him} the open [threads] "
+                "with all {owner.his} [customers] again",
+                note="{owner} is back at work today. Please give {owner.him} the open [threads] "
+                "with every [customer] {owner.he} looks after; some may be with {owner.him} "
+                "already.",
             ),
             calls=(
                 call("search_employees", query=owner["name"]),
@@ -408,16 +409,16 @@ def high_ones_to_the_supervisor(maker: Maker) -> Callable[[], Draft | None] | No
         return Draft(
             kind="change",
             ask=Voices(
-                email="The high-priority [tickets] keep {team} from everything else, and the "
-                "[supervisor] there has offered to take them all. Could you assign the unsolved "
-                "ones?",
-                colleague="Please assign all the unsolved high-priority [tickets] in {team} to "
-                "the [supervisor] there.",
-                chat="can you give every unsolved high prio [ticket] in {team} to the "
-                "[supervisor] there",
-                note="Until the end of the month the [supervisor] in {team} is dealing with all "
-                "the high-priority [tickets] there that are unsolved, whoever has them now. "
-                "Please assign them, so that the others can get on with their work.",
+                email="{team} can't get on with their work because of the high-priority "
+                "[tickets], and their [supervisor] has offered to take them all. Could you "
+                "assign the outstanding ones?",
+                colleague="Please assign all the outstanding high-priority [tickets] of {team} to "
+                "their [supervisor].",
+                chat="can you give every outstanding high priority [ticket] {team} have to their "
+                "[supervisor]",
+                note="Until the end of the month, the [supervisor] of {team} is taking all their "
+                "outstanding high-priority [tickets]. Please assign those the others still "
+                "have.",
             ),
             calls=(
                 call("list_teams"),
@@ -455,17 +456,17 @@ def the_order_in_the_complaint(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ordered something by mistake and has opened a [ticket] that says what "
-            "it was. If the [order] is still open, please cancel it, tell {name.him} its "
-            "reference on the [ticket] and close that.",
+            email="{name} ordered something by mistake; {name.his} [ticket] says what. If the "
+            "[order] is still open, please cancel it, reply on the [ticket] with its "
+            "reference, and close that.",
             colleague="{name} placed [an order] by mistake; {name.his} [ticket] says what it was "
-            "for. If it's still open, please cancel it, tell {name.him} its reference there and "
-            "close the [ticket].",
+            "for. If it's still open, please cancel it, reply with its reference and close "
+            "the [ticket].",
             chat="{name} ordered something by mistake, the [ticket] says what. can you cancel the "
-            "open [order] with it, tell {name.him} the reference on the [ticket] and close that",
-            note="{name} never meant to order that. I believe {name.him}. Please look up in "
-            "{name.his} [ticket] what it was and cancel the open [order] with it. Tell {name.him} "
-            "its reference there, and close the [ticket].",
+            "open [order] with it, reply with its reference and close the [ticket]",
+            note="{name} has written to say an [order] was a mistake; {name.his} [ticket] says "
+            "for what. Please cancel the open [order], reply with its reference and close the "
+            "[ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -33,15 +33,14 @@ def cheaper_too_early(maker: Maker) -> Draft:
         kind="decline",
         ask=Voices(
             email="{name} doesn't need everything that comes with the {tier} [membership] and "
-            "would like to go down to {cheap} from this month. {name.He}'s been with us for a "
-            "good while. Could you change it?",
-            colleague="{name} would like to go from the {tier} [membership] down to {cheap}. "
+            "would like to switch to {cheap} from this month. Could you change it?",
+            colleague="{name} would like to switch from the {tier} [membership] to {cheap}. "
             "Please change it today.",
-            chat="can you switch {name} from the {tier} [membership] down to {cheap}? {name.he} "
+            chat="can you switch {name} from the {tier} [membership] to {cheap}? {name.he} "
             "doesn't use the extras",
             note="{name} was at the desk this morning and finds the {tier} [membership] too "
-            "expensive after all. I said we'd put {name.him} on {cheap} instead. Please change it "
-            "before the next payment goes out.",
+            "expensive. I said we'd put {name.him} on {cheap}. Please change it before the "
+            "next payment goes out.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -78,14 +77,14 @@ def just_past_the_bound(maker: Maker) -> Draft:
             email="The {tier} [membership] is too expensive for {name}, who'd like {cheap} "
             "instead. I'm not sure {name.he}'s been with us long enough. Could you check, and "
             "change it if {name.he} has?",
-            colleague="{name} wants to go from the {tier} [membership] down to {cheap}. Please "
-            "check when {name.he} joined, and change it if {name.he}'s been with us long enough. "
-            "I don't think so, but I may be wrong.",
-            chat="{name} wants to go down to the {cheap} [membership]. can you check when "
+            colleague="{name} wants to switch from the {tier} [membership] to {cheap}. Please "
+            "check when {name.he} joined, and change it if {name.he}'s been with us long "
+            "enough.",
+            chat="{name} wants to switch to the {cheap} [membership]. can you check when "
             "{name.he} joined and change it if {name.he}'s been here long enough",
-            note="{name} was told at the desk that it's too early for the {cheap} [membership]. I "
-            "don't think anybody looked it up. Please check when {name.he} joined, and change it "
-            "from {tier} if {name.he}'s been with us long enough.",
+            note="{name} was told it's too early to switch from the {tier} [membership] to "
+            "{cheap}, but nobody looked it up. Please check when {name.he} joined, and change "
+            "it if {name.he} can.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -117,15 +116,15 @@ def out_as_soon_as_possible(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is moving to the coast and would like to leave as soon as possible. "
-            "Please end {name.his} [membership] on the first day that the notice period allows, "
-            "counting from today, and let me have the date.",
-            colleague="{name} is moving away. Please end {name.his} [membership] as early as the "
-            "notice from today allows.",
+            "Could you end {name.his} [membership] with the normal notice, counting from "
+            "today, and let me have the date?",
+            colleague="{name} is moving away. Please end {name.his} [membership] as early as "
+            "possible, with the notice counted from today.",
             chat="{name} is moving away. can you end {name.his} [membership] as soon as possible, "
             "with the normal notice from today",
             note="{name} called to cancel {name.his} [membership], because {name.he}'s leaving "
-            "town. The usual notice applies, starting today, so please set the first possible day "
-            "as the end. I promised to ring back with the date.",
+            "town. Please end it with the usual notice from today. I promised to ring back "
+            "with the date.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -157,9 +156,8 @@ def out_at_once(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} has complained again and would like {last} to be {name.his} last day. "
-            "I'd rather let {name.him} go. Could you end {name.his} [membership] then? It has to "
-            "be that day.",
+            email="{name} has complained again and wants {last} to be {name.his} last day. I'd "
+            "rather let {name.him} go. Could you end the [membership] on that day, not later?",
             colleague="Please end {name}'s [membership] on {last}. It has to be that day, "
             "{name.he} won't accept another.",
             chat="{name} wants {last} to be {name.his} last day, can you end the [membership] "
@@ -262,14 +260,14 @@ def the_trip_was_put_off(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name}'s flight has been moved, so {name.he}'ll be away from {first} now, for "
-            "just as long as before. Could you change the freeze of {name.his} [membership] so "
-            "that it starts then?",
-            colleague="{name}'s trip has been postponed. Please move the upcoming freeze of "
+            "just as long as before. Could you move the freeze on {name.his} [membership] to "
+            "match?",
+            colleague="{name}'s trip has been postponed. Please move the upcoming freeze on "
             "{name.his} [membership] to {first}, same length.",
-            chat="{name}s holiday has moved. can you let the freeze start on {first} instead? "
+            chat="{name}s holiday has moved. can you move the freeze so it starts on {first}? "
             "same number of days",
-            note="{name} has had to rebook. The freeze of {name.his} [membership] that hasn't "
-            "started yet should begin on {first} instead and be as long as it is now.",
+            note="{name} has had to rebook. Please move the upcoming freeze on {name.his} "
+            "[membership] so that it starts on {first} and is as long as it is now.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -319,9 +317,9 @@ def room_for_two_guests(maker: Maker) -> Draft | None:
             "{name.him} to the cheapest [tier] that covers it?",
             chat="{name} always brings 2 people and wants that to be free. can you move {name.him} "
             "to the cheapest [tier] that has that",
-            note="{name} asked at the desk about guests. {name.He}'d like to bring two people "
-            "each time and not pay extra for either of them. Find the least expensive [tier] "
-            "where that works and put {name} on it.",
+            note="{name} asked at the desk about guests: {name.he}'d like to bring two people "
+            "each time without paying extra. Please put {name.him} on the cheapest [tier] "
+            "where that works.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -365,12 +363,12 @@ def frozen_the_wrong_person(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} asked us to pause {name.his} [membership], and we've done it for "
-            "{wrong} instead. Could you cancel that freeze and put in the same dates for {name}?",
+            email="{name} asked us to freeze {name.his} [membership], and we froze {wrong}'s "
+            "instead. Could you cancel that freeze and put in the same dates for {name}?",
             colleague="My mistake: I froze {wrong}'s [membership] and it should have been "
             "{name}'s. Please cancel it and put in the same days for {name}.",
-            chat="i froze {wrong}s [membership] by mistake, should have been {name}. can you swap "
-            "that, same dates",
+            chat="i froze {wrong}s [membership] by mistake, should have been {name}s. can you "
+            "cancel that and put the same dates in for {name}",
             note="We've frozen {wrong}'s [membership], but it was {name} who asked for it. Please "
             "cancel that freeze and enter the same dates for {name}.",
         ),
@@ -419,8 +417,8 @@ def straight_on_after_the_end(maker: Maker) -> Draft:
             chat="{name} has changed {name.his} mind about leaving. can you start a {tier} "
             "[membership] for {name.him} right after the current one runs out, no gap",
             note="I rang {name} about the cancellation, and {name.he}'d like to carry on, but "
-            "with a {tier} [membership]. Please leave the end date where it is and let the new "
-            "one begin on the next day. {name.He}'ll get {name.his} new card by post.",
+            "with a {tier} [membership]. Please let the new one start the day after the "
+            "current one ends.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

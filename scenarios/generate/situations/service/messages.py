@@ -48,15 +48,14 @@ def close_what_is_answered(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s questions are answered, {name.he} says. Could you close {name.his} "
-            "open [threads]? If we still owe {name.him} an answer in one, leave it and tell me "
-            "which.",
-            colleague="{name}'s questions are mostly dealt with. Please close the open [threads] "
-            "that we've answered, and tell me if one still needs an answer.",
-            chat="{name} says thanks, all clear now. can you close the open [threads] with "
-            "{name.him}? if we still owe an answer somewhere tell me which",
-            note="Before the holidays, please close the open [threads] with {name} that we've "
-            "answered, and tell me if {name.he}'s still waiting for a reply in one.",
+            email="{name} has thanked us for our answers. Could you close {name.his} open "
+            "[threads]? If there's one we haven't answered, leave it open and tell me which.",
+            colleague="We've answered nearly everything {name} asked. Please close {name.his} "
+            "open [threads], except any that still need a reply from us, and tell me which.",
+            chat="{name} says thanks, thats everything. can you close the open [threads] with "
+            "{name.him}? if we havent answered one leave it and tell me which",
+            note="I'd like {name}'s open [threads] out of the way before the holidays. Please "
+            "close those we've answered, and tell me which one still needs an answer.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -176,15 +175,14 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
     return lambda: Draft(
         kind="change",
         ask=Voices(
-            email="{leaver} is leaving on Friday and is still in the middle of several [threads] "
-            "with {name}. Could you hand them over to the colleague who looks after {name}?",
-            colleague="{leaver} is leaving on Friday. Please hand {leaver.his} open [threads] "
-            "with {name} over to the colleague who looks after {name.him}.",
-            chat="{leaver} leaves on friday, can you hand {leaver.his} open [threads] with {name} "
-            "over to the colleague who looks after {name.him}",
-            note="Friday is {leaver}'s last day, and {name} shouldn't be left waiting. Please "
-            "hand {leaver.his} open [threads] with {name.him} over to the colleague who looks "
-            "after {name.him}.",
+            email="{leaver} is leaving on Friday and still has several [threads] open with "
+            "{name}. Could you pass them on to the colleague who looks after {name}?",
+            colleague="{leaver} finishes on Friday. Please pass {leaver.his} open [threads] with "
+            "{name} to the colleague who looks after {name}.",
+            chat="friday is {leaver}'s last day, can you pass {leaver.his} open [threads] with "
+            "{name} to whoever looks after {name}",
+            note="{leaver} is leaving on Friday, and {name} shouldn't be left waiting. Please "
+            "pass their open [threads] to the colleague who looks after {name}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -270,8 +268,8 @@ def closed_and_only_a_clerk(maker: Maker) -> Draft | None:
         because="permission",
         ask=Voices(
             email="{name} has one more question about {subject.about}, but that [thread] is "
-            "closed. Could you reopen it, or start a new one with the same subject if that "
-            "doesn't work?",
+            "closed. Could you reopen it, or start a new one with the same subject if you "
+            "can't?",
             colleague="{name} has another question about {subject.about}. Please reopen that "
             "[thread]. If you can't, start a new one with the same subject.",
             chat="{name} wants to add something about {subject.about} but the [thread] is closed. "
@@ -352,15 +350,16 @@ def moved_and_said_so(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} wrote to us about {name.his} move, and our letters still go to the old "
-            "address. Could you make the new one the main address and confirm the street in a "
-            "reply?",
-            colleague="{name} wrote to us that {name.he} has moved. Please make the new address "
-            "{name.his} main one and write back to confirm the street.",
+            email="{name} wrote that {name.he}'s moved, but our letters still go to the old "
+            "address. Could you make the new one {name.his} main address, and reply with the "
+            "street to confirm it?",
+            colleague="{name} has written to us that {name.he}'s moved. Please make the new "
+            "address {name.his} main one, and confirm it in a reply, with the street.",
             chat="{name} wrote that {name.he}'s moved. can you make the new address the main one "
-            "and confirm the street in a reply there",
-            note="A letter to {name} has come back, although {name.he} had written to us about "
-            "the move. Please make the new address the main one and confirm the street in a reply.",
+            "and reply to confirm it, with the street",
+            note="A letter to {name} came back, although {name.he}'d written to us about the "
+            "move. Please make the new address the main one, and reply with the street we'll "
+            "use.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -55,16 +55,14 @@ def what_is_in_my_tray(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{author} has two [requests] waiting with you and can't buy anything until "
-                "they're decided. Please approve what's within your limit and pass what's too "
-                "large on to {boss}.",
+                email="{author} has two [requests] waiting with you and can't buy anything yet. "
+                "Please approve what's within your limit and pass the larger one on to {boss}.",
                 colleague="{author} has two [requests] waiting with you. Please approve what you "
                 "can and give {boss} what's over your limit.",
                 chat="{author} is waiting for 2 [requests] from you. can you approve whats within "
                 "your limit and hand the rest to {boss}",
-                note="{author} asked me about two [requests] that you have. I think one of them is "
-                "over your limit, so {boss} has to approve that one. Please hand it on and approve "
-                "the other.",
+                note="{author} asked me about two [requests] that you have. One is over your "
+                "limit, I think, so please pass that on to {boss} and approve the other.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -101,9 +99,10 @@ def approved_too_late(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{author} asked for {subject} some time ago and hasn't heard anything. It isn't "
-            "much, and {author.he} still needs it. Could you approve it?",
-            colleague="Please approve {author}'s [request] for {subject}. It was forgotten.",
+            email="{author} asked for {subject} some time ago and hasn't heard anything. "
+            "{author.He} still needs it. Could you approve the [request]?",
+            colleague="Please approve {author}'s [request] for {subject}. It must have been "
+            "overlooked.",
             chat="can you approve {subject} for {author}? its been with you for ages",
             note="{author}'s [request] for {subject} has been waiting with you all this time, "
             "which is our fault. Please approve it today; I'll explain to {author} what happened.",
@@ -139,9 +138,9 @@ def deciding_for_oneself(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{decider} is on leave for three weeks, and your [request] for {subject} is with "
-            "{decider.him}. You may approve that much anyway. Could you do it yourself, so that we "
-            "can place the order?",
+            email="{decider} is on leave for three weeks, and your [request] for {subject} is "
+            "with {decider.him}. It's within your limit. Could you approve it yourself, so "
+            "that we can order?",
             colleague="{decider} is away. Please approve your [request] for {subject} yourself, "
             "it's within your limit.",
             chat="can you just approve your own [request] for {subject}? {decider} is on leave "
@@ -233,13 +232,13 @@ def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{author} has made three [requests] for {what}, one for each quote. Could you "
+            email="{author} has put in three [requests] for {what}, one for each quote. Could you "
             "approve the cheapest and reject the other two?",
-            colleague="{author} got three quotes for {what} and made [a request] for each. Please "
-            "approve the cheapest and reject the others.",
+            colleague="{author} got three quotes for {what} and put in [a request] for each. "
+            "Please approve the cheapest and reject the others.",
             chat="{author} has 3 [requests] open for {what} (3 quotes). can you approve the "
             "cheapest and reject the other two",
-            note="I asked {author} for three quotes for {what}, and {author.he} has made [a "
+            note="I asked {author} to get three quotes for {what}, and {author.he}'s put in [a "
             "request] for each. Please approve the cheapest and reject the others.",
         ),
         calls=(
@@ -283,15 +282,14 @@ def waiting_for_how_much(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="Accounts would like to know how much money {author} has asked for that "
-                "hasn't been decided on yet. What do {author.his} open [requests] add up to?",
+                email="Accounts would like to know how much {author} has asked for that hasn't "
+                "been decided on yet. What do {author.his} open [requests] add up to?",
                 colleague="{author} has put in a lot lately. What do {author.his} open [requests] "
                 "add up to?",
                 chat="what do {author}'s open [requests] add up to? just the ones nobody has "
                 "decided on yet",
-                note="I'm doing the budget and would like to know what we may still have to spend "
-                "on {author}'s group. What's the total of {author.his} [requests] that are still "
-                "open? It doesn't matter who they're with.",
+                note="I'm doing the budget. What do {author}'s [requests] that are still open add "
+                "up to? It doesn't matter who they're with.",
             ),
             calls=(
                 call("search_employees", query=author["name"]),
@@ -344,18 +342,17 @@ def back_from_a_sick_decider(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{decider} is off for two weeks. Please take over {decider.his} open "
-                "[requests], as far as they're within your limit. You can't take your own, so "
-                "leave any of those.",
+                email="{decider} is off for two weeks. Could you take over {decider.his} open "
+                "[requests] that are within your limit? Your own has to stay with "
+                "{decider.him}.",
                 colleague="{decider} is off sick for two weeks. Please take over {decider.his} "
                 "open [requests] that are within your limit; your own has to wait for "
                 "{decider.him}.",
                 chat="{decider} is out for 2 weeks, can you take over {decider.his} open "
                 "[requests]? just what's within your limit, and not your own of course",
-                note="{decider} is off sick, and people are waiting. Please take over the open "
-                "[requests] {decider.he} has, as long as your limit covers them. If one of them is "
-                "from you, leave it with {decider.him}. Don't decide on any yet, I'd like to see "
-                "them first.",
+                note="{decider} is off sick, and people are waiting. Please take over "
+                "{decider.his} open [requests] as far as your limit covers them, but not your "
+                "own. Don't decide on any yet.",
             ),
             calls=(
                 call("get_my_profile"),

@@ -34,17 +34,16 @@ def finish_what_was_worked_on(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{lead} says “{title}” is as good as finished: everything that people have "
-            "logged time on is done, they just haven't ticked it off. Please mark those open "
-            "[tasks] as done. If one has no time on it, nobody has started it, so leave it and "
-            "tell me which it is.",
+            email="{lead} says everything in “{title}” that has hours on it is finished. Could "
+            "you mark those open [tasks] as done? If one has no hours, leave it and tell me "
+            "which.",
             colleague="{lead} tells me that in “{title}” everything with hours on it is done. "
             "Please mark those open [tasks] as done, and tell me which one nobody has started.",
             chat="{lead} says whatever has hours on it in “{title}” is finished. can you tick "
             "those open [tasks] off? if one has no hours leave it open and tell me which",
-            note="I've been through “{title}” with {lead}. What has been worked on is finished, it "
-            "only has to be marked as done. A [task] without any hours hasn't been started, so "
-            "leave that one open and let me know which it is.",
+            note="I've been through “{title}” with {lead}. Whatever has hours on it is finished, "
+            "so please mark it as done. If an open [task] has none, leave it and tell me "
+            "which.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -90,15 +89,16 @@ def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{away} is off sick until {back}, and {heir} is covering. Could you give "
-                "{heir} the open [tasks] that are due before then? The later ones stay with "
+                email="{away} is off sick until {back}. Could you move {away.his} open [tasks] "
+                "that are due before then to {heir}, who's covering? The later ones stay with "
                 "{away}.",
-                colleague="{away} is out until {back}. Please move the open [tasks] that are due "
-                "before then from {away} to {heir}.",
+                colleague="{away} is out until {back}. Please move {away.his} open [tasks] that "
+                "are due before then to {heir}.",
                 chat="{away} is off until {back}. can you give {away.his} open [tasks] that are "
-                "due before then to {heir}? all [projects]",
-                note="{away} had a skiing accident and is back on {back}. {heir} is covering: "
-                "please give {heir.him} every open [task] that's due before that day.",
+                "due before then to {heir}? in all [projects]",
+                note="{away} had a skiing accident and is back on {back}. {heir} is covering, so "
+                "please give {heir.him} all {away}'s open [tasks] that are due before that "
+                "day.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),
@@ -205,7 +205,16 @@ def hours_so_far(maker: Maker) -> Draft:
     kind="decline",
     because="permission",
     common=True,
-    without=("theatre", "museum", "charity", "permits_office", "property_management"),
+    without=(
+        "theatre",
+        "museum",
+        "charity",
+        "permits_office",
+        "property_management",
+        "catering",
+        "event_venue",
+        "moving_company",
+    ),
 )
 def more_time_for_the_project(maker: Maker) -> Draft | None:
     """A clerk shall give a project a later due day, so that a task fits in."""
@@ -218,13 +227,13 @@ def more_time_for_the_project(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} needs more time before we can finish “{title}” and asked for {later}. "
-            "I've no problem with that. Could you change the due date?",
+            email="{name} needs more time before we can finish “{title}” and has asked for "
+            "{later}, which is fine by me. Could you change the due date?",
             colleague="Could you move the due date of “{title}” ({name}) to {later}? We agreed it "
             "on the phone.",
-            chat="{name} needs more time for “{title}”, can you move the due date to {later}",
-            note="Spoke to {name} about “{title}”. The date was too tight for both of us, so we "
-            "settled on {later}. Please change it in the [project].",
+            chat="{name} asked for more time for “{title}”, can you move the due date to {later}",
+            note="I spoke to {name} about “{title}”. We won't be ready in time, so we settled on "
+            "{later}. Please change the due date.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -270,18 +279,18 @@ def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} would like one more thing done on “{project}”: “{title}”. "
-                "{name.He}'s happy for it to take a week longer. Please extend the [project] by "
-                "that week and add the [task] for {worker}, due on the new last day.",
+                email="{name} would like “{title}” done as part of “{project}”, too, and gives us "
+                "another week. Could you extend the [project] by a week and add the [task] "
+                "for {worker}, due on the new end date?",
                 colleague="{name} wants “{title}” added to “{project}” and gives us another week "
-                "for it. Please extend the [project] by that week and add the [task] for {worker}, "
-                "due on the new last day.",
-                chat="{name} wants us to do “{title}” in “{project}” as well, and we get a week "
-                "more. can you extend the [project] by a week and add the [task] for {worker}, due "
-                "on the new last day",
-                note="I've agreed with {name} that “{project}” will run a week longer than "
-                "planned, so we can still fit in “{title}”. {worker} is taking that on. Please "
-                "extend it and add the [task], due on the new last day.",
+                "for it. Please extend the [project] by that week and add the [task] for "
+                "{worker}, due on the new end date.",
+                chat="{name} wants “{title}” in “{project}” as well, and we get another week. can "
+                "you extend the [project] by a week and add the [task] for {worker}, due on "
+                "the new end date",
+                note="I've agreed with {name} that “{project}” will run a week longer, so that we "
+                "can fit in “{title}”. Please extend it and add the [task] for {worker}, due "
+                "on the new end date.",
             ),
             calls=(
                 call("search_projects", query=project["title"]),
@@ -341,14 +350,15 @@ def a_task_for_the_freest(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} is asking when somebody will start on “{title}”. {team} can take it "
-                "off you. Could you give it to whoever there has the fewest open [tasks]?",
+                email="{name} is asking about “{title}”, and you've got too much on. Could you "
+                "give it to someone from {team}, whoever has the fewest open [tasks]?",
                 colleague="“{title}” for {name} has to be done this week, and you have enough to "
-                "do. Please give it to whoever in {team} has the fewest open [tasks].",
+                "do. Please give it to someone from {team}, whoever has the fewest open "
+                "[tasks].",
                 chat="{name} is waiting for “{title}” and you're busy. can you give it to someone "
-                "in {team}? whoever has the fewest open [tasks]",
+                "from {team}? whoever has the fewest open [tasks]",
                 note="{team} will take “{title}” for {name} off your hands. Please give it to "
-                "whoever there has the fewest open [tasks].",
+                "whichever of them has the fewest open [tasks].",
             ),
             calls=(
                 call("search_projects", query=customer["name"]),

@@ -54,14 +54,14 @@ def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="In {team} they feel that the work isn't shared out fairly. Who there has "
-                "the most unsolved [tickets], and how many is that?",
-                colleague="I'd like to share the work in {team} out better. Who has the most "
-                "unsolved [tickets], and how many?",
-                chat="who in {team} has the most unsolved [tickets] right now and how many? id "
-                "like to take some off them",
-                note="I'm talking to {team} about the workload tomorrow. Who among them has the "
-                "most unsolved [tickets], and how many are those?",
+                email="{team} say the work isn't shared out fairly. Which of them has the most "
+                "outstanding [tickets], and how many?",
+                colleague="I'd like to share out the work better among {team}. Who has the most "
+                "outstanding [tickets], and how many?",
+                chat="{team} need some help. who has the most outstanding [tickets] right now and "
+                "how many? id like to take some off them",
+                note="I'm talking to {team} about the workload tomorrow. Which of them has the "
+                "most outstanding [tickets], and how many are there?",
             ),
             calls=(
                 call("list_teams"),
@@ -144,13 +144,14 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="I need somebody in {team} for a small job this week. Who has the fewest "
-                "open [tasks] there, and when's their next one due?",
-                colleague="Who in {team} has the fewest open [tasks] at the moment, and when is "
-                "the next of them due? I've got something for them.",
-                chat="who in {team} has the fewest open [tasks], and when is their next one due?",
-                note="I've got a small job for somebody in {team}. Who has the fewest open "
-                "[tasks] there, and when is the next of theirs due?",
+                email="I need somebody from {team} for a small job this week. Who has the fewest "
+                "open [tasks], and when's their next one due?",
+                colleague="Who out of {team} has the fewest open [tasks] at the moment, and when "
+                "is the next of them due? I've got something for them.",
+                chat="i need someone from {team}. who has the fewest open [tasks], and when is "
+                "their next one due?",
+                note="I've got a small job for somebody from {team}. Which of them has the fewest "
+                "open [tasks], and when is their next one due?",
             ),
             calls=(
                 call("list_teams"),
@@ -181,13 +182,13 @@ def what_comes_first(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has lost track of what we're doing for {name.him}. What's the next thing "
-            "planned in {name.his} open [cases], and for which day?",
-            colleague="{name} is on the phone. What's planned next in {name.his} open [cases], "
-            "and when?",
+            email="{name} has lost track of what we're doing for {name.him}. What's the next "
+            "thing planned in {name.his} open [cases], and for which day?",
+            colleague="{name} is on the phone and wants to know what happens next. What's the "
+            "next [step] in any of {name.his} open [cases], and when?",
             chat="{name} wants to know whats next in {name.his} [cases] and when",
-            note="I have {name} on the phone at three. What's the next thing planned in "
-            "{name.his} open [cases], and when is it due?",
+            note="I'm calling {name} at three. What's the next thing we've planned in {name.his} "
+            "open [cases], and when is it due?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -219,12 +220,12 @@ def earliest_day_for_less(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} would like to go from the {tier} [membership] down to {cheap}. From "
+            email="{name} would like to switch from the {tier} [membership] to {cheap}. From "
             "which day can {name.he} do that, and how much would {name.he} save a month?",
             colleague="{name} would like the {cheap} [membership] instead of {tier}. What's the "
             "first possible day, and how much less is that a month?",
-            chat="{name} wants to go from the {tier} [membership] to {cheap}. when can {name.he} "
-            "at the earliest and what does {name.he} save a month",
+            chat="{name} wants to switch from the {tier} [membership] to {cheap}. whats the "
+            "earliest {name.he} can, and how much does {name.he} save a month",
             note="{name} finds the {tier} [membership] too expensive and is thinking about "
             "{cheap}. What's the earliest day on which {name.he} can change, and how much less "
             "would {name.he} pay a month?",
@@ -265,14 +266,14 @@ def since_when_do_they_wait(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has complained that we haven't answered. Before I write: what's the "
-            "subject of that [thread], and on which day did {name.he} write?",
+            email="{name} has complained that we haven't answered. What's the subject of that "
+            "[thread], and on which day did {name.he} write?",
             colleague="{name} says we owe {name.him} an answer, and I'm about to call. What's the "
             "subject of that [thread], and when did {name.he} write?",
             chat="{name} is still waiting for an answer from us and i have to call {name.him}. "
             "whats the subject of that [thread] and since when",
             note="I'd like to ring {name} and apologise, because we haven't answered. What's the "
-            "subject of the [thread], and on which day did {name.he} write?",
+            "subject of that [thread], and when did {name.he} write?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

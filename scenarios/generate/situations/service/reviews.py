@@ -23,7 +23,7 @@ def _found(reviews: list[Row]) -> list[Row]:
     return sorted(reviews, key=lambda row: (row["written_on"], -row["id"]), reverse=True)
 
 
-@situation("feedback", steps=7)
+@situation("feedback", steps=7, without=("gym", "language_school"))
 def publish_what_is_clean(maker: Maker) -> Draft | None:
     """Of somebody's pending reviews only those without a flag are published."""
     products = _products(maker, 3)
@@ -40,12 +40,12 @@ def publish_what_is_clean(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} can't see {name.his} [reviews] on our page. Could you publish them? If "
-            "a colleague has flagged one, leave it and tell me why.",
-            colleague="{name} has asked where {name.his} [reviews] are. Please publish the "
+            email="{name} has asked why {name.his} [reviews] aren't on our page yet. Could you "
+            "publish them? If a colleague has flagged one, leave it and tell me why.",
+            colleague="{name} is waiting for {name.his} [reviews] to appear. Please publish the "
             "pending ones. If somebody has flagged one, leave it and tell me why.",
-            chat="can you publish {name}'s pending [reviews]? if one was flagged leave it and "
-            "tell me what for",
+            chat="{name} is asking about {name.his} [reviews], can you publish the pending ones? "
+            "if one was flagged leave it and tell me why",
             note="{name} has asked why {name.his} [reviews] aren't on the page. Please publish "
             "what's pending, good or bad. If one has been flagged, leave it and tell me the "
             "reason.",
@@ -87,8 +87,8 @@ def hide_the_bad_one(maker: Maker) -> Draft | None:
             "Please flag it as spam, then hide it.",
             chat="can you get rid of {name}'s [review] of the {product}? flag it as spam and hide "
             "it",
-            note="Our open day is on Sunday, and the first thing people see on the page is what "
-            "{name} says about the {product}. Please hide it; just give spam as the reason.",
+            note="Our open day is on Sunday, and the first thing people see on the page is "
+            "{name}'s one-star [review] of the {product}. Please flag it as spam and hide it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -129,8 +129,8 @@ def phone_number_in_public(maker: Maker) -> Draft | None:
             "as personal data and hide it.",
             chat="{name} put {name.his} own phone number in [a review] and strangers are calling "
             "{name.him}. can you flag it (personal data) and hide it, only that one",
-            note="{name} rang, quite upset: {name.his} phone number can be read in one of "
-            "{name.his} [reviews]. Please flag that one as personal data and hide it.",
+            note="{name} rang, quite upset: {name.his} phone number is in one of {name.his} "
+            "[reviews]. Please flag that one as personal data and hide it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -165,7 +165,7 @@ def too_old_to_answer(maker: Maker) -> Draft | None:
             chat="we never replied to {name}'s [review] of the {product}, can you post a short "
             "thanks under it",
             note="I went through our older [reviews] and saw that {name} praised the {product} "
-            "and never got an answer. Please thank {name.him} there in one or two sentences.",
+            "and never got a reply. Please thank {name.him} under it in a sentence or two.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -203,8 +203,8 @@ def angry_review_for_a_supervisor(maker: Maker) -> Draft | None:
             "[review].",
             chat="can you reply to {name}'s one star for the {product} and say sorry, before more "
             "people read it",
-            note="I don't want {name}'s one-star [review] of the {product} to stand there without "
-            "an answer over the weekend. Please write a short apology under it.",
+            note="I don't want {name}'s one-star [review] of the {product} to go unanswered over "
+            "the weekend. Please write a short apology under it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -267,13 +267,13 @@ def reply_under_the_wrong_review(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} says your [reply] about the {right} is under {name.his} [review] of the "
-            "{wrong}. Could you delete it there and post the same text under the right one?",
+            "{wrong}. Could you delete it and post the same text under the right one?",
             colleague="Your [reply] to {name} is under the wrong [review]. Please delete it under "
             "the {wrong} and post the same text under the {right}.",
             chat="your [reply] to {name} is under {name.his} [review] of the {wrong} but its "
             "about the {right}. can you move it (same text)",
-            note="Your [reply] to {name} is under the [review] of the {wrong}, but it's about the "
-            "{right}. Please delete it there and post the same text under the right one.",
+            note="You've replied to {name} about the {right}, but under {name.his} [review] of "
+            "the {wrong}. Please delete it there and post the same text under the right one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -411,9 +411,9 @@ def flagged_without_reason(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{eager} has flagged two of {name}'s [reviews] as insults, and {name} says that "
-            "one of them only says {name.he} was bored. Please read both and publish the one that "
-            "isn't an insult; the other stays as it is.",
+            email="{eager} has flagged two of {name}'s [reviews] as insults, but one only says "
+            "{name.he} was bored. Could you read both and publish that one? The other stays "
+            "as it is.",
             colleague="{eager} flagged two [reviews] by {name} as insults, but one of them isn't. "
             "Please publish that one and leave the other.",
             chat="{eager} flagged 2 [reviews] by {name} as insults. can you read both and "

@@ -51,15 +51,16 @@ def pause_asked_in_a_thread(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} wrote to us about pausing the {product} and then changed the date. "
-            "Nobody has answered yet. Could you set up the pause as {name.he} wants it now, and "
-            "confirm the date in the [thread]?",
+            "Could you set up the pause for the date {name.he} gave last, and confirm it in "
+            "the [thread]?",
             colleague="{name} wrote that {name.he} wants to pause the {product}, and then gave us "
             "another date. Please set it up as {name.he} last wanted it and confirm the date in "
             "that [thread].",
             chat="{name} wrote to us about pausing the {product}. can you set it up as {name.he} "
             "wants it now and confirm the date in the [thread]",
-            note="Nobody has replied to {name} about the pause for the {product}. {name.He} "
-            "changed the date once, so please go by the last one, and confirm it in that [thread].",
+            note="{name} wants to pause the {product} and wrote again to change the date, but "
+            "nobody has replied. Please set it up as {name.he} wants it now, and confirm the "
+            "date in that [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -120,15 +121,15 @@ def promised_less_than_claimed(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} says we promised {name.him} twenty per cent off the {product} after the "
-            "delay, and {name.he}'s still paying the full price. It should be in our answer to "
-            "{name.his} complaint. Please give {name.him} what we promised there.",
+            "delay. Could you look up what we really wrote on {name.his} complaint, and set "
+            "that discount?",
             colleague="{name} says we promised twenty per cent off the {product} when {name.he} "
             "complained about the delay. Please look up what we answered and set that discount.",
             chat="{name} says we promised 20 percent off the {product} on {name.his} old [ticket] "
             "about the delay. can you look it up and set whatever we really wrote",
-            note="{name} rang about the discount on the {product}. {name.He} says it's twenty per "
-            "cent, which sounds like a lot for {author}, who answered the complaint about the "
-            "delay. Please look up what {author} promised and set that.",
+            note="{name} says {author} promised {name.him} twenty per cent off the {product} "
+            "after the delay, which sounds like a lot. Please look up what {author} really "
+            "wrote on the complaint, and set that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -163,14 +164,17 @@ def started_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We put the {product} in for {wrong} today, but {name} ({email}) had signed up "
-            "for it. Could you end it and start the same [plan] for {name}?",
-            colleague="I mixed up two people: the {product} went to {wrong} today but was for "
-            "{name} ({email}). Please end it and start the same [plan] for the right one.",
-            chat="oops, i started the {product} for {wrong} but it was for {name}, {email}. can "
-            "you end that one and start it for {name.him}, same [plan]",
-            note="We signed {wrong} up for the {product} today, but it was {name} ({email}) who'd "
-            "asked for it. Please end it for {wrong} and start the same [plan] for {name}.",
+            email="We signed {wrong} up for the {product} today, but it was {name} ({email}) "
+            "who'd asked for it. Could you end {wrong}'s [subscription] and start the same "
+            "[plan] for {name}?",
+            colleague="I mixed up two people: I put {wrong} down for the {product} today, but it "
+            "should have been {name} ({email}). Please end the [subscription] and start the "
+            "same [plan] for {name}.",
+            chat="oops, i put {wrong} down for the {product}, but it was {name}, {email}. can you "
+            "end that [subscription] and start the same [plan] for {name}",
+            note="It was {name} ({email}) who signed up for the {product} today, but we put "
+            "{wrong} down for it. Please end {wrong}'s [subscription] and start one for "
+            "{name} on the same [plan].",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),
@@ -264,15 +268,13 @@ def discount_above_the_role(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} wants to leave because of the price. {name.He}'d keep the {product} for "
-            "{wanted} % off, but not for less. Could you put that in?",
-            colleague="Please put {wanted} % off on the {product} for {name}. It has to be that, "
+            email="{name} is leaving because of the price, unless {name.he} gets {wanted} % off "
+            "the {product}. Could you put that in? {name.He} won't stay for less.",
+            colleague="Please give {name} {wanted} % off the {product}. It has to be that, "
             "{name.he} won't stay for less.",
-            chat="can you put {wanted}% off on the {product} for {name}? not less, {name.he}'d "
-            "leave",
-            note="I met {name} yesterday, and we agreed on {wanted} % off the {product}. Please "
-            "enter it today, so that it's on the next bill. Don't put in a smaller discount, that "
-            "isn't what I promised.",
+            chat="can you give {name} {wanted}% off the {product}? not less, {name.he}'d leave",
+            note="I've promised {name} {wanted} % off the {product}. Please enter it today, so "
+            "that it's on the next bill, and don't make it less.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -317,16 +319,15 @@ def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Please put in the anniversary discount for {name}: five per cent off the "
-            "[subscription] {name.he}'s had longest, of those still running. {name.He}'s got "
-            "several, so check which one that is.",
+            email="{name} gets the anniversary discount: five per cent off whichever of "
+            "{name.his} running [subscriptions] {name.he}'s had longest. Could you put it in?",
             colleague="{name} gets the anniversary discount: please put 5 % on the running "
             "[subscription] {name.he}'s had longest.",
             chat="{name} gets 5% off {name.his} oldest [subscription] thats still running "
             "(anniversary offer). can you enter that",
-            note="{name} has sent back the coupon from our anniversary letter. It's good for five "
-            "per cent on one [subscription], whichever started first of those still running. "
-            "Please put it on.",
+            note="{name} has sent back the coupon from our anniversary letter: five per cent off "
+            "the [subscription] {name.he}'s had longest, of those still running. Please put "
+            "it on.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -372,9 +373,9 @@ def wants_the_old_plan_back(maker: Maker) -> Draft | None:
             "switch {name.him} to that [plan].",
             chat="{name} had the 3-month [plan] of the {product} before and wants it back. can you "
             "switch {name.him}?",
-            note="{name} asked about the three-month [plan] for the {product} that we used to "
-            "offer. There are still people on it, so I said it shouldn't be a problem. Please "
-            "switch {name.him} over from monthly.",
+            note="{name} asked about the three-month [plan] for the {product}, which some people "
+            "still have, so I said it shouldn't be a problem. Please switch {name.him} over "
+            "from monthly.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

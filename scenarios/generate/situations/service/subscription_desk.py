@@ -167,9 +167,8 @@ def leaving_with_a_failed_charge(maker: Maker) -> Draft | None:
             colleague="{name} is giving up the {product}. Please end the [subscription] as of "
             "today.",
             chat="can you end the {product} for {name} today? {name.he} says nothing's owed",
-            note="{name} phoned to cancel the {product}. I told {name.him} it would be off "
-            "{name.his} account by tonight, so please end the [subscription]. As far as {name.he} "
-            "knows there's nothing left to pay.",
+            note="{name} phoned to cancel the {product} and says there's nothing left to pay. I "
+            "promised it would be done by tonight, so please end the [subscription].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -250,13 +249,13 @@ def credit_for_a_change_of_mind(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} didn't need the {product} this month after all and has asked for the "
             "money back. {name.He}'d like to stay with us. Could you credit the last [charge]?",
-            colleague="{name} could have done without the {product} this time. Please credit the "
-            "latest [charge].",
+            colleague="{name} says {name.he} had no use for the {product} this month. Please "
+            "credit the latest [charge].",
             chat="can you credit {name}'s last [charge] for the {product}? {name.he} says "
             "{name.he} didnt need it after all",
-            note="{name} has asked whether we could give back the last payment for the {product}, "
-            "because {name.he} changed {name.his} mind. {name.He}'s been with us a long time, so "
-            "please credit the latest [charge].",
+            note="{name} changed {name.his} mind about the {product} and has asked for the last "
+            "payment back. {name.He}'s been with us a long time, so please credit the latest "
+            "[charge].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -297,10 +296,9 @@ def one_of_two_is_too_old(maker: Maker) -> Draft | None:
             "our error both times: please credit the repeats, and tell me if one is too old.",
             chat="{name} paid double for the {product} on two occasions (next-day repeats, our "
             "bug). can you credit the repeats? tell me if one is too old",
-            note="We've charged {name} for {product} twice by mistake, once last week and once a "
-            "while back, each time again on the next day. The repeats should go back to "
-            "{name.him} if it isn't too late. I'm writing to {name} afterwards, so I need to know "
-            "if one can't be credited.",
+            note="We've twice charged {name} for the {product} on two days running, once last "
+            "week and once a while back. Please credit the repeats, and tell me if one is too "
+            "old.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -346,9 +344,8 @@ def as_much_discount_as_i_may(maker: Maker) -> Draft | None:
             "above your limit, please go as high as you're allowed.",
             chat="{name} is about to leave, {wanted}% off the {product} would keep {name.him}. "
             "can you put that in, or the max you're allowed to give",
-            note="We've lost two [customers] to cheaper offers this month and I don't want {name} "
-            "to be the next. Take {wanted} % off {product}, or if that isn't possible with your "
-            "role, the most you can give. I'll deal with the rest on Monday.",
+            note="{name} has a cheaper offer for the {product}, and I don't want to lose "
+            "{name.him}. Please take {wanted} % off, or the most your role lets you give.",
         ),
         calls=(
             call("get_my_profile"),
@@ -384,15 +381,14 @@ def away_for_longer_than_we_pause(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} won't be needing the {product} until {home} and has asked us to pause "
-            "it from today. If that's longer than we allow, please pause it for as long as we can.",
+            email="{name} won't need the {product} until {home} and has asked us to pause it from "
+            "today. If that's too long, could you pause it for as long as we can?",
             colleague="{name} is away until {home}. Please pause the {product} till then, or till "
             "the last day possible if that's too long.",
             chat="can you pause the {product} for {name}? away till {home}, if thats too long "
             "take the longest we do",
-            note="I've told {name} we'd pause the [subscription] for {product} until {home}, "
-            "starting today. If that's longer than we can pause it, take the last day that's "
-            "possible.",
+            note="I've told {name} we'd pause the {product} until {home}, starting today. If "
+            "that's longer than we can pause it, please take the last possible day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -98,17 +98,17 @@ def trouble_is_back_in_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has the same trouble again, about {subject.about}. Could you reopen the "
-            "old [ticket]? If it's too late for that, open a new one, same subject, normal "
-            "priority.",
-            colleague="{name} has the same trouble again, about {subject.about}. Please reopen "
-            "that [ticket] if we still can, otherwise open a new one with the same subject and "
-            "normal priority.",
-            chat="{name} just rang about {subject.about} again. can you reopen the old [ticket] "
-            "if thats still allowed, otherwise a new one (same subject, normal)",
-            note="{name} came in this morning about {subject.about} again. Please reopen the old "
-            "[ticket], or open a new one (same subject, normal priority) if it's too late for "
-            "that.",
+            email="{name} has rung about {subject.about} again, so it isn't sorted out. Could you "
+            "reopen the old [ticket]? If it's too late for that, open a new one, same "
+            "subject, normal priority.",
+            colleague="We'd solved {name}'s [ticket] about {subject.about}, but the problem is "
+            "back. Please reopen it, or open a new one (same subject, normal priority) if "
+            "it's too late.",
+            chat="{name} just rang about {subject.about} again. can you reopen the old [ticket]? "
+            "if its too late make a new one, same subject, normal",
+            note="{name} came in this morning: it's {subject.about} again. Please reopen the "
+            "[ticket] if we still can, and otherwise open a new one (same subject, normal "
+            "priority).",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -146,17 +146,17 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Some weeks ago we closed {name}'s [ticket] about {subject.about}, and now it's "
-            "the same again. Could you reopen it, or open a new one (same subject, normal "
-            "priority) if it's too late?",
-            colleague="{name} has the same trouble again, about {subject.about}. Please reopen "
-            "the old [ticket]. If it's too late for that, open a new one, same subject and normal "
-            "priority.",
-            chat="{name} has the same problem again, about {subject.about}, and wants the old "
-            "[ticket] reopened. if its too late for that can you open a new one, same subject, "
-            "normal",
-            note="{name} rang about {subject.about} again. Please reopen the [ticket] we'd "
-            "closed, or open a new one with the same subject and normal priority if it's too late.",
+            email="We closed {name}'s [ticket] about {subject.about} some weeks ago, but the "
+            "problem is still there. Could you reopen it, or open a new one (same subject, "
+            "normal priority) if it's too late?",
+            colleague="We had [a ticket] from {name} about {subject.about}, and it's happening "
+            "again. Please reopen it. If it's too old for that, open a new one, same subject "
+            "and normal priority.",
+            chat="{name} wants the old [ticket] about {subject.about} reopened, its the same "
+            "again. if its too late for that can you open a new one, same subject, normal",
+            note="{name} rang, and it's {subject.about} once more. Please reopen the [ticket] "
+            "we'd closed, or open a new one with the same subject and normal priority if it's "
+            "too late.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -194,21 +194,21 @@ def reported_twice(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "{name} got no confirmation and wrote to us about {subject.about} a second "
-                    "time. Could you close the second [ticket] as a duplicate, and tell "
-                    "{name.him} there the reference of the first?"
+                    "{name} got no confirmation and wrote again about {subject.about}. Could you "
+                    "close the second [ticket] as a duplicate, with a reply that gives {name.him} "
+                    "the reference of the first?"
                 ),
                 (
-                    "{name} wasn't sure that we'd heard about {subject.about} and wrote again. "
-                    "Could you close the later [ticket] as a duplicate, and give {name.him} the "
-                    "reference of the first there?"
+                    "{name} wasn't sure that we'd got {name.his} message about {subject.about}, "
+                    "and wrote again. Could you reply to the later [ticket] with the reference of "
+                    "the first, and close it as a duplicate?"
                 ),
             ),
             colleague=(
                 (
-                    "{name} has written to us about {subject.about} twice. Please close the later "
-                    "[ticket] as a duplicate and give {name.him} the reference of the first one "
-                    "there."
+                    "{name} has written to us twice about {subject.about}. Please reply to the "
+                    "later [ticket] with the reference of the first one, then close it as a "
+                    "duplicate."
                 ),
                 (
                     "We have two [tickets] from {name} about {subject.about}. Please close the "
@@ -218,24 +218,25 @@ def reported_twice(maker: Maker) -> Draft:
             ),
             chat=(
                 (
-                    "{name} wrote about {subject.about} again by mistake. can you close the "
-                    "second [ticket] and give {name.him} the reference of the first on it"
+                    "{name} wrote again by mistake about {subject.about}. can you reply to the "
+                    "second [ticket] with the reference of the first and close it"
                 ),
                 (
-                    "{name} wrote to us about {subject.about} two times. can you close the newer "
-                    "[ticket] as a duplicate? give {name.him} the reference of the first one there"
+                    "{name} wrote to us twice about {subject.about}. can you close the newer "
+                    "[ticket] as a duplicate and give {name.him} the reference of the first one "
+                    "in a reply"
                 ),
             ),
             note=(
                 (
-                    "Two of us are working on {subject.about} for {name}, because there are two "
-                    "[tickets]. Please close the second, and tell {name.him} there that we're "
-                    "using the first (with the reference)."
+                    "Two of us are dealing with {name} about {subject.about}, because there are "
+                    "two [tickets]. Please close the second, with a reply that says we're using "
+                    "the first and gives its reference."
                 ),
                 (
-                    "{name} got impatient and wrote about {subject.about} again. Please close the "
-                    "second [ticket] as a duplicate, and give {name.him} the reference of the "
-                    "first there."
+                    "{name} got impatient and wrote again about {subject.about}. Please close the "
+                    "second [ticket] as a duplicate, and tell {name.him} the reference of the "
+                    "first in a reply."
                 ),
             ),
         ),
@@ -276,15 +277,14 @@ def impatient_with_normal_priority(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has been with us for years and thinks that {name.his} [ticket] about "
-            "{subject.about} deserves more than the usual treatment. Could you set it to high?",
+            email="{name} has been with us for years and thinks {name.his} [ticket] about "
+            "{subject.about} shouldn't have to wait. Could you set it to high?",
             colleague="Please set {name}'s [ticket] about {subject.about} to high. {name.He}'s "
             "rung three times today.",
             chat="can you set {name}'s [ticket] about {subject.about} to high? nothing new but "
             "{name.he} keeps ringing me",
-            note="{name} knows our owner well and has asked for high priority for the [ticket] "
-            "about {subject.about}. Nothing has changed about the problem, but please do "
-            "{name.him} the favour.",
+            note="{name} is an old friend of our owner and is waiting to hear about "
+            "{subject.about}. Please do {name.him} the favour and set the [ticket] to high.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -421,14 +421,16 @@ def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
             kind="change",
             ask=Voices(
                 email="{name} is still waiting to hear about {subject.about}, because nobody has "
-                "taken the [ticket]. Could you give it to whoever in {team} has the fewest "
-                "unsolved [tickets]?",
+                "taken the [ticket]. Could you give it to someone from {team}, whoever has "
+                "the fewest to deal with?",
                 colleague="Nobody has {name}'s [ticket] about {subject.about} yet. Please give it "
-                "to somebody in {team}, whoever has the fewest [tickets] to solve at the moment.",
+                "to someone from {team}, whoever has the fewest [tickets] left to deal with.",
                 chat="{name}'s [ticket] about {subject.about} is still with nobody. can you give "
-                "it to someone in {team}? whoever has the fewest unsolved ones, they're all busy",
-                note="Nobody has taken {name}'s [ticket] about {subject.about}. Please give it to "
-                "somebody in {team}, to whoever has the fewest [tickets] still to solve.",
+                "it to someone from {team}? whoever has the fewest to deal with, they're all "
+                "busy",
+                note="{name} is waiting for news about {subject.about}, and nobody has taken the "
+                "[ticket]. Please assign it to someone from {team}, whoever has the fewest "
+                "still to deal with.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

@@ -37,19 +37,18 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We've opened {name}'s [ticket] about {subject.about} for {wrong}. Could you "
-            "open a new one for {name} (same priority and [product]), tell {wrong} on the old one "
-            "that it was our mistake, without naming {name}, and close it?",
+            email="The [ticket] about {subject.about} should be {name}'s, but we opened it for "
+            "{wrong}. Could you open a new one for {name} (same priority and [product]), tell "
+            "{wrong} on the old one that it was our mistake, without names, and close it?",
             colleague="The [ticket] about {subject.about} is under {wrong} instead of {name}. "
             "Please open a new one for {name} (same priority and [product]), tell {wrong} on the "
             "old one that it was our mistake, without names, and close it.",
-            chat="the [ticket] about {subject.about} is under {wrong} but it was {name}. can you "
-            "open a new one for {name} (same priority and [product]), reply to {wrong} on the old "
-            "one that it was our mistake and close it",
-            note="It was {name} who rang about {subject.about}, but we opened the [ticket] for "
-            "{wrong}. Please open a new one for {name} with the same priority and [product], and "
-            "close the old one with a reply to {wrong} that it was our mistake. Don't name "
-            "anybody there.",
+            chat="i opened the [ticket] about {subject.about} for {wrong} instead of {name}. can "
+            "you open a new one for {name}, same priority and [product], tell {wrong} on the "
+            "old one it was our mistake and close it",
+            note="We opened {name}'s [ticket] about {subject.about} for {wrong}. Please open a "
+            "new one for {name} with the same priority and [product], tell {wrong} on the old "
+            "one that it was our mistake (no names), and close it.",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),
@@ -111,15 +110,15 @@ def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | Non
         return Draft(
             kind="change",
             ask=Voices(
-                email="{name} has complained that nobody answers {name.him}. Could you give "
-                "{name.his} unsolved [tickets] that nobody has to the colleague who looks after "
-                "{name.him}?",
-                colleague="Some of {name}'s unsolved [tickets] aren't assigned to anybody. Please "
-                "give those to the colleague who looks after {name.him}.",
-                chat="{name} is complaining, some of {name.his} unsolved [tickets] have no one on "
-                "them. can you give those to the colleague who looks after {name.him}",
-                note="{name} is annoyed because nobody has taken some of {name.his} unsolved "
-                "[tickets]. Please give those to the colleague who looks after {name.him}.",
+                email="{name} has complained that nobody answers {name.him}. Could you give any "
+                "of {name.his} [tickets] that aren't assigned yet to the colleague who looks "
+                "after {name.him}?",
+                colleague="Some of {name}'s [tickets] aren't assigned to anybody. Please give "
+                "them to the colleague who looks after {name.him}.",
+                chat="{name} is complaining, some of {name.his} [tickets] arent assigned to "
+                "anyone. can you give those to whoever looks after {name.him}",
+                note="{name} is annoyed, because nobody has taken some of {name.his} [tickets]. "
+                "Please assign those to the colleague who looks after {name.him}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -228,17 +227,16 @@ def complaint_in_a_thread(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="What {name} wrote about {subject.about} is really a complaint. Could you open "
-            "a normal [ticket] with the same subject, tell {name.him} in the [thread] that it's "
+            "[a ticket] for it (same subject, normal priority), reply that the complaint is "
             "registered, and close the [thread]?",
-            colleague="What {name} wrote about {subject.about} is a complaint. Please open a "
-            "normal [ticket] with the same subject, tell {name.him} in the [thread] that it's "
+            colleague="{name} wrote to us to complain about {subject.about}. Please open [a "
+            "ticket] with the same subject and normal priority, reply that the complaint is "
             "registered, and close the [thread].",
-            chat="{name} is complaining about {subject.about}. can you open a normal [ticket] "
-            "(same subject), tell {name.him} in the [thread] that its registered and close the "
-            "[thread]",
-            note="{name} isn't asking about {subject.about}, {name.he}'s complaining. Please open "
-            "a normal [ticket] with the same subject, tell {name.him} in the [thread] that it's "
-            "registered, and close the [thread].",
+            chat="{name} wrote to complain about {subject.about}. can you open [a ticket] (same "
+            "subject, normal), reply that the complaint is registered and close the [thread]",
+            note="{name} isn't just asking about {subject.about}, {name.he}'s complaining. Please "
+            "open [a ticket] (same subject, normal priority), tell {name.him} in the [thread] "
+            "that the complaint is registered, and close the [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -294,14 +292,14 @@ def next_due_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="question",
             ask=Voices(
-                email="{team} can't keep up. Which of their unsolved [tickets] is due first, who "
-                "has it, and which [customer] is it for? I need the reference, too.",
-                colleague="I'd like to help {team} out. Which of their unsolved [tickets] is due "
-                "first, who has it, and which [customer] is it for?",
-                chat="{team} are swamped. which of their unsolved [tickets] is due first, who has "
-                "it and which [customer]",
-                note="I'm meeting {team} this morning. Which of their unsolved [tickets] is due "
-                "first? I need its reference, who has it and the [customer].",
+                email="{team} can't keep up. Which of their outstanding [tickets] is due first, "
+                "who has it, and which [customer] is it for? I need the reference, too.",
+                colleague="I'd like to take some work off {team}. Which of their outstanding "
+                "[tickets] is due first, who has it, and which [customer] is it for?",
+                chat="{team} are swamped. which of their outstanding [tickets] is due first, who "
+                "has it and which [customer]",
+                note="I'm meeting {team} this morning. Which of their outstanding [tickets] is "
+                "due first? I need its reference, who has it and the [customer].",
             ),
             calls=(
                 call("list_teams"),
@@ -380,16 +378,16 @@ def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
             kind="change",
             ask=Voices(
                 email="{author} made a note of {name}'s call but forgot to open [a ticket]. Could "
-                "you open one with what {name.he} rang about as the subject, normal priority, and "
-                "assign it to {author}?",
+                "you open one with the subject from the note, normal priority, and assign it "
+                "to {author}?",
                 colleague="{author} took a call from {name} but only left a note. Please open [a "
-                "ticket] with what {name.he} rang about as the subject, normal priority, for "
+                "ticket] with the subject from the note, normal priority, and assign it to "
                 "{author}.",
                 chat="{author} took {name}'s call and only left a note. can you open [a ticket] "
-                "with what {name.he} rang about as the subject, normal priority, for {author}",
-                note="{name} is waiting to be called back: {author} made a note but didn't open "
-                "[a ticket]. Please do that, with what {name.he} rang about as the subject, "
-                "normal priority, for {author}.",
+                "(subject as in the note, normal) and give it to {author}",
+                note="{name} is waiting for a call back: {author} made a note but didn't open [a "
+                "ticket]. Please open one, subject as in the note, normal priority, and "
+                "assign it to {author}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

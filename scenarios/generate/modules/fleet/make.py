@@ -18,7 +18,7 @@ _MINOR = (
 )
 _SERIOUS = (
     *("The brakes pull to one side", "The engine is losing oil", "A front tyre is bald"),
-    *("The seat belt does not lock", "There is play in the steering"),
+    *("The seat belt comes undone", "There is play in the steering"),
 )
 
 

@@ -219,9 +219,9 @@ def out_for_two_weeks(maker: Maker) -> Draft:
             "all [appointments] in that time? If there are any {away.he} has to stay on, tell me "
             "which.",
             colleague="{away} is off sick from {first} to {last}. Please take {away.him} off all "
-            "the [appointments], and tell me which ones you can't take {away.him} off.",
+            "the [appointments], and tell me which ones {away.he} can't come off.",
             chat="{away} wont be in {first} to {last}, can you take {away.him} off all "
-            "[appointments] then? let me know if theres any where you cant",
+            "[appointments] then? let me know if theres any you cant take {away.him} off",
             note="{away} is having {away.his} knee operated on and is off from {first} to {last}. "
             "Please take {away.him} off {away.his} [appointments] then, and let me know about any "
             "you can't change.",
@@ -405,13 +405,12 @@ def who_sat_at_the_table(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} was promised a brochure at our last meeting and can't remember by "
-            "whom. Who organised it, and who else from us was there? I don't mean the "
-            "ones that were cancelled.",
+            email="{name} was promised a brochure at our last meeting and can't remember by whom. "
+            "Who organised the last one that took place, and who else from us was there?",
             colleague="Who organised our last meeting with {name}, and who else was there? The "
             "cancelled ones don't count.",
-            chat="who from us met {name} the last time it actually happened, organiser and the "
-            "other one?",
+            chat="who from us was at the last meeting with {name} that actually happened? who "
+            "organised it and who else was there",
             note="{name} says we promised to send something when we last met, and nothing has "
             "come. Who organised that meeting, and who else from us was there? I'll ask "
             "them what was agreed.",
@@ -442,15 +441,16 @@ def as_soon_as_they_are_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is on leave on the day of “{subject}”, and {name} would rather wait for "
-            "{away.him}. Please move it to the first day after {away}'s leave, at the same time; "
-            "a weekend is fine with {name.him}.",
-            colleague="{away} is on leave when “{subject}” with {name} takes place. Please move "
-            "it to the first day after that, same time; a Sunday is fine.",
-            chat="{away} is away on the day of “{subject}” ({name}). can you move it to the day "
-            "right after that absence? same time, weekends are ok",
-            note="“{subject}” with {name} is planned for a day when {away} is absent. Please move "
-            "it to the first day after that absence, even if it's a Saturday, and keep the time.",
+            email="{away} is on leave on the day of the {subject.meeting}, and {name} would "
+            "rather wait for {away.him}. Could you move it to the first day after that leave, "
+            "same time? Weekends are fine.",
+            colleague="{away} is on leave on the day of the {subject.meeting} with {name}. Please "
+            "move it to the first day after that, same time; a weekend is fine.",
+            chat="{away} is on leave the day of the {subject.meeting} with {name}. can you move "
+            "it to the day right after that leave? same time, weekends are ok",
+            note="{name} would like {away} at the {subject.meeting}, but {away.he}'s on leave "
+            "that day. Please move it to the first day after {away.his} leave, same time, even if "
+            "it's a weekend.",
         ),
         calls=(
             _who(customer),

@@ -89,16 +89,14 @@ def a_day_without_anything(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{worker} would like a day off between {first} and {last}, whenever it's least "
-            "trouble. What's the first day on which {worker.he} has no [shift] and no "
-            "[appointment] and isn't away?",
+            email="{worker} would like a day off between {first} and {last}. What's the first day "
+            "on which {worker.he} isn't on the rota, has no [appointment] and isn't away?",
             colleague="{worker} would like a day off between {first} and {last}. What's the first "
             "day with no [shift], [appointment] or absence?",
             chat="which is {worker}'s first free day between {first} and {last}? no [shift], no "
             "[appointment], not away",
-            note="I need {worker} for a full day of stocktaking between {first} and {last}. Which "
-            "is the first day when {worker} has neither [a shift] nor [an appointment] and "
-            "isn't away?",
+            note="I need {worker} for a full day of stocktaking between {first} and {last}. "
+            "What's the first day {worker.he} has no [shift], no [appointment] and isn't away?",
         ),
         calls=(
             _staff(worker),
@@ -236,17 +234,16 @@ def how_will_they_get_there(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} e-mailed: “Looking forward to having the repair done.” The [visit] is "
-            "planned, but nobody has planned the [trip]. Please do that for the same day and the "
-            "same colleague, to the town {name} lives in. Take {first}, or {second} if {first} "
-            "is blocked.",
+            email="The repair [visit] at {name}'s is planned, but the [trip] isn't. Could you "
+            "plan it for the same day and colleague, to {name.his} town? Take {first}, or "
+            "{second} if {first} is out of service.",
             colleague="The repair for {name} still needs [a trip] to {name.his} town. Same day, "
-            "same person; {first}, or {second} if {first} is blocked.",
-            chat="the repair at {name}'s has no [trip] yet. plan one to {name.his} town for "
-            "whoever is doing it, with {first} or if thats blocked {second}",
-            note="The repair [visit] to {name} is planned but the [trip] isn't. Whoever is doing "
-            "the repair needs [a vehicle] that day to get to the town in {name}'s main "
-            "address: {first} if it's roadworthy, otherwise {second}.",
+            "same person; {first}, or {second} if {first} is out of service.",
+            chat="the repair at {name}'s has no [trip] yet. can you plan one to {name.his} town "
+            "for whoever's doing it, with {first}, or {second} if thats out of service",
+            note="Whoever is doing the repair at {name}'s needs [a vehicle] that day. Please plan "
+            "the [trip] to the town in {name.his} address: with {first} if it's roadworthy, "
+            "otherwise {second}.",
         ),
         calls=(
             call("search_devices", query=customer["name"]),
@@ -329,16 +326,14 @@ def long_enough_for_the_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} needs {title} for “{course}” and has seen ours, {code}. Could you lend "
-            "it to {name.him}, if the normal loan period lasts until the course {name.he}'s "
-            "booked on?",
+            email="{name} would like to borrow {title} ({code}) for “{course}”. Could you lend it "
+            "to {name.him} today, if {name.he} can keep it until then?",
             colleague="{name} wants to borrow {title} ({code}) for “{course}”. Please lend it out "
             "today if the [loan] would last until then.",
             chat="{name} wants {title} ({code}) for “{course}”. lend it if {name.he} can keep it "
             "til then",
-            note="{name} is booked on “{course}” and needs {title} that day, our {code}. If the "
-            "loan period runs until then, lend it out today. If it would be due back before, "
-            "leave it.",
+            note="{name} is booked on “{course}” and needs {title} for it, our {code}. Please "
+            "lend it out today, unless it would be due back before then.",
         ),
         calls=(
             _who(customer),

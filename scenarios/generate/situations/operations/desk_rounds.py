@@ -350,8 +350,8 @@ def look_at_it_again(maker: Maker) -> Draft:
             email="[Inspection] {reference} has to be repeated thirty days after the first one, "
             "by a different inspector. {second} can do it. Could you plan it, for the same "
             "category and place?",
-            colleague="[Inspection] {reference} has to be repeated by somebody else. Please plan "
-            "it with {second}, thirty days after the first one, same category and place.",
+            colleague="[Inspection] {reference} has to be repeated by somebody else, thirty days "
+            "after the first one. Please plan it with {second}, same category and place.",
             chat="can you plan a repeat of [inspection] {reference}? 30 days after the original, "
             "same category and place, {second} does it this time",
             note="Please plan a second [inspection] like {reference} for thirty days after it, "

@@ -57,17 +57,16 @@ def three_weeks_are_too_many(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} is back on {until} at the latest and will take care of what's still "
-            "open from [inspection] {reference}. Please assign it to {worker.him}, due on that "
-            "day. If something can't wait that long, leave it and tell me.",
+            email="{worker} will take care of what's still open from [inspection] {reference} by "
+            "{until}. Could you assign it to {worker.him}, due that day? If something can't wait "
+            "that long, leave it and tell me.",
             colleague="{worker} will take care of everything that's still open from [inspection] "
-            "{reference}. Please assign it with {until} as the due date, and tell me if "
-            "one can't wait that long.",
-            chat="can you give everything still open from [inspection] {reference} to "
-            "{worker}, due {until}? if that date isn't allowed for one, skip it and tell "
-            "me",
+            "{reference}. Please assign it, due {until}, and tell me if anything can't wait that "
+            "long.",
+            chat="can you give {worker} everything still open from [inspection] {reference}, due "
+            "{until}? if anything cant wait that long leave it and tell me",
             note="Please assign what's still open from [inspection] {reference} to {worker}, due "
-            "on {until}. If one has to be done sooner, leave it and let me know.",
+            "on {until}. If anything has to be done sooner, leave it and let me know.",
         ),
         calls=(
             _searched(inspection),

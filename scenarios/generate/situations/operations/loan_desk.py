@@ -198,16 +198,15 @@ def in_and_out_on_paper(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} isn't quite finished with {title} and would like to keep it for another "
-            "loan period. Please renew it. If the system won't, book it in and lend it out to "
-            "{name.him} again, so {name.he} doesn't have to come in.",
+            email="{name} isn't quite finished with {title}. Please renew it. If the system "
+            "won't, book it in and lend it out to {name.him} again, so {name.he} doesn't have to "
+            "come in.",
             colleague="{name} would like to keep {title}. Renew it, or if that doesn't work, "
             "book it back in and lend it out again.",
             chat="{name} wants to keep {title} longer. if renew doesnt work just check it in & out "
             "again",
-            note="{name} needs {title} for a while longer, so please renew it. If it won't renew "
-            "any more, book it as returned and lend it to {name} again straight away. {name.He} "
-            "lives too far out to come in.",
+            note="{name} needs {title} a while longer and lives too far out to come in. If it "
+            "won't renew any more, book it as returned and lend it to {name.him} again.",
         ),
         calls=(_who(customer), _loans(customer), _item(item)),
         answer="I cannot renew {title} beyond {due}: it has been renewed {most} times already, "
@@ -375,15 +374,13 @@ def renewed_by_its_letter(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has {title} out twice, lent a few days apart, and would like to keep "
-            "the one that's due first for longer. The other is coming back in time. "
-            "Could you renew that first one?",
-            colleague="{name} has two [loans] of {title}. Please renew the one that's due first, "
-            "only that.",
+            email="{name} has {title} out twice and would like to keep the one that's due first "
+            "for longer. The other is coming back in time. Could you renew that first one?",
+            colleague="{name} has two [loans] of {title}. Please renew only the one that's due "
+            "first.",
             chat="{name} has {title} out twice. can you renew just the one thats due sooner",
-            note="{name} has borrowed {title} and later on a second one. Please renew the [loan] "
-            "that falls due first; the other is coming back as planned. {name} rang about it this "
-            "morning.",
+            note="{name} borrowed {title} and later a second one. Please renew the [loan] that "
+            "falls due first; the other is coming back as planned.",
         ),
         calls=(
             _who(customer),

@@ -225,13 +225,13 @@ def anybody_will_do_at_the_desk(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="We still need somebody for the early [shift] at {post} on {day}, and {worker} "
+            email="We still need somebody for the early [shift] on {day} ({post}), and {worker} "
             "would be glad to do it. Could you put {worker.him} down?",
-            colleague="There's nobody on the early [shift] at {post} on {day}. Please put "
-            "{worker} down.",
-            chat="need someone for the early [shift] at {post} on {day}, can you put {worker} in",
-            note="{worker} has offered to do the early [shift] at {post} on {day}, which nobody "
-            "is down for. Please put {worker.him} on the rota.",
+            colleague="There's nobody on the early [shift] on {day} ({post}). Please put {worker} "
+            "down.",
+            chat="need someone for the early [shift] on {day} ({post}), can you put {worker} in",
+            note="{worker} has offered to do the early [shift] on {day} ({post}), which nobody is "
+            "down for. Please put {worker.him} on the rota.",
         ),
         calls=(call("list_posts"), _who(worker), _shifts(maker, worker, day)),
         answer="I couldn't put {worker} down: {post} needs somebody senior, [a supervisor] or [a "

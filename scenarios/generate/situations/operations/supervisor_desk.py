@@ -87,11 +87,10 @@ def small_things_can_go(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="After [inspection] {reference}, only what's been assigned to somebody gets "
-            "repaired. Please waive the other open [findings]. If there's one we can't waive, "
-            "tell me which.",
+            "repaired. Please waive the other open [findings], and let me know if there are any "
+            "we can't.",
             colleague="What hasn't been assigned to anybody from [inspection] {reference} isn't "
-            "going to be repaired. Please waive those [findings], and tell me if we "
-            "can't do that for one.",
+            "going to be repaired. Please waive those [findings], and tell me which ones we can't.",
             chat="the owner isnt doing any more about [inspection] {reference}. can you waive "
             "whats still open and not assigned to anyone? if theres one we can't waive "
             "tell me which",
@@ -129,8 +128,8 @@ def the_one_without_plans(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="A dealer would take one of two [vehicles], {one} or {two}, and doesn't mind "
-            "which. Please mark the one that has no [trip] planned as sold.",
+            email="A dealer will take either {one} or {two}. Could you mark the one that has no "
+            "[trip] planned as sold?",
             colleague="We're selling {one} or {two}. Please mark whichever has no [trips] "
             "planned as sold.",
             chat="the dealer is taking one of {one} / {two}. can you mark the one as sold that "
@@ -238,13 +237,13 @@ def closed_on_that_day(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="There's no power at “{post}” on {day}, so nobody can work there. Could you "
-            "delete the [shifts]? If one can't be deleted, tell me whose it is.",
-            colleague="“{post}” is closed on {day}. Please delete the [shifts] there, and tell me "
-            "if one has to stay because of a [swap].",
-            chat="no power on {day} so nobody works at “{post}”. can you delete those [shifts]? "
-            "tell me if one won't go",
-            note="“{post}” stays closed on {day}. Please delete its [shifts] on that day. If one "
-            "of them won't go yet, tell me whose it is, and I'll talk to them.",
+            "take everybody off the rota? If there's anyone you can't take off, tell me who.",
+            colleague="“{post}” is closed on {day}. Please take everybody off the rota there, and "
+            "tell me if a [swap] keeps you from taking somebody off.",
+            chat="no power on {day} so nobody works at “{post}”. can you take them all off the "
+            "rota there? tell me who you cant take off",
+            note="“{post}” stays closed on {day}. Please take everybody off the rota there. If "
+            "somebody can't be taken off yet, tell me who, and I'll talk to them.",
         ),
         calls=(
             call("list_posts"),

@@ -48,7 +48,7 @@ def tomorrow_is_too_near(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has mixed up {name.his} dates and can't come to the {subject.meeting} "
             "on {soon}. Could you move it to {later}, same time?",
-            colleague="{name} has to work on {soon}. Please move the {subject.meeting} to "
+            colleague="{name} has to work on {soon}. Please move {name.his} {subject.meeting} to "
             "{later}, at the same time.",
             chat="{name} can't make the {subject.meeting} on {soon}, can you move it to {later}, "
             "same time",

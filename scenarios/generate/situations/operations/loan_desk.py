@@ -95,8 +95,8 @@ def back_and_on_to_the_next(maker: Maker) -> Draft:
             "in as worn and lend it to whoever is first in the queue; they're coming today.",
             colleague="{name} has brought back {title} ({code}), worn. Please book it in and lend "
             "it straight to the next person in the queue.",
-            chat="{title} ({code}) came back, worn. can you book it in and lend it to whoever's "
-            "been waiting longest? theyre at the desk",
+            chat="{name} brought back {title} ({code}), worn. can you book it in and lend it to "
+            "whoever's been waiting longest? theyre at the desk",
             note="{name} has returned {title} ({code}), and it looks worn. Please book it in as "
             "worn and lend it to whoever is next in the queue; they'll be in this afternoon.",
         ),
@@ -130,7 +130,7 @@ def one_more_despite_the_overdue_one(maker: Maker) -> Draft:
             email="{name} is coming in at five for {wanted}, number {code}. I've put it aside. "
             "Could you book it out to {name.him}?",
             colleague="{name} is taking {wanted}, {code}. Please book it out.",
-            chat="{name}'s here for {wanted} ({code}), can you lend it out to {name.him}",
+            chat="{name} is here for {wanted} ({code}), can you lend it out to {name.him}",
             note="{name} is coming by this evening for {wanted} (number {code}). I've said "
             "{name.he} can have it, so please put the [loan] through before you go.",
         ),
@@ -198,15 +198,14 @@ def in_and_out_on_paper(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} isn't quite finished with {title}. Please renew it. If the system "
-            "won't, book it in and lend it out to {name.him} again, so {name.he} doesn't have to "
-            "come in.",
-            colleague="{name} would like to keep {title}. Renew it, or if that doesn't work, "
-            "book it back in and lend it out again.",
+            email="{name} isn't quite finished with {title}. Please renew the [loan]. If the "
+            "system won't, book a return and a new [loan], so {name.he} doesn't have to come in.",
+            colleague="{name} would like to keep {title}. Please renew the [loan], or if that "
+            "doesn't work, book a return and lend it out again.",
             chat="{name} wants to keep {title} longer. if renew doesnt work just check it in & out "
             "again",
-            note="{name} needs {title} a while longer and lives too far out to come in. If it "
-            "won't renew any more, book it as returned and lend it to {name.him} again.",
+            note="{name} needs {title} a while longer and lives too far out to come in. If the "
+            "[loan] can't be renewed any more, book a return and lend it to {name.him} again.",
         ),
         calls=(_who(customer), _loans(customer), _item(item)),
         answer="I cannot renew {title} beyond {due}: it has been renewed {most} times already, "
@@ -314,10 +313,10 @@ def worn_ones_out_of_lending(maker: Maker) -> Draft | None:
         ask=Voices(
             email="A [customer] has complained about {title}, number {code}, and they're right, "
             "it's worn out. Could you withdraw it today, so that nobody else gets it?",
-            colleague="{title} ({code}) is worn out. Please withdraw it.",
+            colleague="Please withdraw {title} ({code}), it's worn out.",
             chat="withdraw {code} pls ({title}), its falling apart",
-            note="{title}, number {code}, is too worn to lend any more. Please take it out of "
-            "lending for good; a new one is on order.",
+            note="I went through the shelves this morning. Please take {title}, number {code}, "
+            "out of lending for good, it's too worn; a new one is on order.",
         ),
         calls=(call("get_my_profile"), call("search_items", query=worn["code"])),
         answer="I have not withdrawn {code} and cannot: only a [supervisor] or [a manager] can "

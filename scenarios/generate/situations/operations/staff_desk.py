@@ -101,12 +101,12 @@ def the_same_a_week_later(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker}'s ferry has been moved by a week. Could you move the leave that "
-            "starts on {first} by seven days, too? It stays as long as it was.",
+            email="{worker}'s ferry now goes a week later. Could you move the leave that starts "
+            "on {first} to seven days later, too? It stays as long as it was.",
             colleague="{worker}'s leave from {first} has to start seven days later, and end seven "
             "days later as well. Please change it.",
-            chat="can you move {worker}'s leave from {first} back by exactly 7 days? same number "
-            "of days, the ferry was moved",
+            chat="can you move {worker}'s leave from {first}? it starts exactly 7 days later now, "
+            "same number of days",
             note="{worker} has rebooked {worker.his} holiday, exactly a week later. Please change "
             "the leave that starts on {first}; it stays just as long.",
         ),

@@ -400,8 +400,8 @@ def gives_up_a_place_in_the_queue(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} would like to do “{course}” on {day}. If that's more than {name.he} may "
             "book, could you drop the [course] {name.he}'s waiting for and book this one instead?",
-            colleague="Please book {name} on “{course}”, {day}. If that's one too many, take "
-            "{name.him} off the waiting list of the other one.",
+            colleague="Please book {name} on “{course}” on {day}. If that's one [course] too "
+            "many, take {name.him} off the one {name.he}'s on the waiting list for.",
             chat="can you book {name} on “{course}” {day}? if {name.he}'s on too many already, "
             "drop the one {name.he}'s still on the waiting list for",
             note="{name} would like to do “{course}” on {day}. If that's one [course] too many, "

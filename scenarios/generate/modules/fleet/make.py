@@ -17,8 +17,8 @@ _MINOR = (
     *("The number plate light is out", "The rear wiper smears", "A hubcap is missing"),
 )
 _SERIOUS = (
-    *("The brakes pull to one side", "The engine loses oil", "A front tyre is worn down"),
-    *("The seat belt does not lock", "The steering has play"),
+    *("The brakes pull to one side", "The engine is losing oil", "A front tyre is bald"),
+    *("The seat belt comes undone", "There is play in the steering"),
 )
 
 

@@ -11,8 +11,8 @@ from scenarios.generate.modules.draft_helpers import new_code
 from scenarios.generate.modules.event_times import some_staff
 
 _TITLES = (
-    *("Emergency exit is blocked", "Label is missing", "Floor is wet", "Lamp does not work"),
-    *("Log is not signed", "Cable is worn through", "Shelf leans to one side"),
+    *("Emergency exit is blocked", "Sign is missing", "Tile is cracked", "Lamp does not work"),
+    *("Paint is peeling", "Cable is worn through", "Shelf leans to one side"),
     *("First-aid box is half empty", "Fire extinguisher is out of date", "Door does not close"),
 )
 

@@ -46,15 +46,14 @@ def tomorrow_is_too_near(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has mixed up {name.his} dates and would like the "
-            "{subject.meeting} on {later} instead of {soon}, at the same time. Could you move it?",
-            colleague="{name} would like to move the {subject.meeting} from {soon} "
-            "to {later}, {name.he} has to work that day. Please move it.",
-            chat="{name} can't do {soon} for the {subject.meeting}, can you move it "
-            "to {later}, same time",
-            note="{name} rang just now about the {subject.meeting} on {soon}. "
-            "{name.He}'d like {later} at the same time instead, and I said that would be fine. "
-            "Please move it.",
+            email="{name} has mixed up {name.his} dates and can't come to the {subject.meeting} "
+            "on {soon}. Could you move it to {later}, same time?",
+            colleague="{name} has to work on {soon}. Please move {name.his} {subject.meeting} to "
+            "{later}, at the same time.",
+            chat="{name} can't make the {subject.meeting} on {soon}, can you move it to {later}, "
+            "same time",
+            note="{name} rang about the {subject.meeting} on {soon}. {name.He}'d like {later} "
+            "instead, same time, and I said that would be fine. Please move it.",
         ),
         calls=(_who(customer), _found(customer), _shown(soon)),
         answer="I could not move “{subject}”: it begins in less than {notice} days, which is too "
@@ -81,12 +80,11 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has found what {name.he} needed elsewhere and won't need the "
-            "{subject.meeting} on {day} after all. {owner} organised it but is out "
-            "today. Could you cancel it?",
-            colleague="{name} has called off the {subject.meeting} on {day}. Please "
-            "cancel it; {owner} organised it and can't be reached.",
-            chat="{name} cant make {day}, can you cancel the {subject.meeting}? its "
+            email="{name} no longer needs the {subject.meeting} on {day}. {owner} set it up but "
+            "is out today. Could you cancel it?",
+            colleague="{name} has called off the {subject.meeting} on {day}. Please cancel it; "
+            "{owner} set it up and can't be reached.",
+            chat="{name} cant make the {subject.meeting} on {day}, can you cancel it? its "
             "{owner}'s but {owner.he}'s out all day",
             note="{name} has called off the {subject.meeting} on {day}. {owner} set "
             "it up and is away this week, so please cancel it for {owner.him}.",
@@ -117,16 +115,14 @@ def ten_or_else_three(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has to travel on the day of the {subject.meeting} and "
-            "would like {new} instead. Could you make it 10:00, or 15:00 if one of our people is "
-            "busy then?",
-            colleague="{name} can't make the {subject.meeting} and would like {new} "
-            "instead. 10:00 if everybody's free, otherwise 15:00, please.",
-            chat="can you move the {subject.meeting} with {name} to {new}? "
-            "{name.he} has to work on the other day. 10:00 if everyones free, otherwise 15:00",
-            note="{name}'s plans have changed, so please move the {subject.meeting} "
-            "to {new}. {name.He} would like 10:00, or 15:00 if one of our people has something at "
-            "ten.",
+            email="{name} is travelling on the day of the {subject.meeting} and would like {new} "
+            "instead. Could you make it 10:00, or 15:00 if someone on our side is busy then?",
+            colleague="{name} can't make the {subject.meeting} and would like {new} instead. "
+            "10:00 if everybody's free, otherwise 15:00, please.",
+            chat="{name} has to work the day of the {subject.meeting}, can you move it to {new}? "
+            "10:00 if everyones free, otherwise 15:00",
+            note="{name}'s plans have changed. Please move the {subject.meeting} to {new}, at "
+            "10:00 if everyone on our side can make it, otherwise at 15:00.",
         ),
         calls=(
             _who(customer),
@@ -163,15 +159,14 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{host} has never met {name} and would rather not do the "
-            "{subject.meeting} alone. Could you add {busy}, or {free} if {busy} already has "
-            "something then?",
-            colleague="{name} would like a second person from us at the "
-            "{subject.meeting}. Please add {busy}, or {free} if {busy} already has something then.",
-            chat="can you add {busy} to the {subject.meeting} with {name}? or "
-            "{free}, if {busy} already has something then",
-            note="{host} is still new and would like company at the "
-            "{subject.meeting} with {name}. Please add {busy}, or {free} if {busy} is busy then.",
+            email="{host} hasn't met {name} before and would rather not do the {subject.meeting} "
+            "alone. Could you add {busy}, or {free} if {busy} already has something then?",
+            colleague="{name} has a lot of questions for the {subject.meeting}, so {host} needs "
+            "some help. Please add {busy}, or {free} if {busy} has another [appointment] then.",
+            chat="{host} doesnt want to do the {subject.meeting} with {name} alone. can you add "
+            "{busy}, or {free} if {busy} already has something on",
+            note="{host} is still new and would like company at the {subject.meeting} with "
+            "{name}. Please add {busy}, or {free} if {busy} is busy at that time.",
         ),
         calls=(
             _who(customer),
@@ -221,13 +216,15 @@ def out_for_two_weeks(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{away} is in hospital from {first} to {last}. Could you take {away.him} off "
-            "the [appointments] in that time? If one isn't possible, tell me which.",
+            "all [appointments] in that time? If there are any {away.he} has to stay on, tell me "
+            "which.",
             colleague="{away} is off sick from {first} to {last}. Please take {away.him} off all "
-            "the [appointments], and tell me if one has to stay.",
-            chat="{away} wont be here {first} to {last}, can you take {away.him} off the "
-            "[appointments] then? tell me if you cant for one",
-            note="{away} broke a leg skiing and is off from {first} to {last}. Please take "
-            "{away.him} off every [appointment] in that time, and tell me if you can't for one.",
+            "the [appointments], and tell me which ones {away.he} can't come off.",
+            chat="{away} wont be in {first} to {last}, can you take {away.him} off all "
+            "[appointments] then? let me know if theres any you cant take {away.him} off",
+            note="{away} is having {away.his} knee operated on and is off from {first} to {last}. "
+            "Please take {away.him} off {away.his} [appointments] then, and let me know about any "
+            "you can't change.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -266,14 +263,14 @@ def first_hour_for_both(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] would like an hour with {one} and {two} on {day}. When are they "
-            "first both free, from eight and on the hour?",
-            colleague="{one} and {two} have to sit down together on {day}. When is the first hour "
-            "that they're both free? From 08:00, on the hour please.",
-            chat="when are {one} and {two} first both free for an hour on {day}? from 8 on, and "
-            "on the hour pls",
+            email="A [customer] would like an hour with {one} and {two} on {day}. What's the "
+            "earliest they're both free, starting on the hour from 08:00?",
+            colleague="{one} and {two} need an hour together on {day}. When are they first both "
+            "free? From 08:00, on the hour please.",
+            chat="whens the earliest {one} and {two} are both free for an hour on {day}? from 8 "
+            "on, and on the hour pls",
             note="I need {one} and {two} for an hour on {day}, as early as possible. What's the "
-            "first full hour from eight at which both are free?",
+            "first time they're both free, on the hour and not before eight?",
         ),
         calls=(
             call("search_employees", query=one["name"]),
@@ -369,15 +366,14 @@ def entered_twice(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="I've booked {name} twice on {day}, at different times, for the same "
-            "{subject.meeting}. Sorry! Could you cancel the one without {expert}?",
+            email="I've put the {subject.meeting} with {name} in the calendar twice on {day}, "
+            "sorry! Could you cancel the one without {expert}?",
             colleague="The {subject.meeting} with {name} on {day} is in the "
             "calendar twice. Please cancel the one without {expert}.",
             chat="oops, i put the {subject.meeting} with {name} on {day} in twice. "
             "can you cancel the one {expert} isnt in",
-            note="{name} has had two confirmations for {day}, because the "
-            "{subject.meeting} is in the calendar twice. The one with {expert} is right, so "
-            "please cancel the other.",
+            note="{name} has had two confirmations for {day}, because the {subject.meeting} is in "
+            "the calendar twice. The one with {expert} is right. Please cancel the other.",
         ),
         calls=(
             _who(customer),
@@ -409,13 +405,12 @@ def who_sat_at_the_table(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} was promised a brochure at our last meeting and can't remember by "
-            "whom. Who organised it, and who else from us was there? I don't mean the "
-            "ones that were cancelled.",
+            email="{name} was promised a brochure at our last meeting and can't remember by whom. "
+            "Who organised the last one that took place, and who else from us was there?",
             colleague="Who organised our last meeting with {name}, and who else was there? The "
             "cancelled ones don't count.",
-            chat="who from us met {name} the last time it actually happened, organiser and the "
-            "other one?",
+            chat="who from us was at the last meeting with {name} that actually happened? who "
+            "organised it and who else was there",
             note="{name} says we promised to send something when we last met, and nothing has "
             "come. Who organised that meeting, and who else from us was there? I'll ask "
             "them what was agreed.",
@@ -446,15 +441,16 @@ def as_soon_as_they_are_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is on leave on the day of “{subject}”, and {name} would rather wait for "
-            "{away.him}. Please move it to the first day after {away}'s leave, at the same time; "
-            "a weekend is fine with {name.him}.",
-            colleague="{away} is on leave when “{subject}” with {name} takes place. Please move "
-            "it to the first day after that, same time; a Sunday is fine.",
-            chat="{away} is away on the day of “{subject}” ({name}). can you move it to the day "
-            "right after that absence? same time, weekends are ok",
-            note="“{subject}” with {name} is planned for a day when {away} is absent. Please move "
-            "it to the first day after that absence, even if it's a Saturday, and keep the time.",
+            email="{away} is on leave on the day of the {subject.meeting}, and {name} would "
+            "rather wait for {away.him}. Could you move it to the first day after that leave, "
+            "same time? Weekends are fine.",
+            colleague="{away} is on leave on the day of the {subject.meeting} with {name}. Please "
+            "move it to the first day after that, same time; a weekend is fine.",
+            chat="{away} is on leave the day of the {subject.meeting} with {name}. can you move "
+            "it to the day right after that leave? same time, weekends are ok",
+            note="{name} would like {away} at the {subject.meeting}, but {away.he}'s on leave "
+            "that day. Please move it to the first day after {away.his} leave, same time, even if "
+            "it's a weekend.",
         ),
         calls=(
             _who(customer),

@@ -34,15 +34,14 @@ def moved_at_the_last_moment(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="Two of {name}'s group are down with a cold, and {name.he}'d like to have the "
-            "{room} on {later} instead of {soon}, at the same time. Could you move the [booking]?",
+            email="Two of {name}'s group are down with a cold, and {name.he}'d like the {room} on "
+            "{later} instead of {soon}, at the same time. Could you move the [booking]?",
             colleague="{name} can't make the {room} on {soon}. Please move {name.his} [booking] "
             "to {later}, same time.",
             chat="{name} cant make {soon} ({room}), can u put {name.him} on {later} instead, same "
             "time",
-            note="{name} rang: {name.he} can't come on {soon} and would like the {room} on "
-            "{later} instead, at the same time. Please change the [booking]; I said {name.he}'d "
-            "get a confirmation today.",
+            note="{name} can't come on {soon} and would like the {room} on {later} instead, same "
+            "time. Please change the [booking]; I said {name.he}'d get a confirmation today.",
         ),
         calls=(_who(customer), _bookings(customer), call("get_booking", booking_id=booking["id"])),
         answer="I could not move {reference} from {soon}: [a booking] can only be moved up to "
@@ -122,14 +121,15 @@ def two_more_than_the_room_has(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is bringing {people} people to the {room} on {day}, not {before}. Could "
-            "you change that? If they don't all fit in, any other time that day is fine.",
-            colleague="{name} is coming to the {room} on {day} with {people} people instead of "
+            email="There'll be {people} people in {name}'s group in the {room} on {day}, not "
+            "{before}. Could you change that? If they don't all fit in, another time that day is "
+            "fine.",
+            colleague="{name}'s group in the {room} on {day} is now {people} people instead of "
             "{before}. If they don't fit, please move them to another time that day.",
-            chat="{name} is bringing {people} ppl to the {room} on {day}, not {before}. can you "
-            "change it? if they dont fit any other time that day is ok",
+            chat="{name} has the {room} on {day} for {before}, but theyll be {people}. can you "
+            "change it? if it gets too full another time that day is ok",
             note="{name} had said {before} people for the {room} on {day}, and now it's {people}. "
-            "Please change the [booking], to another time that day if they don't fit.",
+            "Please change the [booking], and move it to another time that day if they don't fit.",
         ),
         calls=(
             _who(customer),
@@ -211,13 +211,13 @@ def all_off_that_can_be(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is having an operation and can't come for a while. Could you cancel "
-            "everything {name.he} has booked with us? If it's too late for something, tell me.",
+            "everything {name.he} has booked with us, and tell me if it's too late for anything?",
             colleague="{name} is ill. Please cancel all {name.his} upcoming [bookings], and tell "
-            "me if it's too late for one.",
+            "me which ones it's too late for.",
             chat="{name} is having surgery, can you cancel everything {name.he}'s got coming up? "
-            "if its too late for one tell me",
-            note="{name} is in hospital, so {name.his} upcoming [bookings] need to be cancelled. "
-            "If it's too late for one, leave it and tell me which.",
+            "tell me if its too late for any of it",
+            note="{name} is in hospital, so please cancel {name.his} upcoming [bookings]. Let me "
+            "know about any that are too late to cancel.",
         ),
         calls=(
             _who(customer),
@@ -253,14 +253,13 @@ def what_it_all_costs(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} is doing {name.his} budget and would like to know what the [bookings] "
-            "{name.he} has coming up will cost. What's the total?",
+            email="{name} is working out {name.his} budget and would like to know what {name.his} "
+            "upcoming [bookings] will cost. What's the total?",
             colleague="What do {name}'s upcoming [bookings] add up to? Don't count cancelled ones.",
             chat="{name} wants to know what {name.his} upcoming [bookings] will cost altogether, "
             "whats the total",
             note="{name} is putting a budget together and has asked what {name.his} upcoming "
-            "[bookings] cost. Please give me one total. Leave out anything that's been cancelled "
-            "or is already over.",
+            "[bookings] cost. Please give me one total, without anything that's been cancelled.",
         ),
         calls=(_who(customer), call("find_bookings", customer_id=customer["id"], status="booked")),
         answer="{name}'s upcoming [bookings] come to {total}.",
@@ -278,15 +277,14 @@ def the_other_one_has_second_thoughts(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{other} can't come to the {room} on {day} any more and says that the whole "
-            "group won't need it. {name} booked it. Could you cancel it?",
+            email="{other} says {name}'s group won't need the {room} on {day} after all. {name} "
+            "booked it. Could you cancel it?",
             colleague="{other} called, the {room} on {day} isn't needed any more. It's booked "
             "under {name}; please cancel it.",
             chat="can you cancel the {room} on {day}? {name} booked it, and {other} rang to say "
             "theyre not coming after all",
-            note="{other} rang to say that the group in the {room} on {day} isn't coming. The "
-            "[booking] is under {name}'s name. Please cancel it, then we can offer the room to "
-            "someone else.",
+            note="{other} rang to say that the group in the {room} on {day} isn't coming. It's "
+            "under {name}'s name. Please cancel it, so we can offer the room to someone else.",
         ),
         calls=(_who(customer), _bookings(customer), call("get_booking", booking_id=booking["id"])),
         answer="I have not cancelled {reference}: {name} made it, and we only cancel [a booking] "
@@ -319,15 +317,14 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is coming back on {day} and would like everything as on {name.his} last "
-            "visit, the same time and as many people, only in the {room}. Could you look up when "
-            "{name.he} was last here and book it?",
+            email="{name} is coming back on {day} and would like the {room}, at the same time and "
+            "for as many people as on {name.his} last visit. Could you look that up and book it?",
             colleague="Please book {name} into the {room} on {day}. {name.He} wants the same time "
             "and number of people as on {name.his} last visit.",
             chat="can u book {name} into the {room} on {day}? same time and same number of ppl as "
             "when {name.he} was last here",
-            note="{name} rang and wants the {room} on {day}: same time, same number of people as "
-            "on {name.his} last visit. Please look that up and book it.",
+            note="{name} would like the {room} on {day}, with the same time and number of people "
+            "as on {name.his} last visit. Please look that up and book it.",
         ),
         calls=(
             _who(customer),
@@ -366,13 +363,13 @@ def one_booking_too_many(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name}, who's a regular, has found one more date: {day} at {time}, in the "
-            "{room}, for two people. Could you book that?",
+            email="{name}, one of our regulars, would also like the {room} on {day} at {time}, "
+            "for two people. Could you book that?",
             colleague="{name} would like one more [booking]: the {room} on {day} at {time}, for "
-            "two.",
+            "two. Please put it in.",
             chat="{name} wants another one, the {room} on {day} at {time} for 2. can u book it?",
             note="Please book the {room} for {name} on {day} at {time}, two people. {name.He} "
-            "comes here often, so the usual confirmation is enough.",
+            "comes here often and is bringing a friend this time.",
         ),
         calls=(
             _who(customer),
@@ -410,17 +407,17 @@ def a_room_that_is_painted(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We're closing the {old} so that it can be painted. {name} is in there on {day} "
-            "and doesn't mind another room at the same time. Please move {name.him} to the "
-            "{small}, or to the {large} if that's too small, and then close the {old}.",
-            colleague="Please close the {old}, it's being painted. {name} is in there on {day}: "
-            "move {name.him} to the {small} or the {large}, at the same time, whichever is big "
+            email="The {old} is being painted, so please close it. {name} has it on {day}: could "
+            "you move {name.his} group to the {small}, or the {large} if that's too small, at the "
+            "same time?",
+            colleague="Please close the {old}, it's being painted. {name} has it on {day}: move "
+            "{name.his} group to the {small} or the {large}, at the same time, whichever is big "
             "enough.",
-            chat="can u close the {old} for the painters? {name} has it on {day}, so move "
-            "{name.him} to the {small} or the {large}, same time, whichever they fit into",
-            note="The {old} is being painted and needs to be closed. {name} has it on {day} and "
-            "has agreed to another room at the same time. Take the {small} or the {large}, "
-            "whichever is big enough for all of them.",
+            chat="the painters are coming, can u close the {old}? {name} has it on {day}, so move "
+            "{name.his} group to the {small} or the {large}, same time, whichever they fit into",
+            note="The {old} is being painted and has to be closed. {name} has it on {day} and "
+            "doesn't mind moving. Please use the {small} or the {large} at the same time, "
+            "whichever holds {name.his} group.",
         ),
         calls=(
             _who(customer),

@@ -41,12 +41,12 @@ def first_date_with_a_seat(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is abroad until {first} and would then like to do “{course}” as early "
-            "as possible. Could you book the first date from that day on with a free place?",
+            email="{name} is abroad until {first} and would like to do “{course}” after that. "
+            "Could you book the first date from that day on with a free place?",
             colleague="{name} is free again from {first} and wants to do “{course}”. Please book "
             "{name.him} on the first date from then on that still has a place.",
-            chat="can you book {name} on “{course}”? first date thats not full from {first} on, "
-            "{name.he}'s away til then",
+            chat="can you book {name} on “{course}”? {name.he}'s away til {first}, so the first "
+            "date from then on thats not full",
             note="{name} would like to do “{course}” as soon as possible, but can't before "
             "{first}. Please book {name.him} on the first date from then on that isn't full.",
         ),
@@ -84,14 +84,13 @@ def together_with_a_friend(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} has just found out that {friend} is doing “{course}” as well, on "
-            "another date. Could you move {name} to the date {friend} has?",
+            "another date. Could you move {name} to {friend}'s date, so they can go together?",
             colleague="{name} and {friend} would like to do “{course}” together. Please move "
             "{name} to {friend}'s date.",
             chat="{name} wants to do “{course}” on the same date as {friend}, can u move "
             "{name.him} over",
             note="{name} and {friend} want to share a car to “{course}”, but they're booked on "
-            "different dates. It's {name} who'd like to change, so please move {name.him} to "
-            "{friend}'s date.",
+            "different dates. Please move {name} to {friend}'s date; {friend} can't change.",
         ),
         calls=(
             _who(friend),
@@ -125,12 +124,11 @@ def cold_feet(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has thought it over and doesn't want to do “{course}” on {day} after "
             "all. Could you cancel {name.his} place?",
-            colleague="{name} doesn't want to do “{course}” on {day} any more. Please cancel "
+            colleague="{name} has to work and can't do “{course}” on {day}. Please cancel "
             "{name.his} place.",
             chat="{name} got cold feet, can you cancel “{course}” on {day} for {name.him}",
-            note="{name} rang about “{course}” on {day}: something has come up at work and "
-            "{name.he} can't make it. I said you'd cancel {name.his} place. There are other "
-            "people who'd be glad of it.",
+            note="Something has come up at work, and {name} can't make “{course}” on {day}. I "
+            "said you'd cancel {name.his} place.",
         ),
         calls=(_who(customer), _enrolments(customer), call("list_courses")),
         answer="I could not cancel it: “{course}” is on {day}, and a place can only be cancelled "
@@ -363,7 +361,7 @@ def put_into_the_wrong_course(maker: Maker) -> Draft:
             chat="i put {name} on “{wrong}” on {day} by mistake, {name.he} wanted “{right}” that "
             "day. can u fix it",
             note="{name}'s form says “{right}” on {day}, but we booked {name.him} on “{wrong}” "
-            "that day. Please cancel the one and book the other.",
+            "that day. Please put {name.him} on the right one.",
         ),
         calls=(
             _who(customer),
@@ -400,13 +398,12 @@ def gives_up_a_place_in_the_queue(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like to do “{course}” on {day}. Could you book it? If {name.he}'s "
-            "on too many [courses] already, take {name.him} off the one {name.he}'s only on the "
-            "waiting list for.",
-            colleague="Please book {name} on “{course}”, {day}. If that's one too many, take "
-            "{name.him} off the waiting list of the other one.",
-            chat="book {name} on “{course}” {day}. if {name.he}'s got too many already take "
-            "{name.him} off the one {name.he}'s still waiting for",
+            email="{name} would like to do “{course}” on {day}. If that's more than {name.he} may "
+            "book, could you drop the [course] {name.he}'s waiting for and book this one instead?",
+            colleague="Please book {name} on “{course}” on {day}. If that's one [course] too "
+            "many, take {name.him} off the one {name.he}'s on the waiting list for.",
+            chat="can you book {name} on “{course}” {day}? if {name.he}'s on too many already, "
+            "drop the one {name.he}'s still on the waiting list for",
             note="{name} would like to do “{course}” on {day}. If that's one [course] too many, "
             "cancel the one {name.he}'s still waiting for a place on, {name.he} doesn't mind.",
         ),

@@ -34,7 +34,7 @@ def _on(maker: Maker, day: int, **who: int) -> Call:
     return call("search_shifts", first_day=maker.day(day), last_day=maker.day(day), **who)
 
 
-@situation("shifts", "training", steps=6)
+@situation("shifts", "training", steps=6, rare=True)
 def in_two_places_at_once(maker: Maker) -> Draft:
     """Whoever teaches a course has a shift on the same day; it is asked to be taken over."""
     teacher, mate = new_employee(maker), new_employee(maker)
@@ -47,14 +47,14 @@ def in_two_places_at_once(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The colleague who teaches “{course}” on {day} also has a [shift] that day, "
-            "which {mate} will take. Could you put in the [swap]?",
+            email="Whoever is teaching “{course}” on {day} has been put on the rota for the same "
+            "day. {mate} can take the [shift]. Could you request the [swap]?",
             colleague="The teacher of “{course}” on {day} also has [a shift] that day. Please "
-            "request [a swap] to {mate}.",
-            chat="the teacher of “{course}” on {day} is on the rota that day too. can you request "
-            "[a swap]? {mate} will take the [shift]",
-            note="The person teaching “{course}” on {day} also has [a shift] that day. {mate} has "
-            "agreed to cover it. Please request the [swap].",
+            "request [a swap] with {mate}.",
+            chat="the teacher of “{course}” on {day} is on the rota that day too. {mate} can take "
+            "the [shift], can you request the [swap]",
+            note="Whoever teaches “{course}” on {day} has [a shift] then as well. {mate} has "
+            "agreed to cover it, so please request the [swap].",
         ),
         calls=(
             call("list_courses"),
@@ -89,16 +89,14 @@ def a_day_without_anything(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{worker} would like a day off between {first} and {last}, whenever it's least "
-            "trouble. What's the first day on which {worker.he} has no [shift] and no "
-            "[appointment] and isn't away?",
+            email="{worker} would like a day off between {first} and {last}. What's the first day "
+            "on which {worker.he} isn't on the rota, has no [appointment] and isn't away?",
             colleague="{worker} would like a day off between {first} and {last}. What's the first "
             "day with no [shift], [appointment] or absence?",
             chat="which is {worker}'s first free day between {first} and {last}? no [shift], no "
             "[appointment], not away",
-            note="I need {worker} for a full day of stocktaking between {first} and {last}. Which "
-            "is the first day when {worker} has neither [a shift] nor [an appointment] and "
-            "isn't away?",
+            note="I need {worker} for a full day of stocktaking between {first} and {last}. "
+            "What's the first day {worker.he} has no [shift], no [appointment] and isn't away?",
         ),
         calls=(
             _staff(worker),
@@ -142,17 +140,17 @@ def the_garage_has_finished(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} has picked up [vehicle] {plate} from the garage. The [defect] that "
-            "kept it off the road is repaired, for {cost}. Could you record that, and close the "
-            "[followup] about it in [inspection] {reference}?",
-            colleague="The serious [defect] on [vehicle] {plate} has been repaired, for {cost}. "
-            "Please record that and close the [followup] about it in [inspection] "
-            "{reference}.",
-            chat="{plate} is back from the garage, {cost}. can you record the repair of the "
-            "serious [defect] and close the [followup] for it in [inspection] {reference}",
-            note="[Vehicle] {plate} is back from the garage. The repair of the serious [defect] "
-            "cost {cost}, please record it, and close the [followup] about it in [inspection] "
-            "{reference}.",
+            email="{worker} has picked up [vehicle] {plate} from the garage. Repairing the "
+            "serious [defect] cost {cost}. Could you record that and close the matching "
+            "[followup] from [inspection] {reference}?",
+            colleague="The serious [defect] on [vehicle] {plate} has been repaired for {cost}. "
+            "Please record that and close the matching [followup] from [inspection] {reference}.",
+            chat="[vehicle] {plate} is back from the garage, the serious [defect] is fixed, "
+            "{cost}. can you record it and close the [followup] for it from [inspection] "
+            "{reference}",
+            note="[Vehicle] {plate} is back from the garage, and the serious [defect] has been "
+            "repaired for {cost}. Please record it, and close the [followup] for it from "
+            "[inspection] {reference}.",
         ),
         calls=(
             call("search_vehicles", query=vehicle["plate"]),
@@ -185,16 +183,14 @@ def drive_when_not_on_duty(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The office in {city} is expecting somebody from us on {day}. Please plan the "
-            "[trip] with [vehicle] {plate}. I'd like {busy} to drive, but if {busy.he} has a "
-            "[shift] that day, send {free}.",
-            colleague="Please plan a [trip] to {city} on {day} with [vehicle] {plate}. {busy} "
-            "drives, or {free} if {busy} has a [shift] that day.",
-            chat="someone has to go to {city} on {day} with {plate}, can you plan that? {busy} if "
-            "{busy.he}'s not on the rota that day, otherwise {free}",
-            note="We have to collect some papers in {city} on {day}, with [vehicle] {plate}. I'd "
-            "prefer {busy} as the driver. If {busy.he}'s on the rota that day, {free} can go "
-            "instead. Please plan the [trip].",
+            email="We have some papers to collect in {city} on {day}. Could you plan the [trip] "
+            "with [vehicle] {plate}? {busy} can drive, or {free} if {busy} has [a shift] that day.",
+            colleague="We need to pick up some keys in {city} on {day}. Please plan the [trip] "
+            "with [vehicle] {plate} and {busy}, or with {free} if {busy} has [a shift] then.",
+            chat="someone has to take papers to {city} on {day}, can you plan it with [vehicle] "
+            "{plate}? {busy} if {busy.he}'s not on the rota that day, otherwise {free}",
+            note="There's a meeting in {city} on {day}. Please plan the [trip] with [vehicle] "
+            "{plate}. I'd like {busy} to go, but if {busy.he}'s on the rota that day, send {free}.",
         ),
         calls=(
             _staff(busy),
@@ -238,17 +234,16 @@ def how_will_they_get_there(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} e-mailed: “Looking forward to having the repair done.” The [visit] is "
-            "planned, but nobody has planned the [trip]. Please do that for the same day and the "
-            "same colleague, to the town {name} lives in. Take {first}, or {second} if {first} "
-            "is blocked.",
+            email="The repair [visit] at {name}'s is planned, but the [trip] isn't. Could you "
+            "plan it for the same day and colleague, to {name.his} town? Take {first}, or "
+            "{second} if {first} is out of service.",
             colleague="The repair for {name} still needs [a trip] to {name.his} town. Same day, "
-            "same person; {first}, or {second} if {first} is blocked.",
-            chat="the repair at {name}'s has no [trip] yet. plan one to {name.his} town for "
-            "whoever is doing it, with {first} or if thats blocked {second}",
-            note="The repair [visit] to {name} is planned but the [trip] isn't. Whoever is doing "
-            "the repair needs [a vehicle] that day to get to the town in {name}'s main "
-            "address: {first} if it's roadworthy, otherwise {second}.",
+            "same person; {first}, or {second} if {first} is out of service.",
+            chat="the repair at {name}'s has no [trip] yet. can you plan one to {name.his} town "
+            "for whoever's doing it, with {first}, or {second} if thats out of service",
+            note="Whoever is doing the repair at {name}'s needs [a vehicle] that day. Please plan "
+            "the [trip] to the town in {name.his} address: with {first} if it's roadworthy, "
+            "otherwise {second}.",
         ),
         calls=(
             call("search_devices", query=customer["name"]),
@@ -288,15 +283,15 @@ def inspected_by_who_is_there(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill}'s car has broken down, so {ill.he} can't do [inspection] {reference}. "
-            "Please hand it over to the colleague on the early [shift] at “{post}” that day.",
-            colleague="{ill} can't do [inspection] {reference}. Please give it to the colleague "
-            "on the early [shift] at “{post}” that day.",
-            chat="{ill} cant make [inspection] {reference}, can you hand it to the one whos on "
-            "early at “{post}” that day",
-            note="{ill} can't do [inspection] {reference}, but I don't want to postpone it. The "
-            "colleague on the early [shift] at “{post}” that day should take it over. Please "
-            "change the inspector.",
+            email="{ill} has a hospital appointment and can't do [inspection] {reference}. Could "
+            "you give it to whoever has the early [shift] at “{post}” that day?",
+            colleague="{ill} can't do [inspection] {reference}. Please give it to whoever is on "
+            "the early [shift] at “{post}” that day.",
+            chat="{ill} cant make [inspection] {reference}, can you give it to whoevers on early "
+            "at “{post}” that day",
+            note="{ill} can't do [inspection] {reference}, but I don't want to postpone it. "
+            "Whoever has the early [shift] at “{post}” that day can take it over. Please change "
+            "the inspector.",
         ),
         calls=(
             call("search_inspections", query=inspection["reference"]),
@@ -331,16 +326,14 @@ def long_enough_for_the_course(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} needs {title} for “{course}” and has seen ours, {code}. Could you lend "
-            "it to {name.him}, if the normal loan period lasts until the course {name.he}'s "
-            "booked on?",
+            email="{name} would like to borrow {title} ({code}) for “{course}”. Could you lend it "
+            "to {name.him} today, if {name.he} can keep it until then?",
             colleague="{name} wants to borrow {title} ({code}) for “{course}”. Please lend it out "
             "today if the [loan] would last until then.",
             chat="{name} wants {title} ({code}) for “{course}”. lend it if {name.he} can keep it "
             "til then",
-            note="{name} is booked on “{course}” and needs {title} that day, our {code}. If the "
-            "loan period runs until then, lend it out today. If it would be due back before, "
-            "leave it.",
+            note="{name} is booked on “{course}” and needs {title} for it, our {code}. Please "
+            "lend it out today, unless it would be due back before then.",
         ),
         calls=(
             _who(customer),

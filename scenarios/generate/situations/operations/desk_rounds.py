@@ -54,13 +54,13 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has moved to another town. Could you cancel {name.his} [appointments]? "
-            "If a colleague has to cancel one of them, tell me who.",
-            colleague="{name} has moved away. Please cancel all {name.his} [appointments]. If a "
-            "colleague has to cancel one of them, tell me who.",
-            chat="{name}'s moved away, can you cancel {name.his} [appointments]? if a colleague "
-            "has to cancel one of them tell me who",
+            "If there's one you can't cancel yourself, tell me who can.",
+            colleague="{name} has moved away. Please cancel all {name.his} [appointments]. If one "
+            "isn't yours to cancel, tell me whose it is.",
+            chat="{name}'s moved away, can you cancel all {name.his} [appointments]? if theres "
+            "one you cant cancel tell me who can",
             note="{name} won't be coming any more. Please cancel {name.his} planned "
-            "[appointments]. If a colleague has to do one of them, tell me who.",
+            "[appointments]. If you're not allowed to cancel one, let me know whose it is.",
         ),
         calls=(
             _who(customer),
@@ -97,14 +97,14 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{leaver}'s last working day is {day}, and {heir} is happy to take over "
-            "{leaver.his} later dates for “{course}”. Could you change the teacher for those?",
+            email="{leaver}'s last working day is {day}, and {heir} is taking over {leaver.his} "
+            "“{course}” [sessions] after that. Could you change the teacher?",
             colleague="{leaver} leaves on {day}. Please make {heir} the teacher for all "
-            "{leaver.his} dates of “{course}” after that.",
-            chat="{leaver} is leaving, last day is {day}. can you give {leaver.his} “{course}” "
-            "dates after that to {heir}",
-            note="{leaver} is leaving us; {leaver.his} last day is {day}. Please put {heir} down "
-            "for {leaver.his} dates of “{course}” after that.",
+            "{leaver.his} later [sessions] of “{course}”.",
+            chat="{leaver} is leaving, last day is {day}. can you put {heir} down for "
+            "{leaver.his} “{course}” [sessions] after that",
+            note="{leaver} is leaving us; {leaver.his} last day is {day}. {heir} will teach "
+            "{leaver.his} [sessions] of “{course}” after that. Please change the teacher.",
         ),
         calls=(
             call("list_courses"),
@@ -180,15 +180,15 @@ def farther_than_allowed(maker: Maker) -> Draft:
         kind="decline",
         ask=Voices(
             email="{driver} drove {driven} km to {city} and back today, because the bridge was "
-            "closed and {driver.he} had to go the long way round. Please finish that [trip] of "
-            "[vehicle] {plate}. If the system says it's too many, put in the most it will take.",
+            "closed. Please finish that [trip] of [vehicle] {plate}. If the system says that's "
+            "too many, put in the most it will take.",
             colleague="{driver} is back from {city} with [vehicle] {plate} and drove {driven} km. "
             "Please finish the [trip]. If it won't accept that many, put in the maximum.",
             chat="close the [trip] of {plate} to {city}, {driver} drove {driven} km. if thats too "
             "many for the system put the max",
-            note="{driver} had to take a long diversion to get to {city}, which made it {driven} "
-            "km with {plate} in one day. Please finish the [trip]. If the system won't accept the "
-            "figure, use the highest one it takes, so that the [trip] is off the list.",
+            note="{driver} had to take a long diversion to {city}, which made it {driven} km with "
+            "[vehicle] {plate}. Please finish the [trip]. If the system won't accept that, use "
+            "the highest figure it takes.",
         ),
         calls=(
             call("search_vehicles", query=vehicle["plate"]),
@@ -220,17 +220,17 @@ def as_many_as_they_may_have(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is coming for {first} ({a}) and {second} ({b}). Please lend {name.him} "
-            "both. If {name.he} may only have one more, {name.he}'d rather have {first}; tell me "
-            "then.",
-            colleague="{name} wants {a} and {b}, and may only have room for one more. Then "
-            "{name.he}'d rather have {a}. Please lend {name.him} what you can, and tell "
-            "me what {name.he} couldn't have.",
-            chat="{name} wants {a} and {b} today, {a} is more important. lend as many as "
-            "{name.he}'s allowed and say if ones left",
-            note="{name} has asked for {first} ({a}) and {second} ({b}). If {name.he} can't have "
-            "both, {a} is the more important one. Please lend {name.him} what you can and tell me "
-            "if {b} stays.",
+            email="{name} is coming for {first} ({a}) and {second} ({b}). Could you lend "
+            "{name.him} both? If {name.he} can only have one more, make it {first}, and let me "
+            "know.",
+            colleague="{name} wants {first} ({a}) and {second} ({b}). Please lend {name.him} "
+            "both; if {name.he} can only have one, {first}. Tell me if {name.he} couldn't have "
+            "the other.",
+            chat="{name} wants {first} ({a}) and {second} ({b}) today. can you lend both? if "
+            "{name.he}'s only allowed one more, {first}, and tell me",
+            note="{name} has asked for {first} ({a}) and {second} ({b}). Please lend {name.him} "
+            "both, or just {first} if that's all {name.he} can have. Tell me if {second} isn't "
+            "possible.",
         ),
         calls=(
             _who(customer),
@@ -350,8 +350,8 @@ def look_at_it_again(maker: Maker) -> Draft:
             email="[Inspection] {reference} has to be repeated thirty days after the first one, "
             "by a different inspector. {second} can do it. Could you plan it, for the same "
             "category and place?",
-            colleague="[Inspection] {reference} has to be repeated by somebody else. Please plan "
-            "it with {second}, thirty days after the first one, same category and place.",
+            colleague="[Inspection] {reference} has to be repeated by somebody else, thirty days "
+            "after the first one. Please plan it with {second}, same category and place.",
             chat="can you plan a repeat of [inspection] {reference}? 30 days after the original, "
             "same category and place, {second} does it this time",
             note="Please plan a second [inspection] like {reference} for thirty days after it, "

@@ -84,16 +84,16 @@ def a_leap_upwards(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has read {said} on the {model} ({serial}), because it's been used a lot "
-            "this month. Please record that. If it's more than the system accepts, put in the "
-            "highest number it will take, and we'll correct it next month.",
+            email="{name} has had a busy month, and the {model} ({serial}) is now at {said}. "
+            "Please record that. If it's more than the system accepts, put in the highest number "
+            "it will take.",
             colleague="{name}'s {model} ({serial}) is at {said} today, I've seen it myself. "
             "Please record it. If the system says that's too much, put in a lower number for now.",
             chat="{name} says the {model} ({serial}) is at {said}. can you record that? if it "
             "wont take it just put in what it takes for now",
-            note="{name} has had a very busy month, and the {model} {serial} is now at {said}. "
+            note="{name} has read {said} on the {model} ({serial}) after a very busy month. "
             "Please record that. If it's refused, put in as much as it accepts and we'll add the "
-            "rest next month.",
+            "rest next time.",
         ),
         calls=(call("get_my_profile"), _of(customer), _shown(device), _read(device)),
         answer="I could not record {said}: that is more than {rise} % above {last}, which takes a "
@@ -124,14 +124,14 @@ def the_newer_of_the_two(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has read {name.his} {model} at {said}. {name.He} has two of them, and "
-            "it's the newer one. Could you record it?",
-            colleague="{name} has read {name.his} {model} at {said}. {name.He} has two of them; "
-            "it's the one that was installed last.",
-            chat="{name}'s {model} is at {said}, thats the newer of the two {name.he} has. can "
-            "you record it",
-            note="{name} rang with a reading: {said}. {name.He} has two of the same type, and "
-            "this is for the {model} that was installed last. Please record it for today.",
+            email="{name} has read {name.his} {model}: {said}. {name.He} has two of them, and "
+            "this is the newer one. Could you record it?",
+            colleague="{name} has read {name.his} {model}, and it's at {said}. {name.He} has two "
+            "of them; this is the one installed last. Please record it.",
+            chat="{name}'s {model} is at {said}, its the newer of the two {name.he} has. can you "
+            "record it",
+            note="{name} rang with a reading of {said} for {name.his} {model}, the newer of the "
+            "two {name.he} has. Please record it for today.",
         ),
         calls=(
             _of(customer),
@@ -202,15 +202,15 @@ def all_that_nobody_comes_for(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like the yearly maintenance. Could you plan it with {worker} on "
-            "{day}, for every one of {name.his} [devices] in use that has no date yet?",
+            email="{name} would like the yearly maintenance done. Could you plan it with {worker} "
+            "on {day}, for all {name.his} [devices] that are in use and don't have a [visit] "
+            "planned yet?",
             colleague="{name} would like the yearly maintenance, by {worker} on {day}. Please "
-            "plan it for all {name.his} [devices] in use, except where somebody is coming anyway.",
-            chat="can you plan maintenance at {name}'s with {worker} on {day}? every [device] "
-            "thats in use, except if one has a [visit] planned already",
-            note="{worker} is at {name}'s on {day} for the maintenance. Please plan it for all "
-            "the [devices] there that are running. If somebody is coming for one anyway, leave "
-            "that out.",
+            "plan it for all {name.his} [devices] in use that don't have a [visit] planned.",
+            chat="can you plan the maintenance at {name}'s for {worker} on {day}? all the "
+            "[devices] in use that nobody's booked for yet",
+            note="{worker} is doing the maintenance at {name}'s on {day}. Please plan it for all "
+            "[devices] that are in use, except any that already have [a visit] planned.",
         ),
         calls=(
             _of(customer),
@@ -301,16 +301,15 @@ def the_tenant_upstairs_calls(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{other} has heard that {worker} is doing a repair at {name}'s on {day} and is "
-            "worried about the noise, because {other.he} has family staying. Could you cancel the "
-            "[visit]? {other} is a good [customer] of ours.",
+            email="{other} has heard that {worker} is doing a repair at {name}'s on {day}. "
+            "{other.He} has family staying and is worried about the noise. Could you cancel the "
+            "[visit]?",
             colleague="{other} doesn't want the noise on {day}. Please cancel {worker}'s [visit] "
             "to {name}.",
             chat="pls cancel the repair at {name}'s on {day}, {other} called, {other.he}'s got "
             "visitors and doesnt want the noise",
-            note="{other} lives next door to {name} and has guests on {day}. {other.He}'s asked "
-            "us not to do the repair that day because of the noise, so please cancel {worker}'s "
-            "[visit].",
+            note="{other} lives next door to {name} and has guests on {day}. {other.He}'s worried "
+            "about the noise of the repair, so please cancel {worker}'s [visit].",
         ),
         calls=(_of(customer), _shown(device)),
         answer="I have not cancelled the repair on {day}: {name} has the [device], and [a visit] "
@@ -372,16 +371,14 @@ def sent_to_the_wrong_one(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says that the {one} works fine; it's the {two} that's faulty. We've "
-            "planned the repair for the wrong one. Could you change that and keep the day, the "
-            "person and the purpose?",
-            colleague="{name}'s repair was planned for the {one}, but it's the {two} that's "
-            "faulty. Please change it, same day and same person.",
-            chat="we planned {name}'s repair for the {one} but its the {two} thats broken. can "
-            "you switch it, same day and same person",
+            email="{name} says the {one} works fine; it's the {two} that's faulty. We've booked "
+            "the repair for the wrong one. Could you change it, same day and same person?",
+            colleague="{name}'s repair is down for the {one}, but it's the {two} that's faulty. "
+            "Please change it, same day and same person.",
+            chat="we booked {name}'s repair for the {one} by mistake, its the {two} thats broken. "
+            "can you switch it, same day and same person",
             note="The repair at {name}'s was booked for the {one} by mistake; it's the {two} "
-            "that's faulty. Please change that, with the same day, the same person and the same "
-            "purpose.",
+            "that's faulty. Please change that, and keep the day and the person.",
         ),
         calls=(
             _of(customer),

@@ -49,8 +49,8 @@ def too_near_to_the_check(maker: Maker) -> Draft:
             "[vehicle] {plate}.",
             chat="can you put {driver} and {plate} down for {city} on {day}? theyre expecting "
             "{driver.him}",
-            note="They're expecting us in {city} on {day}. Please plan the [trip] for {driver} "
-            "with [vehicle] {plate}, which is big enough.",
+            note="{driver} is expected in {city} on {day}. Please plan the [trip] with [vehicle] "
+            "{plate}, which is big enough for what {driver.he} has to bring back.",
         ),
         calls=(_plate(vehicle), _shown(vehicle), _driver(driver)),
         answer="I did not plan it and cannot with {plate}: its next check is on {check}, and it "
@@ -84,9 +84,8 @@ def from_one_reading_to_the_other(maker: Maker) -> Draft:
             "{total} km. Please finish the [trip].",
             chat="{driver} is back from {city} with {plate}, odometer says {total} km. can you "
             "close the [trip] with the right km",
-            note="Today's [trip] to {city} can be closed. {driver} wrote down {total} km for "
-            "[vehicle] {plate}; that's the odometer reading, so please work out the distance from "
-            "it.",
+            note="Today's [trip] to {city} can be closed. {driver} wrote down an odometer reading "
+            "of {total} km for [vehicle] {plate}, so please work out the distance from that.",
         ),
         calls=(
             _plate(vehicle),
@@ -117,14 +116,14 @@ def somebody_else_must_drive(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has hurt {ill.his} back. Could you cancel {ill.his} [trips] and plan "
-            "them for {heir}, same day, place and [vehicle]? If a [vehicle] is out of service, "
-            "only cancel.",
+            email="{ill} has hurt {ill.his} back and can't drive. Could you cancel {ill.his} "
+            "[trips] and plan them for {heir}, same day, place and [vehicle]? Just cancel them if "
+            "the [vehicle] is out of service.",
             colleague="{ill} can't drive for a month. Please cancel {ill.his} [trips] and plan "
-            "them for {heir}, same days and [vehicles]. If a [vehicle] is out of service, only "
+            "them for {heir}, same days and [vehicles]. If the [vehicle] is out of service, just "
             "cancel.",
             chat="{ill} broke {ill.his} wrist. can you cancel {ill.his} [trips] and plan them for "
-            "{heir}, same day and [vehicle]? if one is out of service just cancel",
+            "{heir}, same day and [vehicle]? if the [vehicle]'s out of service just cancel it",
             note="{ill} has broken {ill.his} wrist, so {heir} will drive. Please cancel {ill}'s "
             "[trips] and plan the same ones for {heir}, except where the [vehicle] is out of "
             "service.",
@@ -168,16 +167,16 @@ def call_it_a_light_one(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{driver} has found something on [vehicle] {plate}: “{title}”. They're "
-            "expecting us in {city} tomorrow, and the garage has no time before next week. Could "
-            "you log it as a minor [defect] for now?",
-            colleague="There's a [defect] on [vehicle] {plate}: “{title}”. Please log it as "
-            "minor, because {driver} needs the [vehicle] for {city} tomorrow.",
-            chat="{driver} found something on {plate}: “{title}”. can you log it as minor, "
+            email="{driver} has reported {title.about} on [vehicle] {plate}, but we're expected "
+            "in {city} tomorrow. Could you log it as a minor [defect] for now? The garage has no "
+            "time before next week.",
+            colleague="{driver} has found {title.about} on [vehicle] {plate}. Please log it as a "
+            "minor [defect], {driver.he} needs the [vehicle] for {city} tomorrow.",
+            chat="{driver} found {title.about} on [vehicle] {plate}. can you log it as minor, "
             "otherwise {city} tomorrow is off",
-            note="{driver} reports “{title}” on {plate}. I know that would normally be serious, "
-            "but {city} is expecting us tomorrow. Please put it in as a minor [defect]; "
-            "I've booked the garage for next week.",
+            note="{driver} reports {title.about} on [vehicle] {plate}. I know that would normally "
+            "be serious, but {city} is expecting us tomorrow. Please put it in as a minor "
+            "[defect].",
         ),
         calls=(_plate(vehicle), _shown(vehicle)),
         answer="I have not logged it as minor and may not: that is a serious [defect], which "
@@ -204,16 +203,16 @@ def mended_and_off_again(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="[Vehicle] {plate} is back from the garage: the serious [defect] is repaired, "
-            "for {cost}. Could you record that and plan {driver}'s [trip] to {city} on {day} with "
-            "it?",
-            colleague="The garage has repaired the serious [defect] on [vehicle] {plate}, for "
-            "{cost}. Please record it, and plan {driver}'s [trip] to {city} on {day} with it.",
-            chat="{plate} is back, the serious [defect] is fixed, {cost}. can you record that and "
-            "plan {driver} to {city} on {day} with it",
-            note="[Vehicle] {plate} is back: the garage repaired the serious [defect] for {cost}. "
-            "Please record that. {driver} takes {plate} to {city} on {day}, so plan the [trip], "
-            "too.",
+            email="[Vehicle] {plate} is back from the garage. They've repaired the serious "
+            "[defect] for {cost}. Could you record that and put {driver} down to take it to "
+            "{city} on {day}?",
+            colleague="The garage has repaired the serious [defect] on [vehicle] {plate} for "
+            "{cost}. Please record it, and plan {driver}'s [trip] to {city} with it on {day}.",
+            chat="[vehicle] {plate} is back, the serious [defect] is fixed, {cost}. can you "
+            "record that and plan {driver}'s [trip] to {city} with it on {day}",
+            note="The garage has fixed the serious [defect] on [vehicle] {plate}; the bill was "
+            "{cost}. Please record that. {driver} needs it for {city} on {day}, so plan the "
+            "[trip] as well.",
         ),
         calls=(
             _plate(vehicle),
@@ -250,16 +249,17 @@ def garage_bill_in_two_parts(maker: Maker) -> Draft:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="The garage's bill for {plate} has come in: “{title}”, repaired, {cost}. "
-            "Please record the repair today; {plate} is needed this afternoon. If your limit "
-            "gets in the way, enter part of it and I'll add the rest when I'm back.",
-            colleague="“{title}” on {plate} has been repaired for {cost}. Please record it. If "
-            "that's over your limit, put in as much as you can and I'll add the rest.",
-            chat="can you record the repair of {plate}? “{title}”, {cost}. if its too much for "
-            "your limit just put less, ill correct it later",
-            note="“{title}” on {plate} has been repaired and the bill is {cost}. We need {plate} "
-            "back on the road, so please record the repair; if your limit gets in the way, use a "
-            "lower amount and I'll correct it.",
+            email="The garage has repaired [vehicle] {plate} ({title.about}) for {cost}. Please "
+            "record that today. If it's over your limit, enter part of it and I'll add the rest "
+            "when I'm back.",
+            colleague="[Vehicle] {plate} has been repaired for {cost} ({title.about}). Please "
+            "record it. If that's over your limit, put in as much as you can and I'll add the "
+            "rest.",
+            chat="can you record the repair of [vehicle] {plate}? {title.about}, {cost}. if its "
+            "too much for your limit just put less, ill correct it later",
+            note="The repair of [vehicle] {plate} ({title.about}) came to {cost}. Please record "
+            "it, we need it back on the road. If your limit gets in the way, use a lower amount "
+            "and I'll correct it.",
         ),
         calls=(_plate(vehicle), _shown(vehicle), call("get_my_profile")),
         answer="I have not recorded the repair of {plate}: {cost} is above my limit of {limit}, "
@@ -290,12 +290,13 @@ def kilometres_of_a_driver(maker: Maker) -> Draft:
         kind="question",
         ask=Voices(
             email="{driver} needs {driver.his} kilometres for the tax return. How many has "
-            "{driver.he} driven since {day}, counting that day?",
-            colleague="How many kilometres has {driver} driven since {day}, counting that day?",
+            "{driver.he} driven since {day}, including that day?",
+            colleague="How many kilometres has {driver} driven since {day}, including that day? "
+            "It's for the tax return.",
             chat="how many km did {driver} drive since {day} (incl)? need one number",
-            note="The insurance company wants to know how much {driver} drives. Please add up the "
-            "kilometres of all [trips] completed since {day}, including that day. The form goes "
-            "off this afternoon.",
+            note="The insurance company wants to know how much {driver} drives. How many "
+            "kilometres do {driver.his} completed [trips] since {day} add up to, including that "
+            "day?",
         ),
         calls=(_driver(driver), _trips(driver)),
         answer="{driver} has driven {total} kilometres since {day}.",
@@ -318,16 +319,17 @@ def broken_down_before_the_trip(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{driver} has just rung about [vehicle] {plate}: “{title}”. Please report that "
-            "as a serious [defect] and put {driver.his} [trip] on {other} instead, same day and "
-            "place.",
-            colleague="[Vehicle] {plate} isn't safe: “{title}”. Please report that as a serious "
-            "[defect], cancel {driver}'s [trip] and plan it with {other} instead.",
-            chat="[vehicle] {plate} is out, “{title}”, serious. can you report that and put "
-            "{driver}'s [trip] on {other}? same day, same place",
+            email="{driver} has just rung about [vehicle] {plate}: “{title}”. Could you report "
+            "that as a serious [defect] and put {driver.his} [trip] on {other} instead, same day "
+            "and place?",
+            colleague="{driver} has a problem with [vehicle] {plate}: “{title}”. Please report "
+            "that as a serious [defect] and move {driver.his} [trip] to [vehicle] {other}, same "
+            "day and place.",
+            chat="{driver} rang about [vehicle] {plate}: “{title}”. can you report that as "
+            "serious and put {driver.his} [trip] on {other}? same day, same place",
             note="{driver} won't drive [vehicle] {plate} like that: “{title}”. Please report it "
-            "as a serious [defect], cancel the [trip] and plan it with {other}, same day and "
-            "place.",
+            "as a serious [defect] and plan {driver.his} [trip] with {other} instead, same day "
+            "and place.",
         ),
         calls=(
             _plate(broken),
@@ -370,10 +372,10 @@ def a_buyer_has_been_found(maker: Maker) -> Draft | None:
         ask=Voices(
             email="We've found a buyer for [vehicle] {plate}, at the price we wanted. Could you "
             "mark it as sold? If a [trip] is planned with it, cancel that.",
-            colleague="[Vehicle] {plate} is sold. Please mark it as sold, and take any [trip] off "
-            "it first.",
-            chat="we found a buyer for {plate}! can you mark it sold and cancel whatever's "
-            "planned with it",
+            colleague="We've sold [vehicle] {plate}. Please mark it as sold and cancel any [trip] "
+            "that's planned with it.",
+            chat="we found a buyer for [vehicle] {plate}! can you mark it sold and cancel "
+            "whatever's planned with it",
             note="We've finally found a buyer for [vehicle] {plate}, who'll collect it at the "
             "end of the week. Please mark it as sold and cancel anything still planned "
             "with it.",
@@ -402,15 +404,15 @@ def the_one_with_fewer_trips(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="We have something to collect in {city} on {day}, with [vehicle] {plate}. "
-            "Please send {first}, who knows the way, or {second} if {first} already has as many "
-            "[trips] as we allow.",
+            "Please send {first}, who knows the way, or {second} if {first} can't have any more "
+            "[trips].",
             colleague="Somebody has to pick up a delivery in {city} on {day} with [vehicle] "
-            "{plate}. Please send {first}, or {second} if {first} already has as many [trips] as "
-            "we allow.",
+            "{plate}. Please send {first}, or {second} if {first}'s [trips] are already at the "
+            "limit.",
             chat="can you plan a [trip] to {city} on {day} with [vehicle] {plate}? {first} pls, "
-            "or {second} if {first.he} already has as many as we allow",
-            note="They're expecting us in {city} on {day}, with [vehicle] {plate}. Please send "
-            "{first}, or {second} if {first} already has as many [trips] as we allow.",
+            "or {second} if {first.he}'s already got too many planned",
+            note="We're expected in {city} on {day}, with [vehicle] {plate}. Please send {first}; "
+            "if that's one [trip] too many for {first.him}, send {second}.",
         ),
         calls=(
             _driver(first),

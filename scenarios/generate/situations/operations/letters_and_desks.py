@@ -129,14 +129,13 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} has written to us about “{course}”: {name.he}'s travelling and would "
-            "like the first date after {name.he}'s back. Could you look up when that is, book "
-            "{name.him} and reply in the [thread] with the day?",
-            colleague="{name} wants to do “{course}” when {name.he}'s back; {name.he} wrote in "
-            "{name.his} [thread] when that is. Please book the first date after that and reply "
-            "there with the day.",
-            chat="{name} is abroad and wants to do “{course}” when {name.he}'s back, {name.he} "
-            "wrote us the date. can you book {name.him} on the first one after that and reply in "
-            "the [thread] with the day",
+            "like the first date after that. Could you see when {name.he}'s back, book {name.him} "
+            "and reply in the [thread] with the day?",
+            colleague="{name} has told us in {name.his} [thread] when {name.he}'s back. Please "
+            "book {name.him} on the first date for “{course}” after that and reply there with the "
+            "day.",
+            chat="{name} is abroad, {name.he} wrote us when {name.he}'s back. can you book "
+            "{name.him} on the first “{course}” after that and reply in the [thread] with the day",
             note="{name} is away for work and has written to us about “{course}”, with the day "
             "{name.he}'s back. Please book {name.him} on the first date after that and reply in "
             "the [thread] with the day.",
@@ -176,12 +175,13 @@ def keep_it_a_little_longer(maker: Maker) -> Draft:
             email="{name} asked us days ago to keep something longer, and nobody has answered. "
             "Could you renew it if nobody's waiting for it, and tell {name.him} the new due date "
             "in the [thread]?",
-            colleague="{name} has messaged us to ask for a renewal. Please renew it if nobody's "
-            "waiting for it, and reply with the new due date.",
-            chat="{name}'s waiting on a reply about keeping something {name.he} borrowed. can you "
-            "renew it if thats possible and answer in the [thread] with the new date",
-            note="{name} has written that {name.he}'d like to keep something {name.he} borrowed. "
-            "Please renew it if nobody else is waiting for it, and reply with the new due date.",
+            colleague="{name} has messaged us to ask for a renewal. Please renew it if nobody "
+            "else is waiting, and reply with the new due date.",
+            chat="{name} wrote that {name.he} wants to keep something {name.he} borrowed. can you "
+            "renew it if nobodys waiting for it and reply with the new date",
+            note="{name} has asked in a message to keep something {name.he} borrowed. Please "
+            "renew it if nobody else is waiting for it, and tell {name.him} the new due date "
+            "there.",
         ),
         calls=(
             _who(customer),
@@ -219,17 +219,14 @@ def a_better_hour(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} can't make the {subject.meeting} and has written to us "
-            "with two other times. Could you move it to the one when {mate} is free, too, and "
-            "confirm it in the [thread]?",
-            colleague="{name} has written to us with two other times for the "
-            "{subject.meeting}. Please move it to the one when {mate} is free, too, and confirm "
-            "it in the [thread].",
-            chat="{name} sent us 2 other times for the {subject.meeting}. can you "
-            "move it to the one when {mate} is free too, and confirm it in the [thread]",
-            note="{name} has suggested two other times for the {subject.meeting} in "
-            "a message. Please move it to the one that {mate} can make as well, and confirm it in "
-            "the [thread].",
+            email="{name} can't make the {subject.meeting} and has sent us two other times. Could "
+            "you move it to the one that suits {mate}, too, and confirm it in the [thread]?",
+            colleague="{name} has written to us with two other times for the {subject.meeting}. "
+            "Please move it to whichever {mate} can make, and confirm it in the [thread].",
+            chat="{name} messaged us 2 other times for the {subject.meeting}. can you move it to "
+            "the one {mate} can make and confirm it in the [thread]",
+            note="{name} has suggested two other times for the {subject.meeting} in a message. "
+            "{mate} has to be free as well. Please move it and confirm the time in the [thread].",
         ),
         calls=(
             _who(customer),
@@ -281,16 +278,15 @@ def a_number_in_a_message(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent us the reading we asked for, in a message. {name.He} has two "
-            "[devices]. Could you record it for the right one and confirm the figure to "
-            "{name.him} in the [thread]?",
+            email="{name} has two [devices] and has sent us a reading for one of them in a "
+            "message. Could you record it and confirm the figure to {name.him} in the [thread]?",
             colleague="{name} has sent us a reading in a message. Please record it for the right "
             "[device] and confirm the figure there.",
-            chat="{name} messaged a reading, can u put it in and confirm the figure back to "
-            "{name.him}",
+            chat="{name} messaged us a reading, can u record it for the right [device] and "
+            "confirm the figure back to {name.him}",
             note="{name} has sent us a reading in {name.his} [thread]. {name.He} has two "
-            "[devices], so please record it for the right one and confirm the figure to "
-            "{name.him} there.",
+            "[devices], so please check which one it's for, record it and confirm the figure to "
+            "{name.him}.",
         ),
         calls=(
             _who(customer),
@@ -322,16 +318,17 @@ def reminded_without_need(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has had a reminder for {title} and says {name.he} brought it back "
-            "before it was due. If that's right, could you tell {name.him} on {name.his} [ticket] "
-            "when we got it, and close that?",
+            email="{name} has had a reminder for {title} and says it was back on time. If that's "
+            "right, could you tell {name.him} on {name.his} [ticket] when we got it, and close "
+            "that?",
             colleague="{name} says in {name.his} [ticket] that {title} came back on time. Please "
             "check, and if so, tell {name.him} there when we got it and close the [ticket].",
-            chat="{name} complains that {title} was back on time. can you check? if its true tell "
-            "{name.him} the return date on {name.his} [ticket] and close it",
-            note="{name} has complained about our reminder for {title} and says {name.he} brought "
-            "it back on time. Please check. If that's right, tell {name.him} the date of the "
-            "return on {name.his} [ticket] and close it.",
+            chat="{name} says {title} was back on time, {name.he} complained about the reminder. "
+            "can you check? if its true tell {name.him} the return date on {name.his} [ticket] "
+            "and close it",
+            note="{name} has complained about our reminder for {title}. Please check if it really "
+            "came back on time. If so, tell {name.him} the date on {name.his} [ticket] and close "
+            "it.",
         ),
         calls=(
             _who(customer),
@@ -370,17 +367,17 @@ def a_noise_since_monday(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s {model} has stopped working, and {name.he} doesn't know whether "
-            "anybody is coming. If no [visit] is planned yet, please book {worker} for a repair "
-            "on {when}, and tell {name.him} the day on {name.his} [ticket].",
+            email="{name}'s {model} has stopped working. Could you check if a [visit] is planned? "
+            "If not, please book {worker} for a repair on {when}, and tell {name.him} the day on "
+            "{name.his} [ticket].",
             colleague="{name}'s {model} is down, see {name.his} [ticket]. If there's no [visit] "
             "planned, please book {worker} for a repair on {when} and tell {name.him} the day "
             "there.",
             chat="is anyone going to {name} about the {model}? if not can you send {worker} on "
             "{when} (repair) and tell {name.him} the day on {name.his} [ticket]",
-            note="{name}'s {model} isn't working. {worker} could do the repair on {when}; please "
-            "plan that unless there's a [visit] planned already. Tell {name} the day on "
-            "{name.his} [ticket], and leave the [ticket] open.",
+            note="{name}'s {model} isn't working. Unless there's a [visit] planned already, "
+            "please book {worker} for the repair on {when}, and tell {name} the day on {name.his} "
+            "[ticket].",
         ),
         calls=(
             _who(customer),
@@ -475,15 +472,13 @@ def who_was_in_that_street(maker: Maker) -> Draft:
             email="{name} is complaining that one of our drivers drove over {name.his} flower bed "
             "in {city} on {day}. It was {one} or {two}. Could you find out who and give that "
             "colleague the [ticket]?",
-            colleague="{name} is complaining about one of our drivers in {city} on {day}, {one} or "
-            "{two}. Please find out which of them was there and assign the [ticket] to "
-            "that one, who can answer it first-hand.",
-            chat="{name} is complaining abt one of our drivers in {city} on {day}, either "
-            "{one} or {two}. whoever it was should answer that, can you check and assign "
-            "the [ticket]",
+            colleague="{name} is complaining about one of our drivers in {city} on {day}. It was "
+            "{one} or {two}. Please find out which of them was there and assign the [ticket] to "
+            "that person.",
+            chat="{name} is complaining abt our driver in {city} on {day}, either {one} or {two}. "
+            "can you check which of them it was and assign them the [ticket]",
             note="{name} has complained about one of our drivers in {city} on {day}, {one} or "
-            "{two}. Please check which of the two was there and assign the [ticket] to that "
-            "person.",
+            "{two}. Please check who was there and assign that colleague the [ticket].",
         ),
         calls=(
             _who(customer),
@@ -525,16 +520,15 @@ def says_that_we_agreed(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} says we told {name.him} that {name.he} could cancel the {room} on {day} "
-            "at any time; it's in {name.his} [ticket]. Could you check what we said, and cancel "
-            "it if {name.he}'s right?",
+            email="{name} says we told {name.him} in {name.his} [ticket] that {name.he} could "
+            "cancel the {room} on {day} at any time. Could you check, and cancel it if "
+            "{name.he}'s right?",
             colleague="{name} says we promised {name.he} could cancel the {room} on {day} at any "
             "time, see {name.his} [ticket]. If that's right, cancel it.",
             chat="{name} wants to cancel the {room} on {day}, says we ok'd that in {name.his} "
             "[ticket]. can you cancel it if thats true",
             note="{name} says we agreed in {name.his} [ticket] that {name.he} could cancel the "
-            "{room} on {day} at short notice. I don't remember that, but I was away last week. "
-            "Please check, and cancel it if it's true.",
+            "{room} on {day} at short notice. Please check, and cancel it if it's true.",
         ),
         calls=(
             _who(customer),

@@ -50,12 +50,12 @@ def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
             ask=Voices(
                 email="The {last} family are away for two weeks. Could you renew everything they "
                 "have out, and tell me what can't be renewed?",
-                colleague="Please renew everything the {last} family have out, both of them. Tell "
-                "me what can't be renewed.",
-                chat="can u renew everything the {last} family has out? tell me if something isnt "
-                "possible",
+                colleague="Both of the {last} family would like to keep what they've borrowed. "
+                "Please renew everything, and tell me what can't be renewed.",
+                chat="can u renew everything the {last} family has out? let me know what cant be "
+                "renewed",
                 note="The {last} family have a sick child at home and can't come in. Please renew "
-                "all their [loans], and tell me which ones can't be renewed and why.",
+                "all their [loans], and tell me which ones you couldn't renew and why.",
             ),
             calls=(
                 call("search_customers", query=last),
@@ -91,16 +91,14 @@ def back_and_on_to_the_next(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} left {title} ({code}) at our counter this morning; it's a bit worn now. "
-            "Please book it in as worn and lend it to whoever is first in the queue, who's "
-            "collecting it today.",
+            email="{name} has returned {title} ({code}), and it's a bit worn now. Please book it "
+            "in as worn and lend it to whoever is first in the queue; they're coming today.",
             colleague="{name} has brought back {title} ({code}), worn. Please book it in and lend "
-            "it straight to the next in the queue.",
-            chat="{title} ({code}) came back, worn. can you book it in and lend it to whoever's "
-            "been waiting longest? theyre at the desk",
-            note="{name} has returned {title}, number {code}, and its condition is now worn. "
-            "Please take it back. There's a queue for it, so lend it to whoever is next; they'll "
-            "be in this afternoon.",
+            "it straight to the next person in the queue.",
+            chat="{name} brought back {title} ({code}), worn. can you book it in and lend it to "
+            "whoever's been waiting longest? theyre at the desk",
+            note="{name} has returned {title} ({code}), and it looks worn. Please book it in as "
+            "worn and lend it to whoever is next in the queue; they'll be in this afternoon.",
         ),
         calls=(
             call("search_items", query=item["code"]),
@@ -132,7 +130,7 @@ def one_more_despite_the_overdue_one(maker: Maker) -> Draft:
             email="{name} is coming in at five for {wanted}, number {code}. I've put it aside. "
             "Could you book it out to {name.him}?",
             colleague="{name} is taking {wanted}, {code}. Please book it out.",
-            chat="{name}'s here for {wanted} ({code}), can you lend it out to {name.him}",
+            chat="{name} is here for {wanted} ({code}), can you lend it out to {name.him}",
             note="{name} is coming by this evening for {wanted} (number {code}). I've said "
             "{name.he} can have it, so please put the [loan] through before you go.",
         ),
@@ -162,12 +160,12 @@ def overdue_one_back_new_one_out(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is at the desk with {late}, in good condition, and would like {wanted} "
-            "next. Could you book the return and, if there's one free, lend it to {name.him}?",
+            email="{name} is here with {late}, in good condition, and would now like {wanted}. "
+            "Could you book the return and lend {name.him} one, if there's one free?",
             colleague="{name} has brought back {late}, in good condition, and would like {wanted} "
-            "next. Please book both, if there's one free.",
-            chat="{name} just brought back {late}, looks good. now {name.he} wants {wanted}. "
-            "can you book both if ones free",
+            "now. Please book the return, and lend {name.him} one if there's one free.",
+            chat="{name} just brought back {late}, in good condition. can you book it in? "
+            "{name.he}'d like {wanted} next, if theres one free lend it to {name.him}",
             note="{name} has brought back {late} in good condition and would now like {wanted}. "
             "Please book the return and lend {name.him} one that nobody is waiting for.",
         ),
@@ -200,16 +198,14 @@ def in_and_out_on_paper(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} isn't quite finished with {title} and would like to keep it for another "
-            "loan period. Please renew it. If the system won't, book it in and lend it out to "
-            "{name.him} again, so {name.he} doesn't have to come in.",
-            colleague="{name} would like to keep {title}. Renew it, or if that doesn't work, "
-            "book it back in and lend it out again.",
+            email="{name} isn't quite finished with {title}. Please renew the [loan]. If the "
+            "system won't, book a return and a new [loan], so {name.he} doesn't have to come in.",
+            colleague="{name} would like to keep {title}. Please renew the [loan], or if that "
+            "doesn't work, book a return and lend it out again.",
             chat="{name} wants to keep {title} longer. if renew doesnt work just check it in & out "
             "again",
-            note="{name} needs {title} for a while longer, so please renew it. If it won't renew "
-            "any more, book it as returned and lend it to {name} again straight away. {name.He} "
-            "lives too far out to come in.",
+            note="{name} needs {title} a while longer and lives too far out to come in. If the "
+            "[loan] can't be renewed any more, book a return and lend it to {name.him} again.",
         ),
         calls=(_who(customer), _loans(customer), _item(item)),
         answer="I cannot renew {title} beyond {due}: it has been renewed {most} times already, "
@@ -238,13 +234,12 @@ def which_of_the_two_came_back(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has had a reminder about {title} and says {name.he} brought it back in "
             "time. Is that right? If {name.he} still has one, I need its number and the due date.",
-            colleague="{name} says {name.he} has brought back {title}. Is that true? If {name.he} "
-            "still has one, give me its number and the day it was due.",
+            colleague="{name} says {name.he} has brought back {title}. Is that true? If not, I "
+            "need its number and the day it was due.",
             chat="{name} got a reminder for {title} and says {name.he} returned it. does "
             "{name.he} still have one? which number and when was it due",
-            note="I'm answering {name}, who had a reminder for {title} and says it was "
-            "returned. Does {name.he} still have one? I need its number and the due date "
-            "for the letter.",
+            note="{name} had a reminder for {title} and says it was returned. Does {name.he} "
+            "still have one? I need its number and the due date for the letter.",
         ),
         calls=(_who(customer), _loans(customer), _item(out)),
         answer="Only one of two is back. {name} had borrowed two: {back} was returned, but {out} "
@@ -316,13 +311,12 @@ def worn_ones_out_of_lending(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="A [customer] has complained about the state of {title}, number {code}. I've "
-            "looked at it and they're right, it's worn out. Please withdraw it today so that "
-            "nobody else gets it.",
-            colleague="{title} ({code}) is worn out. Please withdraw it.",
+            email="A [customer] has complained about {title}, number {code}, and they're right, "
+            "it's worn out. Could you withdraw it today, so that nobody else gets it?",
+            colleague="Please withdraw {title} ({code}), it's worn out.",
             chat="withdraw {code} pls ({title}), its falling apart",
-            note="I went through the shelves this morning, and {title}, number {code}, is too worn "
-            "to lend any more. Please take it out of lending for good; a new one is on order.",
+            note="I went through the shelves this morning. Please take {title}, number {code}, "
+            "out of lending for good, it's too worn; a new one is on order.",
         ),
         calls=(call("get_my_profile"), call("search_items", query=worn["code"])),
         answer="I have not withdrawn {code} and cannot: only a [supervisor] or [a manager] can "
@@ -345,14 +339,14 @@ def how_long_is_the_queue(maker: Maker) -> Draft:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} reserved {title} ({code}) a while ago and would like to know when it's "
-            "due back, and whether {name.he}'s next. What's the due date, and who gets it first?",
+            email="{name} reserved {title} ({code}) a while ago. When is it due back, and is "
+            "{name.he} the next to get it? If not, who is?",
             colleague="{name} is asking about {title}, {code}. When is it due back, and who's "
             "first in the queue?",
             chat="{name} is asking about {title} ({code}). when is it due back and who gets it "
             "first",
-            note="{name} has asked about {title}, number {code}. When is it due back, and who is "
-            "next in the queue for it? I'll ring {name.him} this afternoon.",
+            note="{name} has asked about {title} ({code}). When is it due back, and who is next "
+            "in the queue for it? I'll ring {name.him} this afternoon.",
         ),
         calls=(call("search_items", query=item["code"]), _item(item)),
         answer="{code} is due back on {due}, and first in the queue is {first}, not {name}.",
@@ -379,15 +373,13 @@ def renewed_by_its_letter(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has {title} out twice, lent a few days apart, and would like to keep "
-            "the one that's due first for longer. The other is coming back in time. "
-            "Could you renew that first one?",
-            colleague="{name} has two [loans] of {title}. Please renew the one that's due first, "
-            "only that.",
+            email="{name} has {title} out twice and would like to keep the one that's due first "
+            "for longer. The other is coming back in time. Could you renew that first one?",
+            colleague="{name} has two [loans] of {title}. Please renew only the one that's due "
+            "first.",
             chat="{name} has {title} out twice. can you renew just the one thats due sooner",
-            note="{name} has borrowed {title} and later on a second one. Please renew the [loan] "
-            "that falls due first; the other is coming back as planned. {name} rang about it this "
-            "morning.",
+            note="{name} borrowed {title} and later a second one. Please renew the [loan] that "
+            "falls due first; the other is coming back as planned.",
         ),
         calls=(
             _who(customer),

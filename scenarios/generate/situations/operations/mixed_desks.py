@@ -127,9 +127,9 @@ def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} would like the {room} on {day} at 14:00, for {name.him}self and as many "
-            "people as {name.his} [membership] lets {name.him} bring for free. Could you look "
-            "that up and book it?",
+            email="{name} would like the {room} on {day} at 14:00 and is bringing all the guests "
+            "{name.his} [membership] lets {name.him} bring for free. Could you book it for that "
+            "many?",
             colleague="Please book the {room} for {name} on {day} at 14:00, for {name.him} and "
             "all the free guests {name.his} [membership] includes.",
             chat="{name} wants the {room} on {day} at 14:00 and is bringing all the free guests "

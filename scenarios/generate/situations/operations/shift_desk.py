@@ -49,14 +49,13 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{giver} is moving house and would like to swap with {free} and {away}. Could "
-            "you approve the [swaps], except if one of them is on leave that day? Then refuse "
-            "that one.",
+            "you approve both [swaps]? If one of them is on leave that day, refuse that one.",
             colleague="{giver} is moving house and wants to swap with {free} and {away}. Please "
             "approve the [swaps], but refuse one if that colleague is on leave.",
-            chat="{giver} has 2 [swaps] waiting ({free}, {away}). can you approve them? if one of "
-            "them is on leave that day refuse it",
+            chat="{giver} wants to swap with {free} and {away}. can you approve both [swaps]? if "
+            "one of the two is on leave that day refuse theirs",
             note="{giver} has asked for [swaps] with {free} and {away}. I think one of them is on "
-            "leave that day: please refuse that one and approve the other.",
+            "leave that day. Please check, refuse that [swap] and approve the other.",
         ),
         calls=(
             _who(giver),
@@ -90,14 +89,14 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{giver}'s sister is getting married on {day}, and {taker} would take the "
-            "[shift]. Please approve the [swap] if {taker} is allowed to work there, otherwise "
-            "refuse it.",
+            "[shift]. Please approve the [swap] if {taker} is senior enough for that [shift], "
+            "otherwise refuse it.",
             colleague="{giver} has a wedding on {day} and wants {taker} to take the [shift]. "
-            "Please approve the [swap] if {taker}'s allowed to work there, otherwise refuse it.",
+            "Please approve the [swap] if {taker} is senior enough, otherwise refuse it.",
             chat="{giver} wants {taker} to take {giver.his} [shift] on {day}. is {taker.he} "
-            "even allowed to do that one? if not refuse the [swap], otherwise its fine",
+            "senior enough for that one? if not refuse the [swap], otherwise approve it",
             note="{giver} has asked for a [swap] with {taker} on {day}. {taker} hasn't been here "
-            "long: approve it if {taker.he}'s allowed to do that [shift], otherwise refuse it.",
+            "long: approve it if {taker.he}'s senior enough for that [shift], otherwise refuse it.",
         ),
         calls=(
             _who(giver),
@@ -226,12 +225,13 @@ def anybody_will_do_at_the_desk(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="We still need somebody for the early [shift] at {post} on {day}, and {worker} "
+            email="We still need somebody for the early [shift] on {day} ({post}), and {worker} "
             "would be glad to do it. Could you put {worker.him} down?",
-            colleague="Nobody's on at {post} early on {day}. Please put {worker} down.",
-            chat="need someone for {post} early on {day}, can you put {worker} in",
-            note="Nobody is down for the early [shift] at {post} on {day}. {worker} has offered "
-            "to do it, so please put {worker.him} down for it.",
+            colleague="There's nobody on the early [shift] on {day} ({post}). Please put {worker} "
+            "down.",
+            chat="need someone for the early [shift] on {day} ({post}), can you put {worker} in",
+            note="{worker} has offered to do the early [shift] on {day} ({post}), which nobody is "
+            "down for. Please put {worker.him} on the rota.",
         ),
         calls=(call("list_posts"), _who(worker), _shifts(maker, worker, day)),
         answer="I couldn't put {worker} down: {post} needs somebody senior, [a supervisor] or [a "
@@ -277,8 +277,8 @@ def nights_in_a_row(maker: Maker) -> Draft:
             "{worker.he} work between {first} and {last}?",
             colleague="Which nights is {worker} working from {first} to {last}?",
             chat="which nights does {worker} have between {first} and {last}? just the days",
-            note="The company doctor is asking about {worker}'s nights. On which days from "
-            "{first} to {last} does {worker.he} have one? The early and late ones don't matter.",
+            note="The company doctor is asking about {worker}'s night [shifts]. On which days "
+            "from {first} to {last} does {worker.he} have one?",
         ),
         calls=(_who(worker), _shifts(maker, worker, begin, begin + 9)),
         answer="{worker} has nights on {one} and {two} in that time.",
@@ -351,12 +351,13 @@ def strike_it_from_the_rota(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{worker} is down for the early [shift] on {day}, but we're closed that "
-            "morning. Could you delete it?",
-            colleague="{worker} is on the rota for {day}, but we're closed then. Please delete "
-            "that [shift].",
+            "morning. Could you take {worker.him} off the rota?",
+            colleague="{worker} is on the rota for {day}, but we're closed then. Please take "
+            "{worker.him} off.",
             chat="can you take {worker} off the rota on {day}? we dont open that morning",
-            note="We're not opening until noon on {day}, because the water will be turned off, but "
-            "{worker} is still down for the early [shift]. Please delete it.",
+            note="We're not opening until noon on {day}, because the water will be turned off. "
+            "{worker} is still down for the early [shift], so please take {worker.him} off the "
+            "rota.",
         ),
         calls=(call("get_my_profile"), _who(worker), _shifts(maker, worker, day)),
         answer="I couldn't delete {worker}'s [shift] on {day}: only [supervisors] and [managers] "

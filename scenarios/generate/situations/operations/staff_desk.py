@@ -101,14 +101,14 @@ def the_same_a_week_later(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker}'s ferry has been moved, so {worker.his} leave from {first} has to "
-            "start seven days later, same length. Could you change it?",
-            colleague="{worker}'s leave from {first} has to start seven days later than planned. "
-            "Same length, please.",
-            chat="can you move {worker}'s leave from {first}? it starts 7 days later now, same "
-            "length",
-            note="{worker} has rebooked {worker.his} holiday: it's exactly a week later. Please "
-            "change the leave that starts on {first}, the length stays the same.",
+            email="{worker}'s ferry now goes a week later. Could you move the leave that starts "
+            "on {first} to seven days later, too? It stays as long as it was.",
+            colleague="{worker}'s leave from {first} has to start seven days later, and end seven "
+            "days later as well. Please change it.",
+            chat="can you move {worker}'s leave from {first}? it starts exactly 7 days later now, "
+            "same number of days",
+            note="{worker} has rebooked {worker.his} holiday, exactly a week later. Please change "
+            "the leave that starts on {first}; it stays just as long.",
         ),
         calls=(
             _who(worker),
@@ -136,10 +136,11 @@ def not_both_at_a_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker} would like leave from {first} to {last}, or from {new} to {end} if "
-            "{deputy}, who covers for {worker.him}, is away then. Could you check and record it?",
+            email="{worker} would like leave from {first} to {last}. {deputy} covers for "
+            "{worker.him}, so if {deputy.he}'s away then, {worker} would take {new} to {end}. "
+            "Could you check and record it?",
             colleague="{worker} wants leave from {first} to {last}, or from {new} to {end} if "
-            "{deputy} is away then (one of them has to be here). Please check and record it.",
+            "{deputy}, who has to cover, is away then. Please check and record it.",
             chat="{worker} wants leave {first} to {last}. {deputy} covers for {worker.him}, "
             "so if {deputy.he}'s off on one of those days make it {new} to {end}",
             note="{worker} and {deputy} can't be away together. Please record {worker}'s leave "
@@ -174,8 +175,8 @@ def a_change_of_scenery(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{worker} has talked to {team}, who'd be glad to have {worker.him}. Both sides "
-            "have agreed, so could you move {worker.him} over?",
+            email="{worker} would like to join {team}, and both sides have agreed. Could you move "
+            "{worker.him} over?",
             colleague="{worker} is joining {team}. Please move {worker.him} over.",
             chat="can u switch {worker} to {team}? they've agreed already",
             note="{team} is short of people, and {worker} has agreed to help out there "
@@ -203,13 +204,15 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{leaver} is leaving at the end of the month, and {heir} is taking over all "
-            "{leaver.his} [customers]. Could you change that? Tell me if it doesn't work for one.",
+            "{leaver.his} [customers]. Could you change that, and tell me which ones you can't "
+            "move?",
             colleague="{leaver} is leaving. Please move all {leaver.his} [customers] to {heir}, "
-            "who's taking over, and tell me if one can't be moved.",
-            chat="{leaver} leaves at the end of the month, can you give {leaver.his} [customers] "
-            "to {heir}? tell me if one doesnt work",
+            "who's taking over, and tell me which ones can't be moved.",
+            chat="{leaver} leaves at the end of the month, can you move {leaver.his} [customers] "
+            "to {heir}? tell me if there are any you cant move",
             note="{heir} is taking over {leaver}'s [customers], because {leaver} is leaving. "
-            "Please put {heir.him} down for all of them, and tell me if you can't for one.",
+            "Please put {heir.him} down for all of them, and let me know which ones you can't "
+            "change.",
         ),
         calls=(
             _who(leaver),
@@ -278,13 +281,13 @@ def it_was_a_business_trip(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker}'s absence from {first} is down as leave, but {worker.he}'s travelling "
-            "for us. Could you change it to travel? The dates are right.",
+            email="{worker} is visiting a supplier from {first}, but we've put it down as leave. "
+            "Could you change it to travel? The dates are right.",
             colleague="{worker} is travelling for work from {first}, but it's down as leave. "
             "Please change it to travel, same days.",
-            chat="{worker}'s absence from {first} should be travel and not leave. can you fix it, "
-            "the dates are ok",
-            note="I'm sending {worker} to a trade fair from {first}, and somebody has put it down "
+            chat="{worker} is at a trade fair from {first} but its down as leave. can you change "
+            "it to travel, the dates are ok",
+            note="I'm sending {worker} to a conference from {first}, and somebody has put it down "
             "as leave. Please change it to travel, same dates.",
         ),
         calls=(

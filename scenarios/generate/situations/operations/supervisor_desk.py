@@ -51,9 +51,8 @@ def a_seat_for_all_who_wait(maker: Maker) -> Draft | None:
             "waiting list.",
             chat="can you add enough seats to “{course}” on {day} that nobody has to wait? no "
             "spare ones",
-            note="There's a waiting list for “{course}” on {day}, and we can get the larger "
-            "room. Please raise the number of seats so that everybody who's waiting gets in, "
-            "with none left over.",
+            note="There's a waiting list for “{course}” on {day}, and we can get the larger room. "
+            "Please add as many seats as it takes to get everybody in, and no more.",
         ),
         calls=(
             call("list_courses"),
@@ -88,11 +87,10 @@ def small_things_can_go(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="After [inspection] {reference}, only what's been assigned to somebody gets "
-            "repaired. Please waive the other open [findings]. If there's one we can't waive, "
-            "tell me which.",
+            "repaired. Please waive the other open [findings], and let me know if there are any "
+            "we can't.",
             colleague="What hasn't been assigned to anybody from [inspection] {reference} isn't "
-            "going to be repaired. Please waive those [findings], and tell me if we "
-            "can't do that for one.",
+            "going to be repaired. Please waive those [findings], and tell me which ones we can't.",
             chat="the owner isnt doing any more about [inspection] {reference}. can you waive "
             "whats still open and not assigned to anyone? if theres one we can't waive "
             "tell me which",
@@ -130,8 +128,8 @@ def the_one_without_plans(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="A dealer would take one of two [vehicles], {one} or {two}, and doesn't mind "
-            "which. Please mark the one that has no [trip] planned as sold.",
+            email="A dealer will take either {one} or {two}. Could you mark the one that has no "
+            "[trip] planned as sold?",
             colleague="We're selling {one} or {two}. Please mark whichever has no [trips] "
             "planned as sold.",
             chat="the dealer is taking one of {one} / {two}. can you mark the one as sold that "
@@ -167,12 +165,12 @@ def clear_the_shelf(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Somebody has complained that {phrase} is falling apart. We've got two of "
-            "those, and one is worn. Please withdraw the worn one and keep the other.",
-            colleague="We have {phrase} twice, and one of the two is worn. Please withdraw that "
+            email="Somebody has complained that {phrase} is falling apart. We have two, and one "
+            "is worn. Please withdraw that one and keep the other.",
+            colleague="We have two of {phrase}, and one of them is worn. Please withdraw the worn "
             "one.",
             chat="we have {phrase} twice, can you take the worn one out of lending",
-            note="I checked the shelves this morning. We have {phrase} twice, one good and one "
+            note="I checked the shelves this morning: we have {phrase} twice, one good and one "
             "worn. Please withdraw the worn one; a new one is on order.",
         ),
         calls=(
@@ -239,13 +237,13 @@ def closed_on_that_day(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="There's no power at “{post}” on {day}, so nobody can work there. Could you "
-            "delete the [shifts]? If one can't be deleted, tell me whose it is.",
-            colleague="“{post}” is closed on {day}. Please delete the [shifts] there, and tell me "
-            "if one has to stay because of a [swap].",
-            chat="no power on {day} so nobody works at “{post}”. can you delete those [shifts]? "
-            "tell me if one won't go",
-            note="“{post}” stays closed on {day}. Please delete its [shifts] on that day. If one "
-            "of them won't go yet, tell me whose it is, and I'll talk to them.",
+            "take everybody off the rota? If there's anyone you can't take off, tell me who.",
+            colleague="“{post}” is closed on {day}. Please take everybody off the rota there, and "
+            "tell me if a [swap] keeps you from taking somebody off.",
+            chat="no power on {day} so nobody works at “{post}”. can you take them all off the "
+            "rota there? tell me who you cant take off",
+            note="“{post}” stays closed on {day}. Please take everybody off the rota there. If "
+            "somebody can't be taken off yet, tell me who, and I'll talk to them.",
         ),
         calls=(
             call("list_posts"),
@@ -287,15 +285,15 @@ def the_whole_choir(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is coming with {people} people on {day}, more than {name.he}'d planned. "
-            "Could you change the [booking] for the {small}? If that's too small, move them to "
-            "the {large}, at the same time.",
-            colleague="{name} is coming with {people} people on {day}. Please change the "
+            email="{name}'s group on {day} has grown to {people} people. Could you change the "
+            "[booking] for the {small}? If that's too small, move them to the {large}, at the "
+            "same time.",
+            colleague="{name}'s group on {day} will be {people} people. Please change the "
             "[booking]; if the {small} is too small, move them to the {large} at the same time.",
-            chat="{name} is bringing {people} ppl on {day} now. if the {small} is too small for "
-            "that can you move them to the {large}, same time",
-            note="{name} is bringing {people} people on {day} instead of the few {name.he}'d "
-            "booked for. Please change the number. If they're too many for the {small}, the "
+            chat="{name}'s group on {day} is {people} ppl now. can you change that? if the "
+            "{small} is too small move them to the {large}, same time",
+            note="There are {people} people in {name}'s group on {day}, many more than "
+            "{name.he}'d booked for. Please change the number. If the {small} is too small, the "
             "{large} is free at the same time.",
         ),
         calls=(
@@ -336,12 +334,12 @@ def in_somebody_elses_place(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{ill} is off sick. Please cancel {ill.his} [appointment] with {name}. The "
             "other one, which {mate} set up, goes ahead.",
-            colleague="{ill} is off sick. Please cancel the [appointment] {ill.he} organises "
-            "with {name}; {mate} will keep the other one.",
+            colleague="{ill} is off sick. Please cancel {ill.his} own [appointment] with {name}; "
+            "the one {mate} organises goes ahead.",
             chat="{ill} is ill, can you cancel {ill.his} own [appointment] with {name}? not the "
             "one {mate} set up",
-            note="{ill} has been signed off for a month. Please cancel the [appointment] {ill.he} "
-            "organises with {name}. The one that {mate} organises goes ahead.",
+            note="{ill} has been signed off for a month. Please cancel the [appointment] with "
+            "{name} that {ill.he} set up. The one that {mate} organises goes ahead.",
         ),
         calls=(
             _who(customer),
@@ -374,14 +372,14 @@ def closed_over_their_heads(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="The floor layers could start on the {room} tomorrow, so please close it. "
-            "There's only {name} on {day}; cancel that, {name.he}'ll understand.",
+            email="The floor in the {room} can be done tomorrow, so please close it. There's only "
+            "{name} on {day}; cancel that, {name.he}'ll understand.",
             colleague="Please close the {room}. {name}'s [booking] on {day} is in the way, so "
             "cancel it.",
-            chat="can you close the {room}, cancel {name} on {day} so it lets you",
-            note="The {room} needs a new floor, and the firm can start tomorrow. Please close "
-            "it. There's still a [booking] by {name} on {day}, which you can cancel; I'll write "
-            "to {name.him} myself.",
+            chat="can you close the {room}? {name}'s in there on {day}, just cancel that so it "
+            "works",
+            note="The {room} needs a new floor, and the firm can start tomorrow. Please close it "
+            "and cancel {name}'s [booking] on {day}; I'll write to {name.him} myself.",
         ),
         calls=(
             call("list_resources"),

@@ -10,7 +10,7 @@ def test_a_known_title_is_spoken_of_and_another_is_quoted() -> None:
     """A title with a phrase becomes that phrase; one without stands in quotation marks."""
     ticket, appointment = SpokenTitle("Wrong name on the bill"), SpokenTitle("Tax return")
     assert f"about {ticket.about}" == "about the wrong name on the bill"
-    assert f"the appointment {appointment.purpose}" == "the appointment about the tax return"
+    assert f"the {appointment.meeting}" == "the tax return meeting"
     assert f"about {SpokenTitle('Xyz').about}" == "about “Xyz”"
     assert f"{ticket}" == "Wrong name on the bill"
 

@@ -38,15 +38,15 @@ def the_next_slot_with_room(maker: Maker) -> Draft | None:
             email="{name}'s group can't make the day they booked. Please move them to the next "
             "date in the same [resource] with room for all of them, reply to {name.his} [ticket] "
             "with the new date and close it.",
-            colleague="{name}'s group can't make their date. Please move the [booking] to the "
-            "next one in that [resource] with room for everyone, answer {name.his} [ticket] with "
-            "the new date and close it.",
-            chat="{name}s group cant make their date. can you move them to the next one in the "
-            "same [resource] that fits everyone, tell {name.him} the date on {name.his} [ticket] "
+            colleague="{name}'s group can't come on the day they booked. Could you move the "
+            "[booking] to the next date when the same [resource] has room for everyone, answer "
+            "{name.his} [ticket] with the new date and close it?",
+            chat="{name} and the group cant make their date. can you move them to the next one in "
+            "the same [resource] that fits everyone, answer {name.his} [ticket] with the new date "
             "and close it",
-            note="{name} rang: the group can't come on the day they booked. I've promised them "
-            "the next date in the same [resource] with room for all. Please move the [booking], "
-            "confirm the date on {name.his} [ticket] and close it.",
+            note="{name} rang to say that the group can't come on the day they booked. Please "
+            "move them to the next date when the same [resource] has room for all of them, confirm "
+            "the date on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -103,9 +103,9 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
             email="{name} would like to cancel the earlier of {name.his} two [bookings]. If it's "
             "too late, let {name.him} know on {name.his} [ticket] that it stands, with the "
             "reference. Close the [ticket] either way.",
-            colleague="{name} wants the first of {name.his} two [bookings] cancelled. If it's too "
-            "late, tell {name.him} on {name.his} [ticket] that it stands, with the reference. You "
-            "can close the [ticket] in any case.",
+            colleague="{name} would like to cancel the first of {name.his} two [bookings]. If "
+            "it's too late, please tell {name.him} on {name.his} [ticket] that the [booking] "
+            "stands, with its reference, and close the [ticket] in any case.",
             chat="{name} wants to drop the first of {name.his} two [bookings]. if its too late "
             "tell {name.him} on {name.his} [ticket] that it still stands, with the reference. "
             "then close it",
@@ -162,12 +162,14 @@ def room_for_some_friends(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} would like to bring some friends to {name.his} next [booking]. How many "
             "more people would fit in, where exactly is it, and when does it finish?",
-            colleague="How many more people would fit in with {name}'s next [booking]? {name.He} "
-            "wants to bring friends along. I also need the place and the finishing time.",
+            colleague="{name} would like to bring some friends along to {name.his} next "
+            "[booking]. Could you tell me how many more people can come, where it is and what time "
+            "it ends?",
             chat="{name} wants to bring some friends to the next [booking]. how many more fit in, "
             "where is it and when does it end?",
-            note="{name} rang: some friends are in town and would like to join {name.his} next "
-            "[booking]. How many more could come, where is it, and when does it end?",
+            note="{name} rang because some friends are in town and would like to join {name.his} "
+            "next [booking]. Could you find out how many more people could come, where it is, and "
+            "when it ends?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -214,12 +216,13 @@ def the_whole_family_is_ill(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} and the whole family have the flu. Could you cancel everything the "
             "household has booked up to {until} that can still be cancelled?",
-            colleague="{name}'s whole household is down with the flu. Please cancel their "
-            "[bookings] up to {until} and tell me which ones it's too late for.",
-            chat="{name}s whole family has the flu, can you cancel everything theyve booked up to "
-            "{until}? tell me if its too late for any of it",
-            note="{name} rang, everyone at home is ill. Please cancel the family's [bookings] up "
-            "to {until}, as far as that's still possible.",
+            colleague="{name} and the rest of the family are in bed with the flu. Could you "
+            "cancel all their [bookings] up to {until}, please, and let me know if it's too late "
+            "for any of them?",
+            chat="{name} and the whole family have the flu, can you cancel everything theyve "
+            "booked up to {until}? tell me if its too late for any of it",
+            note="{name} rang to say that everyone at home is ill. Please cancel all the family's "
+            "[bookings] up to {until}, as far as that's still possible.",
         ),
         calls=(
             call("search_customers", query=parent["name"]),
@@ -263,12 +266,14 @@ def two_friends_one_slot(maker: Maker) -> Draft:
             email="{name} would like to come with {name.his} friend {friend}, who's booked for "
             "another day. Could you move {name.him} to the same [resource] and time as {friend}, "
             "if there's space?",
-            colleague="{name} and {friend} want to come together but have booked different days. "
-            "If there's space, please move {name}'s [booking] to {friend}'s [resource] and time.",
+            colleague="{name} and {friend} would like to come together, but they have booked "
+            "different days. Could you move {name}'s [booking] to the same [resource] and time as "
+            "{friend}'s, if there's space?",
             chat="{name} wants to come with {friend}. can you move {name.his} [booking] to the "
-            "same [resource] and time if theres space",
-            note="{name} and {friend} would like to come together, but booked different days by "
-            "mistake. Please move {name} to {friend}'s date and [resource] if there's still space.",
+            "same [resource] and time as {friend}, if theres space",
+            note="{name} and {friend} wanted to come together but booked different days by "
+            "mistake. Please move {name} to the [resource] and the time that {friend} has booked, "
+            "if there's still enough space.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -312,12 +317,13 @@ def the_group_has_grown(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name}'s group has grown to {count} people, and the [resource] is big enough. "
             "Could you change the [booking], or make a second one for the extra people?",
-            colleague="{name} is bringing {count} people instead of {old}. Please change the "
-            "[booking], or make a second one for the rest if it won't take that many.",
-            chat="{name}s group is {count} now, not {old}. can you change the [booking]? if it "
-            "wont let you, make a second one for the rest",
-            note="{name}'s group has grown to {count} people. Please raise the [booking] to that, "
-            "or book the extra ones separately for the same time.",
+            colleague="{name} is now bringing {count} people instead of {old}. Could you change "
+            "the [booking] to {count}, please, or make a second one for the extra people if that "
+            "doesn't work?",
+            chat="{name} is bringing {count} people now, not {old}. can you change the [booking]? "
+            "if it wont let you, make a second one for the rest",
+            note="{name} rang because the group has grown to {count} people. Please change the "
+            "[booking] to that number, or book the extra people in separately for the same time.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -362,12 +368,12 @@ def the_spouse_calls_it_off(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} wrote that {owner}, who lives with {name.him}, can't come after all. "
             "Could you cancel {owner}'s [booking]?",
-            colleague="{name} rang: {owner} isn't well and can't come. They live together. Please "
-            "cancel {owner}'s [booking].",
+            colleague="{name} rang because {owner} isn't well and can't come. They live together, "
+            "so could you cancel {owner}'s [booking], please?",
             chat="{name} says {owner} cant come after all (they live together). can you cancel "
             "{owner.his} [booking]",
-            note="{name} came by to say that {owner} can't make it; they live together. Please "
-            "cancel {owner}'s [booking], so that somebody else can have it.",
+            note="{name} came by to tell us that {owner}, who lives with {name.him}, can't make "
+            "it. Please cancel {owner}'s [booking], so that somebody else can have it.",
         ),
         calls=(
             call("search_customers", query=caller["name"]),
@@ -409,8 +415,9 @@ def as_many_as_the_card_allows(maker: Maker) -> Draft | None:
             email="{name} would like to bring as many guests to {name.his} next [booking] as "
             "{name.his} [membership] includes for free. Could you change it to that many people "
             "plus {name.him}, if there's space?",
-            colleague="{name} is bringing all the free guests {name.his} [membership] includes. "
-            "Please change {name.his} next [booking] to that number plus {name.him}, if they fit.",
+            colleague="{name} would like to bring all the free guests that {name.his} "
+            "[membership] includes. Could you change {name.his} next [booking] to that number plus "
+            "{name.him}, if there's enough space?",
             chat="{name} is bringing all the guests {name.he} gets free with the [membership]. "
             "can you change {name.his} next [booking] to that many plus {name.him}, if they fit",
             note="{name} would like to bring all the guests {name.his} [membership] covers to the "
@@ -463,8 +470,9 @@ def paid_up_before_more_seats(maker: Maker) -> Draft | None:
             email="{name} has family visiting and would like to bring two more people to "
             "{name.his} [booking] on {day}. If all {name.his} [payments] so far have gone "
             "through, could you add them?",
-            colleague="{name} wants to add two people to {name.his} [booking] on {day}. Please "
-            "check that all {name.his} [payments] have gone through, and change it if so.",
+            colleague="{name} would like to add two people to {name.his} [booking] on {day}. "
+            "Could you check that all {name.his} [payments] have gone through, and add the two if "
+            "they have?",
             chat="{name} wants to bring 2 more people on {day}. can you check that all {name.his} "
             "[payments] went through and add them if they did",
             note="{name} asked on the phone whether two more people could join {name.his} "
@@ -509,16 +517,16 @@ def a_first_visit_by_ticket(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} would like to try the {resource} with two friends, any day from {first} "
-            "to {last}. Please book the first date with space for them, tell {name.him} which it "
-            "is on {name.his} [ticket] and close it.",
-            colleague="{name} wants the {resource} for three people, any day from {first} to "
-            "{last}. Please book the earliest date with space, answer {name.his} [ticket] with "
-            "the date and close it.",
+            "to {last}. Please book the first date with space for all three, reply to {name.his} "
+            "[ticket] with the date and close it.",
+            colleague="{name} would like the {resource} for three people, on any day from {first} "
+            "to {last}. Could you book the earliest date that has space, answer {name.his} "
+            "[ticket] with the date and close it?",
             chat="{name} wants the {resource} for 3 people, first free date from {first} to "
-            "{last}. can you book it, tell {name.him} the date on {name.his} [ticket] and close it",
+            "{last}. can you book it, answer {name.his} [ticket] with the date and close it",
             note="{name} has asked for the {resource} for three people, as early as possible "
-            "between {first} and {last}. Please book the first date with space, confirm the day "
-            "on {name.his} [ticket] and close it.",
+            "between {first} and {last}. Please book the first date that has enough space, confirm "
+            "the date on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),

@@ -45,14 +45,14 @@ def somebody_else_from_the_team(maker: Maker) -> Draft:
             email="{out} has a hospital appointment on {on} and can't be at the {subject.meeting} "
             "with {name}. Could you put in somebody else from {out.his} team who's free at that "
             "time?",
-            colleague="{out} is on a course on {on} and can't do the {subject.meeting} with "
-            "{name}. Please put in a colleague from {out.his} team instead, whoever's free at the "
-            "time.",
+            colleague="{out} is on a course on {on}, so {out.he} can't come to the "
+            "{subject.meeting} with {name}. Could you put in a colleague from {out.his} team who's "
+            "free at that time, please?",
             chat="{out} is at a wedding on {on} and cant do the {subject.meeting} with {name}. "
             "can you put in someone else from {out.his} team whos free then",
-            note="{out} has to be at head office on {on}. Please find somebody from {out.his} "
-            "team who's free at the time for the {subject.meeting} with {name}, and put them in "
-            "instead.",
+            note="{out} has to be at head office on {on} and can't go to the {subject.meeting} "
+            "with {name}. Please find somebody from {out.his} team who's free at that time, and "
+            "put them in instead.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -178,15 +178,16 @@ def too_short_a_notice(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has mixed up the weeks and would like the {topic.meeting} a week later, "
-            "same time. If it's too late to move it, let {name.him} know on {name.his} [ticket] "
-            "which date stands. Close it either way.",
-            colleague="{name} wants the {topic.meeting} a week later. If it's too late for that, "
-            "tell {name.him} on {name.his} [ticket] which date we're keeping, and close it.",
+            email="{name} has mixed up the weeks and would like to have the {topic.meeting} a "
+            "week later, at the same time. If it's too late to move it, please tell {name.him} on "
+            "{name.his} [ticket] which date stands. Then close the [ticket].",
+            colleague="{name} would like the {topic.meeting} a week later. If it's too late to "
+            "move it, please answer {name.his} [ticket] with the date we're keeping, and close the "
+            "[ticket] either way.",
             chat="{name} wants the {topic.meeting} a week later. if its too late to move it tell "
             "{name.him} on {name.his} [ticket] which date stands, then close the [ticket]",
-            note="{name} got the weeks mixed up and would like the {topic.meeting} seven days "
-            "later. It may be too late to move it. If so, confirm the old date on {name.his} "
+            note="{name} got the weeks mixed up and would like the {topic.meeting} a week later, "
+            "but it may be too late to move it. If so, please confirm the old date on {name.his} "
             "[ticket] and close the [ticket].",
         ),
         calls=(
@@ -238,10 +239,11 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
         kind="question",
         ask=Voices(
             email="{name} has lost our letter and can't remember when {name.his} next "
-            "[appointment] is. When is it, who set it up (with e-mail), and who else from us will "
-            "be there?",
-            colleague="{name} doesn't know any more when {name.his} next [appointment] is. Please "
-            "give me the day, who set it up (with e-mail) and who else from us is coming.",
+            "[appointment] is. When is it, who set it up, and who else from us will be there? I "
+            "need the organiser's e-mail address as well.",
+            colleague="{name} can't remember when {name.his} next [appointment] is. Could you "
+            "tell me the day, the name and e-mail address of the colleague who set it up, and who "
+            "else from us is coming?",
             chat="{name} lost the letter about {name.his} next [appointment]. when is it, who set "
             "it up, whats their email, and who else is coming from us?",
             note="{name} called because {name.he}'s lost the letter about {name.his} next "
@@ -283,8 +285,8 @@ def leave_that_meets_an_appointment(maker: Maker) -> Draft:
             email="I've approved {away}'s leave from {first} to {last}. Could you record it, and "
             "put {heir} in for {away.him} at the {subject.meeting} on {on} if {heir.he}'s free "
             "then?",
-            colleague="Please record {away}'s leave from {first} to {last}, and put {heir} down "
-            "for the {subject.meeting} on {on} instead, if {heir.he}'s free.",
+            colleague="{away} is on leave from {first} to {last}. Could you record that, please, "
+            "and put {heir} down for the {subject.meeting} on {on} instead, if {heir.he}'s free?",
             chat="{away} is on holiday {first} to {last}, can you put that in? and swap in {heir} "
             "for the {subject.meeting} on {on} if {heir.he}'s free",
             note="{away} is getting married and has leave from {first} to {last}. Please record "
@@ -346,13 +348,14 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
             email="{name}'s train doesn't get in until half past ten. Could you move the "
             "{subject.meeting} from nine to eleven, same day? {organiser} set it up, but I can't "
             "reach {organiser.him}.",
-            colleague="{name} can't be here at nine for the {subject.meeting}. Please move it to "
-            "eleven the same day. It's {organiser}'s, but {organiser.he} isn't answering the "
-            "phone.",
+            colleague="{name} can't be here at nine for the {subject.meeting}. Could you move it "
+            "to eleven on the same day, please? It was {organiser} who set it up, but "
+            "{organiser.he} isn't answering the phone.",
             chat="{name} cant make nine for the {subject.meeting}, can you move it to 11 the same "
             "day? {organiser} set it up but isnt picking up",
             note="{name} can't get here before eleven for the {subject.meeting}. {organiser} set "
-            "it up but is out all morning, so please move it from nine to eleven, same day.",
+            "it up but is out all morning, so could you please move it from nine to eleven on the "
+            "same day?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -401,12 +404,13 @@ def nobody_left_to_come(maker: Maker) -> Draft | None:
         ask=Voices(
             email="It's {lone}'s daughter's birthday on {on}, and you can do the "
             "{subject.meeting} with {name} on your own. Could you take {lone.him} off it?",
-            colleague="{lone} doesn't need to be at the {subject.meeting} with {name} on {on}, "
-            "you'll be there anyway. Please take {lone.him} off it.",
+            colleague="{lone} doesn't need to come to the {subject.meeting} with {name} on {on}, "
+            "because you'll be there anyway. Could you take {lone.him} off the [appointment], "
+            "please?",
             chat="can you take {lone} off the {subject.meeting} with {name} on {on}? youre going "
             "anyway and one of us is enough",
-            note="{lone} would like the afternoon of {on} off. You can manage the "
-            "{subject.meeting} with {name} without {lone.him}, so please take {lone.him} off it.",
+            note="{lone} would like to have the afternoon of {on} off. I think you can manage the "
+            "{subject.meeting} with {name} on your own, so please take {lone.him} off it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

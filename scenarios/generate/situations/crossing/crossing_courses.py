@@ -39,16 +39,17 @@ def a_later_session_with_a_seat(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is at a wedding on the day of {name.his} [course]. Please move "
+            email="{name} has to go to a wedding on the day of {name.his} [course]. Please move "
             "{name.him} to the next date with a free place, reply to {name.his} [ticket] with the "
             "new date and close it.",
-            colleague="{name} can't make {name.his} date for “{course}”. Please move {name.him} "
-            "to the next one with a free place, answer {name.his} [ticket] with the date and "
-            "close it.",
+            colleague="{name} can't come to “{course}” on the date {name.he} booked. Could you "
+            "move {name.him} to the next one with a free place, answer {name.his} [ticket] with "
+            "the new date and close it?",
             chat="{name} needs a later date for “{course}”. can you move {name.him} to the next "
-            "one with a free place, tell {name.him} the date on {name.his} [ticket] and close it",
-            note="{name} is away on the day of {name.his} [course]. Please move {name.him} to the "
-            "next date that isn't full, confirm the new day on {name.his} [ticket] and close it.",
+            "one with a free place, answer {name.his} [ticket] with the new date and close it",
+            note="{name} will be away on the day of {name.his} [course]. Please move {name.him} "
+            "to the next date that isn't full yet, confirm the new date on {name.his} [ticket] and "
+            "close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -159,13 +160,14 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
             email="{mute} is having a throat operation, so “{course}” on {on} needs another "
             "teacher. Could you put in somebody from {mute.his} team who isn't away and has no "
             "[appointment] that day?",
-            colleague="{mute} can't teach “{course}” on {on}, because {mute.he}'s having an "
-            "operation. Please give it to somebody in {mute.his} team who's in that day and has "
-            "no [appointments].",
+            colleague="{mute} is having an operation and can't teach “{course}” on {on}. Could "
+            "you find another teacher from {mute.his} team, please, somebody who isn't away and "
+            "has no [appointments] that day?",
             chat="{mute} cant teach “{course}” on {on}. can you give it to someone else from "
             "{mute.his} team whos in that day and has no [appointment]",
             note="{mute} will be in hospital on {on} and can't teach “{course}”. Please give it "
-            "to a colleague from {mute.his} team who's in that day and has no [appointments].",
+            "to a colleague from {mute.his} team who isn't away and has no [appointments] on that "
+            "day.",
         ),
         calls=(
             call("list_courses"),
@@ -221,16 +223,17 @@ def who_will_be_teaching(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Several people have asked who's teaching “{course}” on {on}. Please write to "
-            "everyone who has a place, in their [thread], with the teacher's full name. Not to "
-            "the waiting list.",
-            colleague="People keep asking who teaches “{course}” on {on}. Please tell everyone "
-            "who has a place, in their [thread], with the full name. Leave out the waiting list.",
-            chat="can you tell everyone with a place on “{course}” on {on} who the teacher is "
-            "(full name)? in their [threads]. waiting list doesnt need it",
+            email="Several people have asked who's teaching “{course}” on {on}. Could you write "
+            "to everyone who has a place, in their [thread], and give them the teacher's full "
+            "name? The waiting list doesn't need it.",
+            colleague="People keep asking me who teaches “{course}” on {on}. Could you tell "
+            "everyone who has a place the teacher's full name, in their [thread]? You can leave "
+            "out the waiting list.",
+            chat="can you write to everyone with a place on “{course}” on {on}, in their "
+            "[thread], and tell them the teachers full name? the waiting list doesnt need it",
             note="We forgot to say who's teaching “{course}” on {on}. Please send everyone who "
-            "has a place [a message] in their [thread] with the teacher's full name. Nobody on "
-            "the waiting list needs it.",
+            "has a place [a message] in their [thread] with the teacher's full name, but nobody on "
+            "the waiting list.",
         ),
         calls=tuple(calls),
         answer="I sent {one} and {two} [a message] that {teacher} is teaching.",
@@ -268,8 +271,9 @@ def one_more_chair(maker: Maker) -> Draft | None:
             email="“{course}” on {on} is full, but there's space in the room for one more. Please "
             "add a place, and tell whoever moves up from the waiting list in their [thread], with "
             "the date.",
-            colleague="We can take one more on “{course}” on {on}. Please add a place and tell "
-            "whoever moves up in their [thread], with the date.",
+            colleague="We can take one more person on “{course}” on {on}. Could you add a place, "
+            "please, and tell whoever moves up from the waiting list in their [thread], with the "
+            "date?",
             chat="we can fit one more into “{course}” on {on}. can you add a place and tell the "
             "person who moves up, in their [thread], with the date",
             note="We've been given the bigger room for “{course}” on {on}, so one more can come. "
@@ -313,14 +317,14 @@ def chairs_are_not_mine_to_give(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} is on the waiting list for “{course}”, and there'd be space for one "
-            "more in that room. Could you add a place so that {name.he} gets in?",
-            colleague="{name} is on the waiting list for “{course}”, but the room is big enough. "
-            "Please add a place so that {name.he} can come.",
+            email="{name} is on the waiting list for “{course}”, and the room has space for one "
+            "more. Could you add a place so that {name.he} gets in?",
+            colleague="{name} is on the waiting list for “{course}”, but the room is big enough "
+            "for another person. Could you add a place, please, so that {name.he} can come?",
             chat="can you add a place on “{course}” for {name}? {name.he}'s on the waiting list "
             "for it and the room is big enough",
-            note="{name} is on the waiting list for “{course}” and has already taken the day off. "
-            "The room is big enough, so please add one place.",
+            note="{name} has already taken the day off for “{course}” but is still on the waiting "
+            "list. The room is big enough, so please add one more place for {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -351,14 +355,15 @@ def before_all_the_others(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} rang about “{course}”: somebody here promised {name.him} the next free "
-            "place, and it should be in {name.his} file. Could you get {name.him} in?",
-            colleague="{name} says one of us promised {name.him} the next place on “{course}” and "
-            "made a note of it. Please see if you can get {name.him} in.",
+            email="{name} rang about “{course}”. {name.He} says that somebody here promised "
+            "{name.him} the next free place and made a note of it. Could you get {name.him} in?",
+            colleague="{name} says that one of us promised {name.him} the next free place on "
+            "“{course}” and put a note in {name.his} file. Could you see if you can get {name.him} "
+            "in, please?",
             chat="{name} says we promised {name.him} the next place on “{course}”, should be in "
             "the notes. can you get {name.him} in",
             note="{name} tells me that we promised {name.him} the next place on “{course}” over "
-            "the phone. There should be a note, so please get {name.him} in.",
+            "the phone. There should be a note about the call, so please get {name.him} in.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -393,15 +398,17 @@ def the_next_date_for_a_friend(maker: Maker) -> Draft:
         kind="question",
         ask=Voices(
             email="A friend of {name}'s would like to do the same [course], but can't make "
-            "{name.his} date. When's the next one with a free place, what does it cost, and who "
-            "teaches it (with e-mail)?",
-            colleague="A friend of {name}'s wants to do the same [course] later on. Which is the "
-            "next date with a free place, what's the price, and who teaches it (with e-mail)?",
-            chat="a friend of {name} wants to do the same [course] on a later date. whens the "
-            "next one with a free place, what does it cost, who teaches it and whats their email",
-            note="{name} has recommended {name.his} [course] to a friend, who'd like to come to a "
-            "later one. When's the next with a free place, what does it cost, and who teaches it "
-            "(name and e-mail)?",
+            "{name.his} date. When is the next one with a free place, what does it cost, and who "
+            "teaches it? I'd like the teacher's e-mail address, too.",
+            colleague="A friend of {name}'s would like to do the same [course] on a later date. "
+            "Could you tell me the next date with a free place, the price, and the teacher's name "
+            "and e-mail address?",
+            chat="a friend of {name} would like to do the same [course], just later. when is the "
+            "next one with a free place and what does it cost? also need the teachers name and "
+            "email",
+            note="{name} has recommended {name.his} [course] to a friend, who would like to come "
+            "on a later date. When is the next one that has a free place, what does it cost, and "
+            "who teaches it (name and e-mail address)?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -443,8 +450,8 @@ def a_seat_for_who_has_paid(maker: Maker) -> Draft:
             email="{name} would like to come to “{course}”, on the first date with a free place. "
             "{name.He}'s owed us money before, so please book {name.him} in only if all "
             "{name.his} [payments] have gone through.",
-            colleague="{name} wants to do “{course}”. If all {name.his} [payments] have gone "
-            "through, please book {name.him} in on the first date with a free place.",
+            colleague="{name} would like to do “{course}”. If all {name.his} [payments] have gone "
+            "through, could you book {name.him} in on the first date with a free place, please?",
             chat="{name} wants a place on “{course}”, first date thats free. can you check that "
             "all {name.his} [payments] went through and book {name.him} in",
             note="{name} would like to do “{course}”, on the first date with a free place. "
@@ -488,11 +495,12 @@ def teaching_and_on_duty(maker: Maker) -> Draft:
             email="{teacher} is on the rota on {on}, but that's the day {teacher.he} teaches "
             "“{course}”. Could you request [a swap] with somebody from {teacher.his} team who "
             "isn't away?",
-            colleague="{teacher} can't work on {on}, because {teacher.he} teaches “{course}” that "
-            "day. Please request [a swap] with a colleague from {teacher.his} team who isn't away.",
+            colleague="{teacher} teaches “{course}” on {on}, so {teacher.he} can't do "
+            "{teacher.his} [shift] that day. Could you request [a swap] with a colleague from "
+            "{teacher.his} team who isn't away, please?",
             chat="{teacher} teaches “{course}” on {on} but is on the rota too. can you request [a "
             "swap] with someone from {teacher.his} team whos not away",
-            note="My mistake: I put {teacher} on the rota for {on}, when {teacher.he}'s teaching "
+            note="By mistake I put {teacher} on the rota for {on}, when {teacher.he}'s teaching "
             "“{course}”. Please request [a swap] with somebody from {teacher.his} team who isn't "
             "away, and I'll approve it.",
         ),

@@ -52,13 +52,14 @@ def confirmed_once_all_is_there(maker: Maker) -> Draft | None:
             email="{name} has heard nothing about {name.his} open [order] for two days. If we "
             "have everything in stock, please confirm it, reply to {name.his} [ticket] with the "
             "[order] reference and close the [ticket].",
-            colleague="{name} is waiting to hear about {name.his} open [order]. If everything's "
-            "in stock, please confirm it, tell {name.him} so on {name.his} [ticket] (with the "
-            "[order] reference) and close the [ticket].",
-            chat="if we have everything for {name}s open [order] can you confirm it? tell "
-            "{name.him} on {name.his} [ticket], with the [order] reference, and close the [ticket]",
-            note="{name} has been waiting two days for an answer. If we have everything for "
-            "{name.his} open [order], please confirm it, answer {name.his} [ticket] with the "
+            colleague="{name} is still waiting to hear about {name.his} open [order]. If we have "
+            "everything in stock, could you confirm it, answer {name.his} [ticket] with the "
+            "[order] reference and close the [ticket], please?",
+            chat="{name} is waiting to hear about {name.his} open [order]. if we have everything "
+            "can you confirm it, answer {name.his} [ticket] with the [order] reference and close "
+            "the [ticket]",
+            note="{name} has been waiting two days for an answer about {name.his} open [order]. "
+            "If all of it is in stock, please confirm it, reply to {name.his} [ticket] with the "
             "[order] reference and close the [ticket].",
         ),
         calls=(
@@ -110,15 +111,16 @@ def only_as_many_as_we_have(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} is leaving on Monday and would rather take what we've got than wait. "
-            "Please cut {name.his} open [order] down to what we have in all [warehouses] "
+            "Please cut {name.his} open [order] down to what we have in all our [warehouses] "
             "together, and confirm it.",
-            colleague="{name} can't wait for {name.his} open [order]. Please lower whatever we're "
-            "short of to what we have in all [warehouses] together, and confirm it.",
+            colleague="{name} can't wait any longer and will take what we have. Could you lower "
+            "{name.his} open [order] to what's in stock in all our [warehouses] together, please, "
+            "and then confirm it?",
             chat="{name} doesnt want to wait any longer. can you cut {name.his} open [order] down "
-            "to what we have in all [warehouses] and confirm it",
-            note="{name} would rather have less now than everything later. Where we haven't got "
-            "enough for {name.his} open [order], all [warehouses] together, please lower the "
-            "[line] to what's there. Then confirm it.",
+            "to what we have in all [warehouses] together and confirm it",
+            note="{name} would rather have a part of {name.his} open [order] now than wait for "
+            "the rest. Please lower the quantities to what we have in all our [warehouses] "
+            "together, and confirm the [order].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -162,10 +164,11 @@ def bought_in_for_one_order(maker: Maker) -> Draft | None:
             email="I don't think we have everything for {name}'s open [order]. Could you draft a "
             "purchase of exactly what's missing, from the cheapest active supplier? I'll send it "
             "off myself.",
-            colleague="We're short of something for {name}'s open [order]. Please draft a "
-            "purchase of what's missing, no more, from the cheapest active supplier. I'll send it.",
-            chat="can you see what were short of for {name}s open [order] and draft a purchase "
-            "for exactly that, cheapest active supplier? dont send it yet",
+            colleague="We're short of something for {name}'s open [order]. Could you draft a "
+            "purchase of exactly what's missing, please, from the cheapest active supplier? I'd "
+            "like to send it off myself.",
+            chat="can you see what were short of for the open [order] of {name} and draft a "
+            "purchase for exactly that, cheapest active supplier? dont send it yet",
             note="I've promised {name} the whole of {name.his} open [order]. Please draft a "
             "purchase of exactly what our stock doesn't cover, from the cheapest active supplier. "
             "I'd like to see it before it goes out.",
@@ -281,10 +284,11 @@ def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
         ask=Voices(
             email="I'm filling in the carrier's form for the [shipment] we've planned for {name}. "
             "Which street does it go to, and what are the contents worth at our current prices?",
-            colleague="The carrier needs two things for {name}'s planned [shipment]: the street it "
-            "goes to, and the value of what's in it, at today's prices.",
-            chat="need this for the carrier: which street is {name}s planned [shipment] going to, "
-            "and whats in it worth at todays prices?",
+            colleague="The carrier has asked two things about {name}'s planned [shipment]. Could "
+            "you tell me which street it goes to, and what the contents are worth at today's "
+            "prices?",
+            chat="need this for the carrier: which street is the planned [shipment] for {name} "
+            "going to, and whats in it worth at todays prices?",
             note="The carrier insures {name}'s planned [shipment] only if we state what's in it. I "
             "need the street it goes to, and what the contents are worth at our current prices. "
             "The form has to go out by tonight.",
@@ -327,12 +331,12 @@ def to_the_other_house(maker: Maker) -> Draft | None:
             email="{name} has scaffolding in front of {name.his} door and would like {name.his} "
             "[shipment] sent to the other address we have. Please redirect what hasn't left yet, "
             "confirm the street on {name.his} [ticket] and close it.",
-            colleague="{name} would like {name.his} planned [shipment] sent to the other address "
-            "we have. Please redirect it, confirm the street on {name.his} [ticket] and close the "
-            "[ticket].",
-            chat="can you send {name}s planned [shipment] to {name.his} other address? then "
-            "confirm the street on {name.his} [ticket] and close it",
-            note="{name} has the builders in and can't take anything. Please redirect the "
+            colleague="{name} would like {name.his} planned [shipment] to go to the other address "
+            "we have for {name.him}. Could you redirect it, confirm the street on {name.his} "
+            "[ticket] and close the [ticket], please?",
+            chat="{name} wants the planned [shipment] sent to {name.his} other address. can you "
+            "redirect it, confirm the street on {name.his} [ticket] and close it",
+            note="{name} has the builders in and can't take any deliveries. Please redirect the "
             "[shipment] that hasn't left yet to {name.his} second address, confirm the street on "
             "{name.his} [ticket] and close it.",
         ),
@@ -384,8 +388,9 @@ def it_has_left_already(maker: Maker) -> Draft | None:
             email="{name} is away next week and would like {product} sent ten days later. If it's "
             "already gone, please tell {name.him} on {name.his} [ticket], with the [shipment] "
             "reference, and close the [ticket].",
-            colleague="{name} wants us to send {product} ten days later. If it has already left, "
-            "reply to {name.his} [ticket] with the [shipment] reference and close it.",
+            colleague="{name} would like us to send {product} ten days later. If it has already "
+            "left, could you tell {name.him} so on {name.his} [ticket], with the [shipment] "
+            "reference, and close the [ticket]?",
             chat="{name} wants {product} sent 10 days later. if its already gone tell {name.him} "
             "on {name.his} [ticket], with the [shipment] reference, and close it",
             note="{name} asked me to hold back {product} for ten days, because nobody's in. If "
@@ -442,15 +447,15 @@ def a_claim_from_a_ticket(maker: Maker) -> Draft | None:
             email="{name}'s [ticket] about {product} says “{subject}”. If it's still under "
             "warranty, please enter a claim with that as the fault, reply with the warranty "
             "number and close the [ticket].",
-            colleague="Is {name}'s {product} still under warranty? If so, please enter a claim "
-            "for “{subject}”, as {name.he} put it, answer {name.his} [ticket] with the warranty "
-            "number and close it.",
-            chat="is {name}s {product} still under warranty? if so enter a claim, fault "
-            "“{subject}” like on {name.his} [ticket], answer with the warranty number and close "
-            "the [ticket]",
-            note="{name} has a problem with {product}. If it's still under warranty, please enter "
-            "a claim, fault “{subject}” as on {name.his} [ticket]. {name.He} needs the warranty "
-            "number for the repair shop, so reply with that and close the [ticket].",
+            colleague="Could you check whether {name}'s {product} is still under warranty? If so, "
+            "please enter a claim with “{subject}” as the fault, answer {name.his} [ticket] with "
+            "the warranty number and close it.",
+            chat="{name} has a problem with {product}. if its still under warranty can you enter "
+            "a claim, fault “{subject}” like on {name.his} [ticket], answer with the warranty "
+            "number and close the [ticket]",
+            note="{name} has complained about {product}. If it's still under warranty, please "
+            "enter a claim with “{subject}” as the fault, reply to {name.his} [ticket] with the "
+            "warranty number and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -586,12 +591,12 @@ def the_card_had_expired(maker: Maker) -> Draft | None:
             email="{name}'s card has expired and [a payment] failed. Could you retry it with the "
             "[method] that's still valid, reply to {name.his} [ticket] with the [payment] "
             "reference and close it?",
-            colleague="{name}'s [payment] failed because the card has expired. Please retry it "
+            colleague="{name}'s [payment] failed because the card has expired. Could you retry it "
             "with the [method] that's still valid, answer {name.his} [ticket] with the [payment] "
-            "reference and close it.",
-            chat="{name}s card expired and [a payment] failed. can you retry it with the [method] "
-            "thats still good, answer {name.his} [ticket] with the [payment] reference and close "
-            "it",
+            "reference and close it?",
+            chat="[a payment] failed because the card {name} uses has expired. can you retry it "
+            "with the [method] thats still good, answer {name.his} [ticket] with the [payment] "
+            "reference and close it",
             note="{name} has had two letters from us, but it's only that {name.his} card has "
             "expired. Please retry the failed [payment] with the [method] that's still valid, "
             "answer {name.his} [ticket] with the [payment] reference and close it.",

@@ -39,13 +39,14 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
             "{away}, who's off sick. Could you renew it if possible, reply with the new due date "
             "and close the [ticket]?",
             colleague="{away} is off sick and had promised {name} an answer about keeping "
-            "{product} longer. Please renew it if you can, answer {name.his} [ticket] with the "
-            "new due date and close it.",
-            chat="{away} is ill and still has {name}s [ticket] about keeping {product} longer. "
-            "can you renew it if possible, reply with the new due date and close it",
-            note="{away} is off sick until next week, and {name} can't wait that long: {name.he} "
-            "wants to keep {product}. Please renew it if that's possible, answer {name.his} "
-            "[ticket] with the new due date and close it.",
+            "{product} longer. Could you renew it if that's possible, answer {name.his} [ticket] "
+            "with the new due date and close it?",
+            chat="{away} is ill and {name} is waiting to hear about keeping {product} longer. can "
+            "you renew it if possible, reply to {name.his} [ticket] with the new due date and "
+            "close it",
+            note="{away} is off sick until next week, and {name} wants to know before then if "
+            "{name.he} can keep {product}. Please renew it if possible, answer {name.his} [ticket] "
+            "with the new due date and close it.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -93,16 +94,16 @@ def renewal_that_somebody_waits_for(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} would like to keep {product} for longer. Please renew it if you can. If "
-            "somebody else is waiting, let {name.him} know on {name.his} [ticket] when it has to "
-            "be back. Then close the [ticket].",
-            colleague="{name} wants to hang on to {product} a bit longer. Please renew it if "
-            "possible; if not, tell {name.him} on {name.his} [ticket] when it's due back. Close "
-            "it either way.",
+            "somebody else is waiting for it, let {name.him} know on {name.his} [ticket] when it "
+            "has to be back. Then close the [ticket].",
+            colleague="{name} would like to hang on to {product} a bit longer. Could you renew "
+            "it, please? If that isn't possible, tell {name.him} on {name.his} [ticket] when it's "
+            "due back. Then close the [ticket].",
             chat="{name} wants to keep {product} longer. renew it if you can, otherwise tell "
             "{name.him} on {name.his} [ticket] when its due back. then close it",
             note="{name} asked on Monday whether {name.he} could keep {product} longer. Please "
-            "renew it if you can; if somebody's waiting, answer {name.his} [ticket] with the date "
-            "it has to be back. Then close it.",
+            "renew it if you can. If somebody's waiting for it, answer {name.his} [ticket] with "
+            "the date it has to be back, and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -153,12 +154,14 @@ def back_and_on_to_the_next(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has brought back {product}, a bit worn. Could you book it in as worn, "
             "lend it to whoever's waited longest, and tell them in their [thread] when it's due?",
-            colleague="{name} brought {product} back, worn. Please book that in, lend it straight "
-            "to the first in the queue and tell them in their [thread] when it's due.",
-            chat="{product} is back from {name}, its worn. can you lend it to the next in line "
-            "and tell them the due date in their [thread]",
-            note="{name} has returned {product}, worn. Please book it in like that, lend it to "
-            "whoever's been waiting longest, and write in their [thread] when it's due.",
+            colleague="{name} has brought {product} back, and it's a bit worn. Could you book it "
+            "in as worn, lend it to the next person in the queue and tell them in their [thread] "
+            "when it's due?",
+            chat="{name} brought {product} back, its a bit worn. can you book it in as worn, lend "
+            "it to the next in line and tell them the due date in their [thread]",
+            note="{name} has returned {product}, and it looks worn. Please book it in as worn, "
+            "lend it to the person who's been waiting longest, and write in their [thread] when it "
+            "has to be back.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -270,13 +273,14 @@ def a_family_goes_away(maker: Maker) -> Draft | None:
             email="{name} and {name.his} family are flying out for two weeks. Could you renew "
             "everything the household has borrowed that's due by {until}? Let me know what can't "
             "be renewed.",
-            colleague="{name}'s family is away for two weeks. Please renew all the [loans] in the "
-            "household due by {until}, and tell me if any can't be renewed.",
+            colleague="{name}'s family will be away for two weeks. Could you renew all the "
+            "[loans] in the household that are due by {until}, please, and tell me if any of them "
+            "can't be renewed?",
             chat="{name} and family are off on holiday, can you renew everything theyve borrowed "
             "thats due up to {until}? tell me what cant be renewed",
-            note="{name}'s family is going on holiday tomorrow. Please renew whatever the "
-            "household has on loan that's due up to {until}, and let me know if something can't "
-            "be renewed.",
+            note="{name}'s family is going on holiday tomorrow. Please renew everything the "
+            "household has on loan that's due by {until}, and let me know if something can't be "
+            "renewed.",
         ),
         calls=(
             call("search_customers", query=parent["name"]),
@@ -375,8 +379,9 @@ def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
             email="{name} can't renew {product} any more and lives an hour away; you have "
             "{name.his} [ticket]. Could you just book it back as good and lend it to {name.him} "
             "again?",
-            colleague="{name} has no renewals left for {product} and still needs it. Just book it "
-            "back as good and lend it to {name.him} again; {name.he} can keep it at home.",
+            colleague="{name} has no renewals left for {product} and still needs it. Could you "
+            "just book it back as good and lend it to {name.him} again, please? {name.He} can keep "
+            "it at home.",
             chat="{name} has no renewals left for {product} but still needs it. can you book it "
             "back as good and lend it out again",
             note="{name} has used up the renewals for {product} and still needs it. Just book it "
@@ -421,12 +426,12 @@ def worn_out_and_off_the_shelf(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has returned {product} in such a state that we can't lend it out again. "
             "Please book it in as worn and withdraw it, if nobody's waiting for it.",
-            colleague="{name} has brought {product} back, badly worn. Please book it in like that "
-            "and, if nobody's waiting for it, withdraw it.",
+            colleague="{name} has brought {product} back badly worn. Could you book it in as "
+            "worn, please, and withdraw it if nobody is waiting for it?",
             chat="{name} returned {product}, its totally worn. can you book it in as worn and "
             "withdraw it if nobodys waiting for it",
-            note="{name} brought {product} back in poor shape. Please book it in as worn and "
-            "withdraw it, unless somebody has reserved it. We've already ordered a new one.",
+            note="{name} brought {product} back in poor shape, and we've already ordered a new "
+            "one. Please book it in as worn, and withdraw it unless somebody has reserved it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -467,9 +472,9 @@ def who_gets_it_after_me(maker: Maker) -> Draft | None:
             email="{name} can bring {product} back a few days early. Who's next in line, and "
             "what's the phone number? If they have something overdue, I'll ask for it when I "
             "ring, so I need its code as well.",
-            colleague="{name} can bring {product} back early. Who's next for it, and what's their "
-            "phone number? If they've got something overdue, give me its code too, and I'll ask "
-            "for it.",
+            colleague="{name} can bring {product} back early. Could you give me the name and "
+            "phone number of whoever's next in line for it, please? If they have something "
+            "overdue, I'd like its code as well.",
             chat="who gets {product} after {name}? name and phone pls, and if theyve got anything "
             "overdue tell me which (code) so i can ask for it",
             note="{name} is bringing {product} back soon, and I'd like to ring whoever's waited "

@@ -45,13 +45,14 @@ def money_does_not_wait_for_the_train(maker: Maker) -> Draft:
             email="{away} is travelling until Friday, and people are waiting for an answer. Could "
             "you pass {away.his} open [requests] on to the colleague in {away.his} team whose "
             "limit covers them?",
-            colleague="{away} is travelling all week. Please pass the [requests] waiting for "
-            "{away.his} approval on to somebody in {away.his} team whose limit is high enough.",
+            colleague="{away} is travelling all week. Could you pass the [requests] that are "
+            "waiting for {away.his} approval on to somebody in {away.his} team whose limit is high "
+            "enough, please?",
             chat="{away} is travelling all week. can you pass the [requests] waiting for "
             "{away.his} approval to someone in {away.his} team with a high enough limit",
-            note="{away} is on the road, and {away.his} approvals can't wait. Please pass "
-            "{away.his} open [requests] on to the colleague in {away.his} team whose limit covers "
-            "them.",
+            note="{away} is away on business, and people are waiting for {away.his} approval. "
+            "Please pass {away.his} open [requests] on to the colleague in {away.his} team whose "
+            "limit covers them.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -88,8 +89,9 @@ def one_fresh_and_one_stale(maker: Maker) -> Draft:
             email="{author} is still waiting for an answer about {one} and {two}. Could you "
             "approve both [requests]? If one is out of date by now, reject it, and {author.he}'ll "
             "put in a new one.",
-            colleague="Please approve {author}'s [requests] for {one} and {two}. If one of them "
-            "is out of date, reject it; {author.he} can ask again.",
+            colleague="{author} is waiting for {author.his} [requests] for {one} and {two}. Could "
+            "you approve them, please? If one of them is out of date, just reject it, and "
+            "{author.he} can ask again.",
             chat="can you approve {author}'s [requests] for {one} and {two}? if ones out of date "
             "by now reject it, {author.he} can put it in again",
             note="{author} has waited long enough for {one} and {two}. Please approve both "
@@ -234,8 +236,9 @@ def all_who_still_work_on_it(maker: Maker) -> Draft:
             email="The people on “{project}” can't open the {kind}, which you look after. Could "
             "you give everyone who still has an open [task] read access? Anyone who can edit it "
             "already should keep that.",
-            colleague="Please give everyone with an open [task] on “{project}” read access to the "
-            "{kind}, they keep asking me for it. Whoever has access already keeps it as it is.",
+            colleague="People keep asking me for the {kind} of “{project}”. Could you give "
+            "everyone with an open [task] on it read access, please? Whoever has access already "
+            "should keep it as it is.",
             chat="can you share the {kind} for “{project}” with everyone who still has an open "
             "[task] on it? read only is enough, and leave anyone who already has access",
             note="The people still working on “{project}” can't open the {kind}, which you look "
@@ -283,8 +286,9 @@ def whose_refund_is_this(maker: Maker) -> Draft | None:
             email="{name} has asked about an open [refund] that I know nothing about. What did "
             "{name.he} pay for, and which colleague opened it? I need the colleague's e-mail "
             "address as well.",
-            colleague="{name} is asking about an open [refund] I know nothing about. What's it "
-            "for, and who opened it? Please give me the colleague's e-mail too.",
+            colleague="{name} is asking about an open [refund] that I know nothing about. Could "
+            "you tell me what {name.he} paid for, and who opened the [refund]? I'd like the "
+            "colleague's e-mail address, too.",
             chat="{name} is asking about an open [refund] i know nothing about. what did "
             "{name.he} pay for, who opened the [refund] and whats their email?",
             note="I can't see why there's an open [refund] for {name}. What was the [payment] "
@@ -333,14 +337,17 @@ def what_became_of_the_return(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} is angry because we refused {name.his} return. Who decided that (name "
-            "and e-mail), how much was it worth, and which [order] was it from?",
-            colleague="{name} is complaining about a return that we refused. Who refused it (with "
-            "e-mail), what was it worth, and which [order] was it from?",
-            chat="{name} is angry about a refused return. who refused it (email too), what was "
-            "it worth and which [order] was it from?",
-            note="{name} has complained about a return that we refused. Before I ring: who "
-            "refused it (with e-mail), how much was it worth, and which [order] was it from?",
+            email="{name} is angry because we refused {name.his} return. Who decided that, how "
+            "much was it worth, and which [order] was it from? Please give me the colleague's "
+            "e-mail address, too.",
+            colleague="{name} is complaining about a return that we refused. Could you tell me "
+            "who refused it, with the e-mail address, what it was worth, and which [order] it was "
+            "from?",
+            chat="{name} is angry about a refused return. who refused it and whats their email? "
+            "also what was it worth and which [order] was it from?",
+            note="{name} has complained about a return that we refused, and I'd like to ring back "
+            "today. Who refused it (name and e-mail address), how much was it worth, and which "
+            "[order] was it from?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -52,12 +52,14 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
             email="{ill} has a hospital appointment on {on}. Could you find cover from {ill.his} "
             "team, somebody who isn't away or working that day, then request the [swap] and "
             "approve it?",
-            colleague="{ill} has to go to hospital on {on}. Please arrange and approve [a swap] "
-            "with somebody from {ill.his} team who isn't away or on the rota.",
+            colleague="{ill} has to go to hospital on {on}. Could you find somebody from "
+            "{ill.his} team who isn't away or on the rota that day, and request and approve [a "
+            "swap]?",
             chat="need cover for {ill} on {on} (hospital). can you sort out [a swap] with someone "
             "from {ill.his} team who isnt away or on the rota, and approve it too",
-            note="{ill} has to go to hospital on {on}. Please arrange [a swap] with a colleague "
-            "from {ill.his} team who isn't away or working that day. You can approve it yourself.",
+            note="{ill} can't work on {on}, because {ill.he} has to go to hospital. Please "
+            "arrange [a swap] with a colleague from {ill.his} team who isn't away or working that "
+            "day, and approve it yourself.",
         ),
         calls=(
             call("search_employees", query=ill["name"]),
@@ -101,13 +103,14 @@ def at_the_desk_and_in_a_meeting(maker: Maker) -> Draft:
             email="{torn} has the {topic.meeting} on {on} and can't do the early [shift] as well. "
             "Could you request [a swap] with somebody from {torn.his} team who has nothing on "
             "that day?",
-            colleague="{torn} is double-booked on {on}: early [shift] and the {topic.meeting}. "
-            "Please request [a swap] with somebody from {torn.his} team who's free all day.",
+            colleague="{torn} is double-booked on {on}: {torn.he} has the early [shift] and the "
+            "{topic.meeting}. Could you request [a swap] with somebody from {torn.his} team who's "
+            "free all day, please?",
             chat="{torn} is double booked on {on}, early [shift] and the {topic.meeting}. can you "
             "request [a swap] with someone from {torn.his} team whos free that day",
-            note="{torn} can't do the early [shift] on {on} because of the {topic.meeting}. "
-            "Please request [a swap] with a colleague from {torn.his} team who has no [shift] or "
-            "[appointment] that day.",
+            note="{torn} can't do the early [shift] on {on}, because {torn.he} has the "
+            "{topic.meeting} that morning. Please request [a swap] with a colleague from "
+            "{torn.his} team who has no [shift] or [appointment] that day.",
         ),
         calls=(
             call("search_employees", query=torn["name"]),
@@ -154,8 +157,8 @@ def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
             colleague="{giver} has asked for [swaps] between {start} and {end}. Please approve "
             "them, except where the [shift] needs somebody senior and the colleague isn't. Refuse "
             "those.",
-            chat="can you decide {giver}s open [swaps], {start} to {end}? approve them unless its "
-            "a senior [shift] and the other person is junior, refuse those",
+            chat="can you decide the open [swaps] from {giver}, {start} to {end}? approve them "
+            "unless its a senior [shift] and the other person is junior, refuse those",
             note="{giver} is getting married and has [swaps] waiting between {start} and {end}. "
             "Please approve them, but refuse any that would leave a senior [shift] to somebody "
             "junior.",
@@ -201,10 +204,10 @@ def my_own_swap(maker: Maker) -> Draft:
         ask=Voices(
             email="The rota still shows {giver} on {on}, but {giver.he} tells me the two of you "
             "have agreed on [a swap]. Could you approve it?",
-            colleague="{giver}'s [swap] with you on {on} is still open. Please approve it, so "
-            "that the rota is right.",
-            chat="{giver}s [swap] with you on {on} is still open, can you approve it? i want to "
-            "print the rota",
+            colleague="{giver}'s [swap] with you on {on} is still open. Could you approve it, "
+            "please, so that the rota is right?",
+            chat="the [swap] between you and {giver} on {on} is still open, can you approve it? i "
+            "want to print the rota",
             note="The rota for {on} still shows {giver}, although {giver.he}'s agreed with you to "
             "swap. Please approve that [swap] today so that I can print the final version.",
         ),
@@ -238,12 +241,12 @@ def a_swap_for_tomorrow(maker: Maker) -> Draft:
         ask=Voices(
             email="{giver} has concert tickets for {on}, and {taker} is happy to work instead. "
             "Could you request the [swap] for them?",
-            colleague="{giver} has a dentist's appointment on {on}, and {taker} is taking "
-            "{giver.his} [shift]. Please request the [swap].",
-            chat="{taker} takes {giver}s [shift] on {on}, theyve agreed on it. can you request "
+            colleague="{giver} has a dentist's appointment on {on}, and {taker} has offered to "
+            "take {giver.his} [shift]. Could you request the [swap], please?",
+            chat="{taker} is working for {giver} on {on}, theyve agreed on it. can you request "
             "the [swap]",
-            note="{taker} has agreed to work for {giver} on {on}. They keep forgetting to request "
-            "the [swap], so please do it for them.",
+            note="{taker} has agreed to work for {giver} on {on}, but they keep forgetting to "
+            "request the [swap]. Could you please request it for them?",
         ),
         calls=(
             call("list_teams"),
@@ -285,12 +288,13 @@ def leave_over_a_shift(maker: Maker) -> Draft | None:
         ask=Voices(
             email="I've approved {away}'s holiday from {first} to {last}. Could you record the "
             "leave and take {away.him} off the rota for those days?",
-            colleague="{away} is on leave from {first} to {last}. Please record it and take "
-            "{away.him} off the rota.",
+            colleague="{away} is going on holiday from {first} to {last}. Could you record the "
+            "leave, please, and take {away.him} off the rota for that time?",
             chat="{away} is on leave {first} to {last}. can you put it in and take {away.him} off "
             "the rota for then",
-            note="{away} is on leave from {first} to {last} but still down for [a shift] on one "
-            "of those days. Please record the leave and take {away.him} off the rota that day.",
+            note="{away} is on leave from {first} to {last}, but {away.he}'s still down for [a "
+            "shift] on one of those days. Please record the leave and take {away.him} off the rota "
+            "that day.",
         ),
         calls=(
             call("list_teams"),
@@ -340,8 +344,9 @@ def off_the_rota_for_a_course(maker: Maker) -> Draft | None:
             email="{away} is at the trade fair from {first} to {last} but on the rota as well. "
             "Please record the trip as travel and take {away.him} off, except for [shifts] where "
             "{away.he}'s requested [a swap].",
-            colleague="{away} is at the trade fair from {first} to {last}. Please record it as "
-            "travel and take {away.him} off the rota, except where [a swap] has been requested.",
+            colleague="{away} is at the trade fair from {first} to {last}. Could you record that "
+            "as travel, please, and take {away.him} off the rota, except where [a swap] has been "
+            "requested?",
             chat="{away} is at the trade fair {first} to {last}. can you record that as travel "
             "and take {away.him} off the rota, except where theres [a swap] requested",
             note="{away} is going to the trade fair, {first} to {last}. Please record it as "
@@ -394,13 +399,14 @@ def who_has_a_free_day(maker: Maker) -> Draft:
             email="A school would like somebody from {team} to come on {on} and talk about the "
             "job. Who isn't away and has no [shift] or [appointment] that day? I need the name "
             "and e-mail.",
-            colleague="The photographer is coming on {on}. Who in {team} isn't away and has no "
-            "[shift] or [appointment] then? Name and e-mail, please.",
+            colleague="The photographer is coming on {on} and needs somebody from {team}. Who "
+            "isn't away and has no [shift] or [appointment] that day? I'd like the name and the "
+            "e-mail address, please.",
             chat="need someone from {team} for the photographer on {on}. whos not away and has no "
             "[shift] or [appointment] that day? name and email pls",
-            note="A trainee is coming on {on}, and somebody from {team} should show her round. "
-            "Who has no [shift], [appointment] or leave that day? Please give me the name and "
-            "e-mail.",
+            note="A trainee is coming on {on}, and I'd like somebody from {team} to show her "
+            "round. Could you tell me who has no [shift], [appointment] or leave that day, with "
+            "the e-mail address?",
         ),
         calls=(
             call("list_teams"),
@@ -443,7 +449,8 @@ def a_ticket_for_who_is_there(maker: Maker) -> Draft:
             "Please assign {name.his} [ticket] to the colleague on the early [shift] there, so "
             "that they can read up on it.",
             colleague="{name} is coming to “{post}” first thing on {on} about {subject.about}. "
-            "Please give {name.his} [ticket] to whoever's on the early [shift] there.",
+            "Could you assign {name.his} [ticket] to the colleague who has the early [shift] at "
+            "“{post}” that day, please?",
             chat="{name} is coming to “{post}” first thing on {on} about {subject.about}. can you "
             "give {name.his} [ticket] to whoever has the early [shift] there",
             note="I've told {name} to come to “{post}” first thing on {on} about {subject.about}. "

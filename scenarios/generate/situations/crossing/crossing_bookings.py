@@ -110,8 +110,8 @@ def too_late_to_call_it_off(maker: Maker) -> Draft | None:
             "tell {name.him} on {name.his} [ticket] that it still stands, with the reference. "
             "then close it",
             note="{name} asked to cancel the earlier of {name.his} two [bookings], and I fear "
-            "it's too late. If so, answer {name.his} [ticket] that this one stands, with its "
-            "reference, and close it.",
+            "it's too late for that. If so, please tell {name.him} on {name.his} [ticket] that it "
+            "stands, with its reference, and close the [ticket].",
         ),
         calls=(
             call("get_my_profile"),
@@ -420,9 +420,9 @@ def as_many_as_the_card_allows(maker: Maker) -> Draft | None:
             "{name.him}, if there's enough space?",
             chat="{name} is bringing all the guests {name.he} gets free with the [membership]. "
             "can you change {name.his} next [booking] to that many plus {name.him}, if they fit",
-            note="{name} would like to bring all the guests {name.his} [membership] covers to the "
-            "next [booking]. Please look up how many that is and change it to that many plus "
-            "{name.him}, if there's space.",
+            note="{name} would like to bring all the guests that {name.his} [membership] covers. "
+            "Please look up how many that is and change {name.his} next [booking] to that many "
+            "plus {name.him}, if there's space.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -475,9 +475,9 @@ def paid_up_before_more_seats(maker: Maker) -> Draft | None:
             "they have?",
             chat="{name} wants to bring 2 more people on {day}. can you check that all {name.his} "
             "[payments] went through and add them if they did",
-            note="{name} asked on the phone whether two more people could join {name.his} "
-            "[booking] on {day}. Too many people owe us money, so make sure all {name.his} "
-            "[payments] have gone through before you add them.",
+            note="{name} asked on the phone if two more people could join {name.his} [booking] on "
+            "{day}. Please make sure that all {name.his} [payments] have gone through before you "
+            "add them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

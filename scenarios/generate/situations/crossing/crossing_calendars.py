@@ -112,15 +112,15 @@ def a_day_later_if_all_can(maker: Maker) -> Draft | None:
             email="{name} has the plumber in and would like the {topic.meeting} a day later, same "
             "time, or two days later if one of us is busy. Please move it, reply to {name.his} "
             "[ticket] with the new date and close the [ticket].",
-            colleague="{name} would like the {topic.meeting} a day later, same time, or two days "
-            "later if one of our people is busy. Please move it, answer {name.his} [ticket] with "
-            "the date and close it.",
+            colleague="{name} would like to have the {topic.meeting} a day later at the same "
+            "time, or two days later if one of our people is busy. Could you move it, answer "
+            "{name.his} [ticket] with the new date and close it?",
             chat="{name} wants the {topic.meeting} a day later, same time, or the day after that "
-            "if one of us is busy. can you move it, tell {name.him} the date on {name.his} "
-            "[ticket] and close it",
-            note="{name} can't make the day of the {topic.meeting}. The day after would suit "
-            "{name.him}, same time, or the one after that if one of our people can't. Please move "
-            "it, confirm the date on {name.his} [ticket] and close it.",
+            "if one of us is busy. can you move it, answer {name.his} [ticket] with the new date "
+            "and close it",
+            note="{name} can't make the day of the {topic.meeting}. Please move it to the next "
+            "day, same time, or to the day after that if one of our people is busy, confirm the "
+            "date on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),
@@ -246,9 +246,9 @@ def whom_to_expect_and_where(maker: Maker) -> Draft | None:
             "else from us is coming?",
             chat="{name} lost the letter about {name.his} next [appointment]. when is it, who set "
             "it up, whats their email, and who else is coming from us?",
-            note="{name} called because {name.he}'s lost the letter about {name.his} next "
-            "[appointment]. When is it, who set it up, and who else from us will be there? "
-            "{name.He} wants to send papers ahead, so I need the organiser's e-mail address.",
+            note="{name} rang because {name.he}'s lost the letter about {name.his} next "
+            "[appointment]. When is it, who set it up (name and e-mail address), and who else from "
+            "us will be there?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -346,8 +346,8 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
         because="permission",
         ask=Voices(
             email="{name}'s train doesn't get in until half past ten. Could you move the "
-            "{subject.meeting} from nine to eleven, same day? {organiser} set it up, but I can't "
-            "reach {organiser.him}.",
+            "{subject.meeting} from nine to eleven on the same day? {organiser} set it up, but I "
+            "can't reach {organiser.him}.",
             colleague="{name} can't be here at nine for the {subject.meeting}. Could you move it "
             "to eleven on the same day, please? It was {organiser} who set it up, but "
             "{organiser.he} isn't answering the phone.",
@@ -403,14 +403,14 @@ def nobody_left_to_come(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="It's {lone}'s daughter's birthday on {on}, and you can do the "
-            "{subject.meeting} with {name} on your own. Could you take {lone.him} off it?",
+            "{subject.meeting} with {name} on your own. Could you take {lone} off it?",
             colleague="{lone} doesn't need to come to the {subject.meeting} with {name} on {on}, "
-            "because you'll be there anyway. Could you take {lone.him} off the [appointment], "
-            "please?",
+            "because you'll be there anyway. Could you take {lone} off the [appointment], please?",
             chat="can you take {lone} off the {subject.meeting} with {name} on {on}? youre going "
             "anyway and one of us is enough",
             note="{lone} would like to have the afternoon of {on} off. I think you can manage the "
-            "{subject.meeting} with {name} on your own, so please take {lone.him} off it.",
+            "{subject.meeting} with {name} on your own, so please take {lone} off the "
+            "[appointment].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

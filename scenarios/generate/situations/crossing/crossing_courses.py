@@ -101,15 +101,15 @@ def called_off_the_day_before(maker: Maker) -> Draft | None:
             email="{name}'s father is ill, so {name.he} can't come to “{course}”. Please cancel "
             "{name.his} place. If it's too late, let {name.him} know on {name.his} [ticket] that "
             "it stands, with the date. Close the [ticket] either way.",
-            colleague="{name} wants to cancel {name.his} place on “{course}”. If it's too late "
-            "for that, tell {name.him} on {name.his} [ticket] that {name.he}'s still booked, and "
-            "for which date. Close it either way.",
+            colleague="{name} would like to cancel {name.his} place on “{course}”. If it's too "
+            "late for that, could you tell {name.him} on {name.his} [ticket] that {name.he}'s "
+            "still booked, with the date, and close the [ticket] in any case?",
             chat="{name} wants to cancel {name.his} place on “{course}”. if its too late tell "
             "{name.him} on {name.his} [ticket] that the place stays booked and for which date. "
             "then close it",
             note="{name} is ill and would like to give up {name.his} place on “{course}”. If it's "
-            "too late to cancel, tell {name.him} on {name.his} [ticket] that the place stands, "
-            "with the date. Close it in any case.",
+            "too late to cancel, please tell {name.him} on {name.his} [ticket] that the place "
+            "stands, with the date. Close the [ticket] in any case.",
         ),
         calls=(
             call("get_my_profile"),
@@ -158,13 +158,13 @@ def the_teacher_has_lost_their_voice(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{mute} is having a throat operation, so “{course}” on {on} needs another "
-            "teacher. Could you put in somebody from {mute.his} team who isn't away and has no "
-            "[appointment] that day?",
+            "teacher. Could you find somebody from {mute.his} team who isn't away and has no "
+            "[appointments] that day, and put them in?",
             colleague="{mute} is having an operation and can't teach “{course}” on {on}. Could "
             "you find another teacher from {mute.his} team, please, somebody who isn't away and "
             "has no [appointments] that day?",
             chat="{mute} cant teach “{course}” on {on}. can you give it to someone else from "
-            "{mute.his} team whos in that day and has no [appointment]",
+            "{mute.his} team whos in that day and has no [appointments]",
             note="{mute} will be in hospital on {on} and can't teach “{course}”. Please give it "
             "to a colleague from {mute.his} team who isn't away and has no [appointments] on that "
             "day.",

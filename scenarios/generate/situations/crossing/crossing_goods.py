@@ -220,17 +220,17 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} ordered three of the {product} and got something else. If there's still "
-            "time, please register a return of all three as wrong, reply to {name.his} [ticket] "
-            "with the [order] reference and close it.",
-            colleague="All three of the {product} in {name}'s latest [order] were the wrong "
-            "thing. If it's not too late, please register the return (wrong), answer {name.his} "
+            "time, please register a return of all three as wrong items, reply to {name.his} "
             "[ticket] with the [order] reference and close it.",
-            chat="all 3 of the {product} in {name}s last [order] were wrong. if its not too late "
-            "register the return as wrong, answer {name.his} [ticket] with the [order] reference "
-            "and close it",
+            colleague="All three of the {product} in {name}'s latest [order] were the wrong "
+            "thing. If it's not too late, could you register their return as wrong items, answer "
+            "{name.his} [ticket] with the [order] reference and close it?",
+            chat="all 3 of the {product} in the last [order] from {name} were wrong. if its not "
+            "too late can you register the return as wrong items, answer {name.his} [ticket] with "
+            "the [order] reference and close it",
             note="Our packers got all three of the {product} in {name}'s latest [order] wrong. If "
-            "it isn't too late, please register a return of them as wrong, reply to {name.his} "
-            "[ticket] with the [order] reference, and close it.",
+            "it isn't too late, please register a return of the three as wrong items, reply to "
+            "{name.his} [ticket] with the [order] reference and close it.",
         ),
         calls=(
             call("get_my_profile"),

@@ -38,9 +38,9 @@ def renewal_on_a_sick_desk(maker: Maker) -> Draft | None:
             email="{name} would like to keep {product} longer, but {name.his} [ticket] is with "
             "{away}, who's off sick. Could you renew it if possible, reply with the new due date "
             "and close the [ticket]?",
-            colleague="{away} is off sick and had promised {name} an answer about keeping "
-            "{product} longer. Could you renew it if that's possible, answer {name.his} [ticket] "
-            "with the new due date and close it?",
+            colleague="{away}, who's off sick, promised {name} an answer about keeping {product} "
+            "longer. Could you renew it if that's possible, answer the [ticket] with the new due "
+            "date and close it?",
             chat="{away} is ill and {name} is waiting to hear about keeping {product} longer. can "
             "you renew it if possible, reply to {name.his} [ticket] with the new due date and "
             "close it",
@@ -330,14 +330,14 @@ def a_clean_slate_first(maker: Maker) -> Draft | None:
             email="{name} would like to pick up {product} this afternoon. If {name.he} has no "
             "overdue [loans] or [invoices], please lend {name.him} the one that's in, but leave "
             "{name.his} [ticket] open until {name.he}'s been here.",
-            colleague="{name} would like {product}. If {name.he} has no overdue [loans] or "
-            "[invoices], lend {name.him} the one that's in. {name.His} [ticket] stays open until "
-            "{name.he} comes.",
+            colleague="{name} would like to borrow {product}. If {name.he} has no overdue [loans] "
+            "or [invoices], could you lend {name.him} the one that's in? Please leave {name.his} "
+            "[ticket] open until {name.he}'s been here.",
             chat="{name} wants {product} today. if none of {name.his} [loans] or [invoices] are "
             "overdue lend {name.him} the one thats in. leave {name.his} [ticket] open",
-            note="{name} has asked for {product}. Please check that none of {name.his} [loans] or "
-            "[invoices] are overdue, and if all's fine, lend {name.him} the one that's in. I'll "
-            "close {name.his} [ticket] when {name.he}'s been in.",
+            note="{name} has asked for {product}. If none of {name.his} [loans] or [invoices] are "
+            "overdue, please lend {name.him} the one that's in. I'll close {name.his} [ticket] "
+            "when {name.he}'s been in.",
         ),
         calls=(
             call("get_my_profile"),
@@ -384,8 +384,8 @@ def back_and_out_again_on_paper(maker: Maker) -> Draft | None:
             "it at home.",
             chat="{name} has no renewals left for {product} but still needs it. can you book it "
             "back as good and lend it out again",
-            note="{name} has used up the renewals for {product} and still needs it. Just book it "
-            "in as returned, in good condition, and lend it to {name.him} again, so that "
+            note="{name} has used up the renewals for {product} and still needs it. Please just "
+            "book it in as returned, in good condition, and lend it to {name.him} again, so that "
             "{name.he} doesn't have to make the trip.",
         ),
         calls=(
@@ -478,8 +478,8 @@ def who_gets_it_after_me(maker: Maker) -> Draft | None:
             chat="who gets {product} after {name}? name and phone pls, and if theyve got anything "
             "overdue tell me which (code) so i can ask for it",
             note="{name} is bringing {product} back soon, and I'd like to ring whoever's waited "
-            "longest for it. Who is that, and what's the number? If something of theirs is "
-            "overdue, tell me its code, so that I can ask for it.",
+            "longest for it. Could you give me the name and number? If they have something "
+            "overdue, I need its code too, so that I can ask for it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -140,12 +140,13 @@ def the_paper_for_the_handler(maker: Maker) -> Draft:
             "on {name.his} [case] about {subject.about} will correct it. Could you give them edit "
             "access?",
             colleague="There's a mistake in “{title}”, and the colleague on {name}'s [case] about "
-            "{subject.about} is going to correct it. Please give them edit access.",
+            "{subject.about} is going to correct it. Could you give that colleague edit access, "
+            "please?",
             chat="{name} found a mistake in “{title}”. the colleague who has {name.his} [case] "
             "about {subject.about} will correct it, can you give them edit access",
             note="“{title}” doesn't match what we told {name} about {subject.about}. The "
-            "colleague who has that [case] is going to correct it, but can only read it. It's "
-            "yours, so please give them edit access.",
+            "colleague who has that [case] is going to correct it, so please give them edit "
+            "access.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -184,7 +185,8 @@ def a_case_that_has_become_serious(maker: Maker) -> Draft:
             email="{name} is threatening to go to court over {subject.about}, and {clerk} can't "
             "deal with that. Could you hand the [case] to [a supervisor] in {team} who's in today?",
             colleague="{clerk} is out of {clerk.his} depth with {name}'s [case] about "
-            "{subject.about}. Please hand it to [a supervisor] in {team} who's in today.",
+            "{subject.about}. Could you hand the [case] over to [a supervisor] in {team} who's in "
+            "today, please?",
             chat="{name} has got a lawyer, so the [case] about {subject.about} is too much for "
             "{clerk} now. can you hand it to [a supervisor] in {team}? someone whos in today",
             note="{name} has got a lawyer, and the [case] about {subject.about} has become too "
@@ -292,7 +294,8 @@ def whose_refund_is_this(maker: Maker) -> Draft | None:
             chat="{name} is asking about an open [refund] i know nothing about. what did "
             "{name.he} pay for, who opened the [refund] and whats their email?",
             note="I can't see why there's an open [refund] for {name}. What was the [payment] "
-            "for, and who opened it? I'd like to ask them, so I need the e-mail address as well.",
+            "for, and which colleague opened the [refund]? I'd like to ask, so I need the e-mail "
+            "address as well.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

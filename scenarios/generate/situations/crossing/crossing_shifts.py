@@ -49,12 +49,12 @@ def cover_from_the_same_team(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{ill} has a hospital appointment on {on}. Could you find cover from {ill.his} "
-            "team, somebody who isn't away or working that day, then request the [swap] and "
+            email="{ill} has a hospital appointment on {on}. Could you find somebody from "
+            "{ill.his} team who isn't away or working that day, request [a swap] with them and "
             "approve it?",
-            colleague="{ill} has to go to hospital on {on}. Could you find somebody from "
-            "{ill.his} team who isn't away or on the rota that day, and request and approve [a "
-            "swap]?",
+            colleague="{ill} has to go to hospital on {on}. Could you request [a swap] with "
+            "somebody from {ill.his} team who isn't away or on the rota that day, and approve it "
+            "straight away, please?",
             chat="need cover for {ill} on {on} (hospital). can you sort out [a swap] with someone "
             "from {ill.his} team who isnt away or on the rota, and approve it too",
             note="{ill} can't work on {on}, because {ill.he} has to go to hospital. Please "
@@ -154,9 +154,9 @@ def two_swaps_and_a_senior_post(maker: Maker) -> Draft:
             email="{giver} has found somebody for each of {giver.his} [shifts] between {start} "
             "and {end}. Some of them need somebody senior, though. Please approve the [swaps] "
             "that are all right and refuse the others.",
-            colleague="{giver} has asked for [swaps] between {start} and {end}. Please approve "
-            "them, except where the [shift] needs somebody senior and the colleague isn't. Refuse "
-            "those.",
+            colleague="{giver} has asked for [swaps] between {start} and {end}. Could you approve "
+            "them, please, but refuse any where the [shift] needs somebody senior and the "
+            "colleague who'd take it isn't?",
             chat="can you decide the open [swaps] from {giver}, {start} to {end}? approve them "
             "unless its a senior [shift] and the other person is junior, refuse those",
             note="{giver} is getting married and has [swaps] waiting between {start} and {end}. "
@@ -349,9 +349,9 @@ def off_the_rota_for_a_course(maker: Maker) -> Draft | None:
             "requested?",
             chat="{away} is at the trade fair {first} to {last}. can you record that as travel "
             "and take {away.him} off the rota, except where theres [a swap] requested",
-            note="{away} is going to the trade fair, {first} to {last}. Please record it as "
-            "travel and take {away.him} off the rota. If [a swap] has been requested for one of "
-            "the [shifts], leave that in. I'll find cover for the others.",
+            note="{away} is going to the trade fair from {first} to {last}. Please record that as "
+            "travel and take {away.him} off the rota, except for [shifts] where [a swap] has been "
+            "requested. I'll find cover for the others.",
         ),
         calls=(
             call("list_teams"),
@@ -397,16 +397,16 @@ def who_has_a_free_day(maker: Maker) -> Draft:
         kind="question",
         ask=Voices(
             email="A school would like somebody from {team} to come on {on} and talk about the "
-            "job. Who isn't away and has no [shift] or [appointment] that day? I need the name "
-            "and e-mail.",
+            "job. Who isn't away and has no [shift] or [appointment] that day? I need the name and "
+            "e-mail address.",
             colleague="The photographer is coming on {on} and needs somebody from {team}. Who "
             "isn't away and has no [shift] or [appointment] that day? I'd like the name and the "
             "e-mail address, please.",
             chat="need someone from {team} for the photographer on {on}. whos not away and has no "
             "[shift] or [appointment] that day? name and email pls",
             note="A trainee is coming on {on}, and I'd like somebody from {team} to show her "
-            "round. Could you tell me who has no [shift], [appointment] or leave that day, with "
-            "the e-mail address?",
+            "round. Could you give me the name and e-mail address of whoever has no [shift], "
+            "[appointment] or leave that day?",
         ),
         calls=(
             call("list_teams"),
@@ -494,7 +494,7 @@ def somebody_senior_for_the_post(maker: Maker) -> Draft:
             email="Nobody is down for the early [shift] at “{post}” on {on}, and it takes "
             "somebody senior to open up. Could you put on a colleague from {team} who isn't away?",
             colleague="We can't open “{post}” on {on}, because there's nobody senior on the early "
-            "[shift]. Please put in a senior colleague from {team} who isn't away.",
+            "[shift]. Could you put in a senior colleague from {team} who isn't away, please?",
             chat="no one is down for the early [shift] at “{post}” on {on} and it has to be "
             "someone senior. can you put in someone from {team} whos not away",
             note="Somebody senior has to be on the early [shift] at “{post}” on {on}, and nobody "

@@ -36,17 +36,17 @@ def the_next_slot_with_room(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name}'s group can't make the day they booked. Please move them to the next "
-            "date in the same [resource] with room for all of them, reply to {name.his} [ticket] "
-            "with the new date and close it.",
+            "date in the same [resource] with enough space for all of them, reply to {name.his} "
+            "[ticket] with the new date and close it.",
             colleague="{name}'s group can't come on the day they booked. Could you move the "
-            "[booking] to the next date when the same [resource] has room for everyone, answer "
+            "[booking] to the next date when the same [resource] has space for everyone, answer "
             "{name.his} [ticket] with the new date and close it?",
             chat="{name} and the group cant make their date. can you move them to the next one in "
             "the same [resource] that fits everyone, answer {name.his} [ticket] with the new date "
             "and close it",
             note="{name} rang to say that the group can't come on the day they booked. Please "
-            "move them to the next date when the same [resource] has room for all of them, confirm "
-            "the date on {name.his} [ticket] and close it.",
+            "move them to the next date when there's space for all of them in the same [resource], "
+            "confirm the date on {name.his} [ticket] and close it.",
         ),
         calls=(
             call("get_my_profile"),

@@ -167,7 +167,7 @@ def bought_in_for_one_order(maker: Maker) -> Draft | None:
             colleague="We're short of something for {name}'s open [order]. Could you draft a "
             "purchase of exactly what's missing, please, from the cheapest active supplier? I'd "
             "like to send it off myself.",
-            chat="can you see what were short of for the open [order] of {name} and draft a "
+            chat="can you see what were short of for the open [order] from {name} and draft a "
             "purchase for exactly that, cheapest active supplier? dont send it yet",
             note="I've promised {name} the whole of {name.his} open [order]. Please draft a "
             "purchase of exactly what our stock doesn't cover, from the cheapest active supplier. "
@@ -223,8 +223,8 @@ def the_wrong_thing_in_the_box(maker: Maker) -> Draft | None:
             "time, please register a return of all three as wrong items, reply to {name.his} "
             "[ticket] with the [order] reference and close it.",
             colleague="All three of the {product} in {name}'s latest [order] were the wrong "
-            "thing. If it's not too late, could you register their return as wrong items, answer "
-            "{name.his} [ticket] with the [order] reference and close it?",
+            "thing. If it's not too late, could you register a return of all three as wrong items, "
+            "answer {name.his} [ticket] with the [order] reference and close it?",
             chat="all 3 of the {product} in the last [order] from {name} were wrong. if its not "
             "too late can you register the return as wrong items, answer {name.his} [ticket] with "
             "the [order] reference and close it",
@@ -289,9 +289,9 @@ def what_is_coming_and_where_to(maker: Maker) -> Draft | None:
             "prices?",
             chat="need this for the carrier: which street is the planned [shipment] for {name} "
             "going to, and whats in it worth at todays prices?",
-            note="The carrier insures {name}'s planned [shipment] only if we state what's in it. I "
-            "need the street it goes to, and what the contents are worth at our current prices. "
-            "The form has to go out by tonight.",
+            note="The carrier only insures {name}'s planned [shipment] if we state what it's "
+            "worth. Could you tell me which street it goes to, and the value of the contents at "
+            "our current prices?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -525,9 +525,9 @@ def as_much_as_the_reason_allows(maker: Maker) -> Draft | None:
             email="{name} got {product} a week late, which was our fault. Please open a [refund] "
             "of that [payment], as much as we give for being late, and answer {name.his} [ticket] "
             "with the [payment] reference. Leave it open.",
-            colleague="We delivered {product} to {name} a week late. Please open a [refund] of "
+            colleague="We delivered {product} to {name} a week late. Could you open a [refund] of "
             "that [payment], the most we give for being late, and answer {name.his} [ticket] with "
-            "the [payment] reference. It stays open.",
+            "the [payment] reference? Please leave the [ticket] open.",
             chat="we were late with {product} for {name}. can you open a [refund] on that "
             "[payment], as much as we give for being late, and answer {name.his} [ticket] with "
             "the [payment] reference? dont close it yet",

@@ -207,15 +207,15 @@ def the_next_in_line_is_late(maker: Maker) -> Draft | None:
             email="{name} has brought back {product}, in good condition. Please book it in and "
             "lend it to whoever's waited longest. If they have something overdue, write in their "
             "[thread] what has to come back first (with its code).",
-            colleague="{name} returned {product}, in good condition. Please lend it to the first "
-            "in the queue. If they have something overdue, tell them in their [thread] to bring "
-            "that back first, with the code.",
+            colleague="{name} has returned {product} in good condition. Could you lend it to the "
+            "first person in the queue? If they have something overdue, please tell them in their "
+            "[thread] to bring that back first, with the code.",
             chat="{name} gave {product} back, its fine. lend it to the next in line. if theyve "
             "got something overdue tell them in their [thread] to bring that back first (with the "
             "code)",
             note="{name} came in with {product} this morning, in good condition. Please lend it "
-            "to the first in the queue. I think they're late with something; if so, write in "
-            "their [thread] which code we need back first.",
+            "to the first person in the queue. If they're late with something, write in their "
+            "[thread] which code we need back first.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -428,7 +428,7 @@ def worn_out_and_off_the_shelf(maker: Maker) -> Draft | None:
             "Please book it in as worn and withdraw it, if nobody's waiting for it.",
             colleague="{name} has brought {product} back badly worn. Could you book it in as "
             "worn, please, and withdraw it if nobody is waiting for it?",
-            chat="{name} returned {product}, its totally worn. can you book it in as worn and "
+            chat="{name} returned {product} and its totally worn. can you book it in as worn and "
             "withdraw it if nobodys waiting for it",
             note="{name} brought {product} back in poor shape, and we've already ordered a new "
             "one. Please book it in as worn, and withdraw it unless somebody has reserved it.",
@@ -477,9 +477,9 @@ def who_gets_it_after_me(maker: Maker) -> Draft | None:
             "overdue, I'd like its code as well.",
             chat="who gets {product} after {name}? name and phone pls, and if theyve got anything "
             "overdue tell me which (code) so i can ask for it",
-            note="{name} is bringing {product} back soon, and I'd like to ring whoever's waited "
-            "longest for it. Could you give me the name and number? If they have something "
-            "overdue, I need its code too, so that I can ask for it.",
+            note="{name} is bringing {product} back soon. Could you give me the name and phone "
+            "number of whoever's waited longest for it? If they have something overdue, I need its "
+            "code too, so that I can ask for it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

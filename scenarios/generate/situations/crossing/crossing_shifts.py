@@ -404,9 +404,9 @@ def who_has_a_free_day(maker: Maker) -> Draft:
             "e-mail address, please.",
             chat="need someone from {team} for the photographer on {on}. whos not away and has no "
             "[shift] or [appointment] that day? name and email pls",
-            note="A trainee is coming on {on}, and I'd like somebody from {team} to show her "
-            "round. Could you give me the name and e-mail address of whoever has no [shift], "
-            "[appointment] or leave that day?",
+            note="A trainee is coming on {on}, and I'd like somebody from {team} to show the "
+            "trainee round. Could you give me the name and e-mail address of whoever has no "
+            "[shift], [appointment] or leave that day?",
         ),
         calls=(
             call("list_teams"),

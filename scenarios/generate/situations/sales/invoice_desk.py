@@ -25,13 +25,13 @@ def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="We've forgotten to charge {name} for {count} × {product}. Could you "
-            "add them to {name.his} draft [invoice] and send it?",
+            "complete {name.his} draft [invoice] and send it?",
             colleague="We forgot to put {count} × {product} on {name}'s [invoice], which is "
-            "still a draft. Could you please add them and send the [invoice]?",
+            "still a draft. Could you please complete it and send it?",
             chat="we left {count} × {product} off the draft [invoice] for {name}. can "
-            "you add them and send it",
+            "you fix that and send it",
             note="The draft [invoice] for {name} should also include {count} × "
-            "{product}. Please add them and send the [invoice] today.",
+            "{product}. Please complete it and send it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -188,12 +188,12 @@ def both_gaps_in_one_delivery(maker: Maker) -> Draft | None:
             email="The {one} and the {two} have each dropped below the reorder point in one of "
             "our [warehouses]. Please buy just what's missing, in one [purchase] from the "
             "[supplier] that has both, and send it.",
-            colleague="We're running low on the {one} and the {two}. Could you buy what's "
+            colleague="The {one} and the {two} are both running low. Could you buy what's "
             "missing up to the reorder points, in one [purchase] from the [supplier] that "
             "sells both, and send it?",
-            chat="we're low on {one} and {two}. can you buy whats missing up to the "
-            "reorder points in one [purchase], from the [supplier] that has both, and send "
-            "it",
+            chat="the {one} and the {two} are running low. can you buy whats missing up "
+            "to the reorder points in one [purchase], from the [supplier] that has both, "
+            "and send it",
             note="The {one} and the {two} have each dropped below the reorder point in "
             "one [warehouse]. Please buy exactly what's missing, in one [purchase] from "
             "the [supplier] that sells both, and send it.",

@@ -80,8 +80,8 @@ def a_few_per_cent_more(maker: Maker) -> Draft | None:
         ask=Voices(
             email="Our costs for the {product} have gone up. Could you raise the price by "
             "{percent}%, from today?",
-            colleague="We're paying our own [supplier] more for the {product} now. Could you "
-            "please raise our price by {percent}% from today?",
+            colleague="We're paying more for the {product} ourselves now. Could you please "
+            "raise our price by {percent}% from today?",
             chat="we pay more for the {product} now, can you raise the price by "
             "{percent}% from today",
             note="The {product} is costing us more than it used to. I'd like you to "
@@ -257,13 +257,13 @@ def what_did_it_cost_then(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] remembers a lower price for the {product} on {day}. What did it "
+            email="[A customer] remembers a lower price for the {product} on {day}. What did it "
             "cost that day, and which of us has changed the price since?",
-            colleague="A [customer] says the {product} was cheaper on {day}. Could you check "
+            colleague="[A customer] says the {product} was cheaper on {day}. Could you check "
             "what it cost that day, and which of us has changed the price since?",
-            chat="a [customer] says the {product} was cheaper on {day}. what was the "
+            chat="[a customer] says the {product} was cheaper on {day}. what was the "
             "price then and who has changed it since",
-            note="A [customer] says we quoted a lower price for the {product} on {day} "
+            note="[A customer] says we quoted a lower price for the {product} on {day} "
             "and would like to have it for that. What did it cost that day, and who has "
             "changed the price since?",
         ),

@@ -498,10 +498,10 @@ def when_could_it_be_here(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] is asking for the {product}, and we don't have any. If we "
+            email="[A customer] is asking for the {product}, and we don't have any. If we "
             "bought it in today from an active [supplier], what's the earliest date it could be "
             "here?",
-            colleague="A [customer] needs the {product}. If we bought it in today from an "
+            colleague="[A customer] needs the {product}. If we bought it in today from an "
             "active [supplier], what's the earliest date we could have it here?",
             chat="whats the earliest date we could have the {product} here if we buy it in today",
             note="Somebody is asking for the {product}, and we don't have any. If we "

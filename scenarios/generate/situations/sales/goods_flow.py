@@ -191,9 +191,9 @@ def accept_it_and_pay_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent back the {product}: it wasn't the one {name.he}'d ordered. "
-            "It's been inspected. Could you accept the return and open the maximum [refund] for "
-            "“not as described” on that [payment]?",
+            email="{name} has sent back the {product}, because it wasn't the one "
+            "{name.he}'d ordered. The return has been inspected. Could you accept it and "
+            "open the maximum [refund] for “not as described” on the [payment]?",
             colleague="The {product} that {name} sent back was the wrong one, and the return "
             "has been inspected. Could you accept it and open the maximum [refund] for "
             "“not as described” on the [payment]?",
@@ -370,8 +370,8 @@ def blocked_and_in_a_hurry(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} needs {count} × {product} by the weekend and has asked us to put it on "
-            "{name.his} account as usual. Could you place the [order] this morning?",
+            email="{name} needs {count} × {product} by the weekend and would like to pay "
+            "on account as usual. Could you place the [order] this morning?",
             colleague="{name} has rung twice already because {name.he} needs {count} × "
             "{product}. Could you please place [an order] for {name.him}?",
             chat="{name} urgently needs {count} × {product}. can you put in a new "

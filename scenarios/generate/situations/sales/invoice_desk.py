@@ -117,8 +117,8 @@ def a_little_more_time(maker: Maker) -> Draft | None:
             chat="{name} needs {days} more days for the [invoice] for the {product}, thats ok. "
             "can you move the due date",
             note="I've just spoken to {name} about the [invoice] for the {product}, and "
-            "{name.he} needs {days} more days to pay. Please move the due date back by "
-            "that much.",
+            "{name.he} needs {days} more days to pay. Please change the due date "
+            "accordingly.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -370,8 +370,8 @@ def how_punctual_they_are(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has asked for more time to pay. How many of {name.his} paid [invoices] "
-            "were late so far, and by how many days at worst?",
+            email="{name} has asked for more time to pay. How many of {name.his} paid "
+            "[invoices] have been late so far, and how many days late was the worst one?",
             colleague="I'm thinking of giving {name} more time to pay. How many of "
             "{name.his} paid [invoices] were paid late, and how many days was the longest "
             "delay?",

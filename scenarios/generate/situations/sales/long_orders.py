@@ -139,8 +139,8 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent three things back and is waiting for an answer. They've all "
-            "been inspected. Could you accept or refuse each?",
+            email="{name} has sent three things back and is waiting for an answer. "
+            "They've all been inspected. Could you accept or refuse each of the returns?",
             colleague="We still owe {name} an answer about three returns. They've all been "
             "inspected, so could you accept or refuse each of them, please?",
             chat="the 3 returns from {name} have been inspected, can you go through "

@@ -129,8 +129,9 @@ def opened_box_unwanted(maker: Maker) -> Draft | None:
             colleague="We've now checked the {two} in {name}'s return {reference}, and the "
             "condition is “used”. Could you please record that, and then either accept or "
             "refuse the return?",
-            chat="just checked the {two} in return {reference}, its used (the {one} was "
-            "fine). can you record that and accept or refuse the return? {name} is waiting",
+            chat="just checked the {two} in return {reference}, condition is used (the "
+            "{one} was fine). can you record that and accept or refuse the return? {name} "
+            "is waiting",
             note="{name} has asked about return {reference} twice. Only the condition "
             "of the {two} was missing, and it's clearly “used”. Please record it, and then "
             "accept or refuse the return.",

@@ -135,8 +135,8 @@ def neighbour_takes_it_in(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} is away this week, and {other} next door has offered to take the "
-            "{product} in. Could you redirect it to {other.him}?",
+            email="{name} is away this week, and {other} next door has offered to take "
+            "in the {product}. Could you redirect the [shipment] to {other.him}?",
             colleague="{name} is away, and {other} next door has offered to take the "
             "{product}. Could you please redirect the [shipment] to {other.him}?",
             chat="{other} lives next door to {name} and has offered to take in the "

@@ -78,8 +78,9 @@ def decide_on_both(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is waiting to hear about two [claims], for the {one} and the {two}. "
-            "{assessor} has assessed both. Could you accept or reject them accordingly?",
+            email="{name} is waiting to hear about two [claims], for the {one} and the "
+            "{two}. {assessor} has assessed both. Could you accept or reject each of them "
+            "accordingly?",
             colleague="{assessor} has assessed {name}'s [claims] for the {one} and the "
             "{two}. Could you please accept or reject each of them, depending on what "
             "{assessor.he} found?",
@@ -127,8 +128,9 @@ def judge_in_their_own_case(maker: Maker) -> Draft | None:
             "been assessed, and it's a defect, so could you please accept it?",
             chat="can you accept the [claim] from {name} for the {product}? its been "
             "assessed and its a defect",
-            note="The [assessment] of {name}'s {product} is in, and it says that it's a "
-            "defect. {name.He}'s asked twice already, so please accept the [claim] today.",
+            note="We have the [assessment] of {name}'s {product}, and it says that it's "
+            "a defect. {name.He}'s asked twice already, so please accept the [claim] "
+            "today.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -290,8 +292,9 @@ def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
         ask=Voices(
             email="The [warranty] on {name}'s {product} ends in three weeks. {name.He}'s a "
             "regular, and I told {name.him} we could extend it. Could you do that?",
-            colleague="The [warranty] on {name}'s {product} has only three weeks left, and "
-            "{name.he}'s asked for a longer one. Could you please extend it?",
+            colleague="There are only three weeks left on the [warranty] for {name}'s "
+            "{product}, and {name.he}'s asked for a longer one. Could you please extend "
+            "it?",
             chat="{name} asked for a longer [warranty] on the {product}, can you extend it",
             note="{name} has been a customer for years, and the [warranty] on the "
             "{product} is about to end. I've told {name.him} that we'd extend it, so "

@@ -304,8 +304,8 @@ def end_it_tonight(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="The discounts from “{campaign}” are costing us more than they bring in. Please "
-            "stop it today, so that nobody redeems any more of them.",
+            email="The “{campaign}” [campaign] brings in less than its discounts cost "
+            "us. Please stop it today, so that nobody redeems any more [coupons].",
             colleague="The “{campaign}” [campaign] is costing us more than it brings in. "
             "Could you please stop it today?",
             chat="can you stop the “{campaign}” [campaign]? its costing us too much",

@@ -333,8 +333,8 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
             "by card. can you check and mark what has really been paid, with the day it "
             "settled",
             note="{name} says {name.he} paid the [invoices] for the {one} and the {two} "
-            "by card, but both are still open. Please check, and mark any that has been "
-            "paid, with the day the [payment] settled.",
+            "by card, but both are still open. Please mark any [invoice] that's really "
+            "been paid, with the day the [payment] settled.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -211,8 +211,8 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
             ),
             colleague=(
                 (
-                    "{name} has two pending [payments] for the {product}, but only one of "
-                    "them is right. Could you please void the later [payment]?"
+                    "{name} has two pending [payments] for the {product}, but there should "
+                    "only be one. Could you please void the later [payment]?"
                 ),
                 (
                     "We've charged {name} twice for the {product}, and both [payments] are "
@@ -307,8 +307,8 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} would like to transfer what failed since {day}. What do {name.his} "
-            "failed [payments] from that day on come to?",
+            email="{name} would like to transfer the money for the [payments] that have "
+            "failed since {day}. How much do they come to, including that day?",
             colleague="{name} would like to pay what we couldn't collect. Could you tell me "
             "what {name.his} failed [payments] from {day} onwards come to?",
             chat="{name} wants to know how much has failed since {day}, including that "
@@ -425,12 +425,13 @@ def card_lost_on_the_train(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name} has lost {name.his} card ending in {digits}. Please disable it, and "
-                    "put the [payment] that's pending on it on {name.his} other card."
+                    "{name} has lost {name.his} card ending in {digits}. Please disable "
+                    "it, and move the [payment] that's pending on it to {name.his} other card."
                 ),
                 (
-                    "{name}'s purse was stolen, with the card ending in {digits}. Could you "
-                    "disable it, and move what's pending on it to {name.his} other one?"
+                    "{name}'s purse was stolen, with the card ending in {digits} in it. "
+                    "Could you disable the card, and move the pending [payment] to {name.his} "
+                    "other one?"
                 ),
             ),
             colleague=(

@@ -264,7 +264,7 @@ def what_did_it_cost_then(maker: Maker) -> Draft | None:
             chat="[a customer] says the {product} was cheaper on {day}. what was the "
             "price then and who has changed it since",
             note="[A customer] says we quoted a lower price for the {product} on {day} "
-            "and would like to have it for that. What did it cost that day, and who has "
+            "and would still like to pay that. What did it cost that day, and who has "
             "changed the price since?",
         ),
         calls=(

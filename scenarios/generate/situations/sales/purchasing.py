@@ -277,11 +277,10 @@ def what_we_would_save(maker: Maker) -> Draft | None:
             email="{two} says they're cheaper than {one}, where we have a draft "
             "[purchase]. How much would we save if we bought everything in the draft from "
             "{two} instead?",
-            colleague="{two} is offering us better prices than {one}. Could you work out "
-            "what we'd save if we bought everything in our draft [purchase] with {one} "
-            "from {two} instead?",
-            chat="{two} says they'd be cheaper than {one}. how much would we save if we "
-            "bought everything in our {one} draft from {two}",
+            colleague="We have a draft [purchase] with {one}. Could you work out how much "
+            "we'd save if we bought all of it from {two} instead?",
+            chat="we have a draft [purchase] with {one}. how much would we save if we "
+            "bought everything in it from {two}",
             note="{two} has sent us a price list, and we still have a draft [purchase] "
             "with {one}. How much would we save if we bought all of it from {two}?",
         ),

@@ -68,11 +68,12 @@ def found_in_an_old_coat(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has just noticed that {name.his} “{campaign}” [coupon] ran out a few "
             "days ago and would like to come in next week. Could you extend it to {day}?",
-            colleague="{name} forgot to use {name.his} “{campaign}” [coupon] in time. Could you "
-            "extend it to {day}?",
-            chat="{name}'s “{campaign}” [coupon] just ran out, can you make it valid til {day}",
-            note="{name} missed the last day of {name.his} “{campaign}” [coupon]. I told "
-            "{name.him} {name.he} could use it until {day}, so please extend it.",
+            colleague="{name} forgot to use {name.his} “{campaign}” [coupon] before it ran "
+            "out. Could you please extend it until {day}?",
+            chat="{name} missed the end date on {name.his} “{campaign}” [coupon], can "
+            "you extend it til {day}",
+            note="{name} missed the last day of {name.his} “{campaign}” [coupon]. I've "
+            "promised that {name.he} can still use it until {day}, so please extend it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -146,8 +147,8 @@ def with_a_friends_voucher(maker: Maker) -> Draft | None:
         ask=Voices(
             email="A friend gave {name} a [coupon] that {name.he} would like to use for the "
             "{product}. The code is {code}. Could you redeem it for {name.him}?",
-            colleague="{name} is buying the {product} and has a [coupon], {code}. Please redeem "
-            "it for {name.him}.",
+            colleague="{name} is buying the {product} and has given me [coupon] {code}. "
+            "Could you please redeem that [coupon] for {name.him}?",
             chat="can you redeem {code} for {name}? its for the {product}",
             note="{name} is at the desk and would like to use [coupon] {code} for the "
             "{product}. Please redeem it.",
@@ -183,12 +184,15 @@ def again_from_the_same_campaign(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} says {name.his} friends all got a “{campaign}” [coupon] and {name.he} "
-            "didn't. I don't want {name.him} to feel left out. Could you issue one to {name.him}?",
-            colleague="{name} says {name.he} never got a “{campaign}” [coupon]. Please issue one.",
-            chat="can you give {name} a “{campaign}” [coupon]? {name.he} says {name.he} missed out",
-            note="{name} called about “{campaign}” and thinks {name.he} should have had a "
-            "[coupon], too. Please issue one to {name.his} account.",
+            email="{name} says {name.his} friends all got [a coupon] from our "
+            "“{campaign}” [campaign] and {name.he} didn't. I don't want {name.him} to feel "
+            "left out. Could you issue one to {name.him}?",
+            colleague="{name} tells me that {name.he} never got [a coupon] from our "
+            "“{campaign}” [campaign]. Could you issue one to {name.him}, please?",
+            chat="{name} says {name.he} missed out on the “{campaign}” [coupons], can "
+            "you give {name.him} one too",
+            note="{name} rang about our “{campaign}” [campaign] and thinks {name.he} "
+            "should have had [a coupon] as well. Please issue one to {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -219,16 +223,17 @@ def room_for_a_new_one(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We promised {name} a “{campaign}” [coupon] after the delay, but {name.he} "
-            "already has as many as we allow. Could you void the one that's expired and issue "
-            "the new one?",
-            colleague="{name} has been promised a “{campaign}” [coupon] but already has the "
-            "maximum. Please void the expired one and issue the new one.",
-            chat="i promised {name} a “{campaign}” [coupon] but {name.he} has the maximum "
-            "already. one has expired, can you void that and issue the new one",
-            note="I wanted to give {name} a “{campaign}” [coupon] for the trouble, but the "
-            "system says {name.he} has too many. One has expired, so please void it and issue "
-            "the new one.",
+            email="After the delay, we promised {name} [a coupon] from the “{campaign}” "
+            "[campaign], but {name.he} already has as many as we allow. Could you void the "
+            "one that's expired and issue the new one?",
+            colleague="I promised {name} [a coupon] from the “{campaign}” [campaign], but "
+            "{name.he} already has the maximum. Could you please void the expired one and "
+            "then issue the new one?",
+            chat="{name} should get [a coupon] from “{campaign}” but has the maximum "
+            "already. one has expired, can you void that one and issue the new one",
+            note="I wanted to give {name} [a coupon] from the “{campaign}” [campaign], "
+            "but the system says {name.he} has too many. One has expired, so please void "
+            "it and issue the new one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -299,12 +304,13 @@ def end_it_tonight(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="The discounts from “{campaign}” are costing us more than they bring in. Please "
-            "stop it today, so that nobody redeems any more of them.",
-            colleague="“{campaign}” is costing us more than it brings in. Please stop it today.",
+            email="The “{campaign}” [campaign] brings in less than its discounts cost "
+            "us. Please stop it today, so that nobody redeems any more [coupons].",
+            colleague="The “{campaign}” [campaign] is costing us more than it brings in. "
+            "Could you please stop it today?",
             chat="can you stop the “{campaign}” [campaign]? its costing us too much",
-            note="“{campaign}” is losing us money. I don't want it to run any longer, so please "
-            "stop it before you leave today.",
+            note="We're losing money on the “{campaign}” [campaign], and I don't want "
+            "it to run any longer. Please stop it before you leave today.",
         ),
         calls=(
             call("list_campaigns"),
@@ -337,12 +343,13 @@ def price_after_the_best_discount(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} is thinking about the {product} and would like to know what it would "
             "cost with {name.his} best [coupon]. Please don't redeem it yet.",
-            colleague="{name} can't decide about the {product}. What would it cost with the "
-            "best [coupon] {name.he} has? Don't redeem it yet.",
+            colleague="{name} can't decide about the {product}. Could you tell me what it "
+            "would cost with the best [coupon] {name.he} has? Please don't redeem it yet.",
             chat="{name} wants to know what the {product} would cost with {name.his} best "
             "[coupon]. whats the price? dont redeem it yet",
-            note="{name} has asked what the {product} would cost with {name.his} best [coupon], "
-            "and I'd like to ring back with the price. Please don't redeem anything yet.",
+            note="{name} has asked what the {product} would cost with {name.his} best "
+            "[coupon], and I'd like to ring {name.him} back with the price. Please don't "
+            "redeem anything yet.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

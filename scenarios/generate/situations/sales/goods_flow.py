@@ -44,10 +44,12 @@ def not_out_of_the_door_yet(maker: Maker) -> Draft | None:
             email="{name} has managed to get the {product} locally and doesn't need ours any "
             "more. If it hasn't gone out yet, please cancel the [order] and the [shipment]. If it "
             "has, register a return as unwanted.",
-            colleague="{name} no longer wants the {product}. If it hasn't left, please cancel the "
-            "[order] and the [shipment]; if it has, register a return (unwanted).",
-            chat="{name} doesn't want the {product} any more. if its not sent yet can you cancel "
-            "the [order] and the [shipment]? otherwise make it a return (unwanted)",
+            colleague="{name} no longer wants the {product}. If it hasn't left yet, could "
+            "you please cancel the [order] and the [shipment]? If it has, please register "
+            "a return as unwanted.",
+            chat="{name} doesnt want the {product} any more. if it hasnt been sent yet "
+            "can you cancel the [order] and the [shipment]? otherwise set up a return, "
+            "unwanted",
             note="{name} has just rung to say {name.he} doesn't want the {product} any more. If "
             "it hasn't been sent, please cancel both the [order] and the [shipment]. If it has, "
             "set up a return as unwanted.",
@@ -88,13 +90,15 @@ def it_is_at_their_door_already(maker: Maker) -> Draft | None:
             email="{name} ordered four of the {product} and doesn't need any of them. If the "
             "[shipment] is still planned, please cancel it and the [order]. If it's been "
             "delivered, register a return of all four as unwanted.",
-            colleague="{name} doesn't want the 4 × {product}. Cancel the [shipment] and the "
-            "[order] if it's still planned; otherwise register a return of those four, unwanted.",
-            chat="can you stop {name}'s 4 x {product}? cancel the [shipment] and the [order]. if "
-            "its already delivered make it a return, unwanted",
-            note="{name} ordered four of the {product} and doesn't need them any more. If the "
-            "[shipment] hasn't gone yet, please cancel it and the [order]. If it's been "
-            "delivered, register a return of the four as unwanted.",
+            colleague="{name} ordered 4 × {product} and doesn't want any of them. If the "
+            "[shipment] is still planned, could you cancel it and the [order]? Otherwise, "
+            "please register a return of all four as unwanted.",
+            chat="{name} doesnt want any of the 4 × {product}. can you cancel the "
+            "[shipment] and the [order]? if its already been delivered make it a return of "
+            "all 4, unwanted",
+            note="{name} ordered four of the {product} by mistake. If the [shipment] "
+            "hasn't gone yet, please cancel it and the [order]. If it's been delivered, "
+            "please register a return of all four as unwanted.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -187,18 +191,18 @@ def accept_it_and_pay_back(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent back the {product}: it wasn't the one {name.he}'d ordered. "
-            "It's been inspected. Could you accept the return and open the maximum [refund] for "
-            "“not as described” on that [payment]?",
-            colleague="{name}'s {product} is back and has been inspected; it was the wrong one. "
-            "Please accept the return and open the maximum [refund] for “not as described” on "
-            "that [payment].",
-            chat="{name} sent back the {product}, it was the wrong one. its been inspected, so "
-            "can you accept the return and open [a refund] for it? not as described, the maximum "
-            "we give",
-            note="{name} is waiting for {name.his} money for the {product}, which was the wrong "
-            "one. It's been inspected, so please accept the return and open [a refund] for it: "
-            "not as described, at the maximum.",
+            email="{name} has sent back the {product}, because it wasn't the one "
+            "{name.he}'d ordered. The return has been inspected. Could you accept it and "
+            "open the maximum [refund] for “not as described” on the [payment]?",
+            colleague="The {product} that {name} sent back was the wrong one, and the return "
+            "has been inspected. Could you accept it and open the maximum [refund] for "
+            "“not as described” on the [payment]?",
+            chat="{name} sent back the {product} because it was the wrong one. its been "
+            "inspected, so can you accept the return and open the maximum [refund] for it, "
+            "not as described",
+            note="{name} is waiting for {name.his} money for the {product}, because "
+            "we'd sent the wrong one. The return has been inspected, so please accept it "
+            "and open the maximum [refund] for “not as described”.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -289,12 +293,13 @@ def from_one_place(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like to pick up {name.his} confirmed [order] in one trip. Which "
             "[warehouse] has all of it in stock?",
-            colleague="Which [warehouse] has enough stock for all of {name}'s confirmed [order]?",
-            chat="{name} is picking up {name.his} confirmed [order], which [warehouse] has all of "
-            "it?",
-            note="{name} is coming with a van to collect {name.his} confirmed [order] and only "
-            "wants to make one stop. Which [warehouse] has enough of everything in it? I'll let "
-            "{name.him} know where to go.",
+            colleague="{name} would rather not drive to two places for {name.his} confirmed "
+            "[order]. Could you tell me which [warehouse] has enough stock for all of it?",
+            chat="{name} is picking up {name.his} confirmed [order] today, which "
+            "[warehouse] has all of it in stock?",
+            note="{name} is coming with a van to collect {name.his} confirmed [order] "
+            "and only wants to make one stop. Which [warehouse] has enough of everything "
+            "in the [order]?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -365,15 +370,15 @@ def blocked_and_in_a_hurry(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} needs {count} × {product} by the weekend and has asked us to put it on "
-            "{name.his} account as usual. Could you place the [order] this morning?",
-            colleague="Please place [an order] for {name}: {count} × {product}. {name.He}'s rung "
-            "twice already.",
-            chat="can you put in a new [order] for {name}? {count} × {product}, urgent {name.he} "
-            "says",
-            note="{name} was at the counter just now and needs {count} × {product} before the "
-            "weekend. Please place the [order] for {name.him}; I told {name.him} {name.he}'d "
-            "have a confirmation today.",
+            email="{name} needs {count} × {product} by the weekend and would like to pay "
+            "on account as usual. Could you place the [order] this morning?",
+            colleague="{name} has rung twice already because {name.he} needs {count} × "
+            "{product}. Could you please place [an order] for {name.him}?",
+            chat="{name} urgently needs {count} × {product}. can you put in a new "
+            "[order] for {name.him}",
+            note="{name} was at the counter just now and needs {count} × {product} "
+            "before the weekend. I've promised {name.him} a confirmation today, so please "
+            "place the [order].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -405,13 +410,14 @@ def where_is_the_rest(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has only had part of {name.his} [order] {reference} and is asking about "
             "the rest. What's still missing, and when will it leave?",
-            colleague="What hasn't gone out yet from {name}'s [order] {reference}, and when does "
-            "it leave?",
-            chat="{name} only got part of [order] {reference}. whats left to send and what day "
-            "does it go out",
-            note="{name} only got part of {name.his} [order] {reference} this week. What's "
-            "still here, and on what date is it due to leave? I'm calling {name.him} back this "
-            "afternoon.",
+            colleague="{name} is asking about the rest of {name.his} [order] {reference}. "
+            "Could you tell me what hasn't gone out yet, and on what day it's due to "
+            "leave?",
+            chat="{name} only got part of [order] {reference}. what still has to be "
+            "sent and what day does it go out",
+            note="{name} only got part of {name.his} [order] {reference} this week, and "
+            "I'm calling {name.him} back this afternoon. What's still missing, and on what "
+            "date does it leave?",
         ),
         calls=(
             call("find_order_by_reference", reference=order["reference"]),

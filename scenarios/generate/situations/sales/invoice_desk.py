@@ -24,14 +24,14 @@ def forgot_to_charge_for_it(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="We've forgotten to charge {name} for {count} × {product}. Could you put that "
-            "on {name.his} draft [invoice] and send it?",
-            colleague="{name}'s draft [invoice] is missing {count} × {product}. Please correct "
-            "it and send it.",
-            chat="we left {count} × {product} off {name}'s draft [invoice]. can you correct it "
-            "and send it",
-            note="{count} × {product} didn't make it onto {name}'s [invoice]. It's still a "
-            "draft, so please correct it and send it today.",
+            email="We've forgotten to charge {name} for {count} × {product}. Could you "
+            "complete {name.his} draft [invoice] and send it?",
+            colleague="We forgot to put {count} × {product} on {name}'s [invoice], which is "
+            "still a draft. Could you please complete it and send it?",
+            chat="we left {count} × {product} off the draft [invoice] for {name}. can "
+            "you fix that and send it",
+            note="The draft [invoice] for {name} should also include {count} × "
+            "{product}. Please complete it and send it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -70,13 +70,13 @@ def which_one_does_it_pay(maker: Maker) -> Draft | None:
         ask=Voices(
             email="The bank shows {total} from {name}, received on {day}, without a reference. "
             "Could you find the [invoice] it's for and mark it as paid on that day?",
-            colleague="{name} paid {total} on {day} without an [invoice] number. Please mark the "
-            "right one as paid that day.",
+            colleague="{name} paid {total} on {day} but didn't say which [invoice] it was "
+            "for. Could you please find the right one and mark it as paid on that day?",
             chat="{total} came in from {name} on {day}, no reference. can you find the [invoice] "
             "with that amount and mark it paid, same date",
-            note="There's a payment on the bank statement that nobody can match: {name}, {total}, "
-            "{day}. It must be for one of the [invoices] we've sent {name.him}. Please find it "
-            "and mark it as paid on that day, not today.",
+            note="There's a transfer of {total} from {name} on our bank statement for "
+            "{day}, without a number. Please find the [invoice] with that total and mark "
+            "it as paid on that day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -112,12 +112,13 @@ def a_little_more_time(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has money coming in soon and has asked for {days} more days to pay "
             "the [invoice] for the {product}. I've agreed to that. Could you change the due date?",
-            colleague="{name} would like {days} more days to pay the [invoice] for the {product}, "
-            "and that's fine. Please move the due date.",
+            colleague="{name} would like {days} more days to pay the [invoice] for the "
+            "{product}, and I've said yes. Could you please move the due date?",
             chat="{name} needs {days} more days for the [invoice] for the {product}, thats ok. "
             "can you move the due date",
-            note="{name} called about the [invoice] for the {product} and asked for {days} more "
-            "days. Please add them to the due date.",
+            note="I've just spoken to {name} about the [invoice] for the {product}, and "
+            "{name.he} needs {days} more days to pay. Please change the due date "
+            "accordingly.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -146,12 +147,13 @@ def one_more_delay(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} can't pay the open [invoice] in time and has asked for another {days} "
             "days. {name.He}'s always been reliable. Could you move the due date?",
-            colleague="{name} is waiting for a payment {name.him}self and would like another "
-            "{days} days for {name.his} open [invoice]. Please change it.",
-            chat="{name}'s money hasnt come in yet so {name.he} cant pay the open [invoice]. "
-            "can you give {name.him} another {days} days",
-            note="{name} is short of money at the moment. Please give {name.him} another {days} "
-            "days for {name.his} open [invoice], so that we don't have to send [a reminder].",
+            colleague="{name} is still waiting for some money to come in and can't pay the "
+            "open [invoice] yet. Could you give {name.him} another {days} days, please?",
+            chat="{name} is still waiting for money so {name.he} cant pay the open "
+            "[invoice]. can you give {name.him} another {days} days",
+            note="{name} is short of money at the moment, and I'd rather not send "
+            "{name.him} [a reminder]. Please give {name.him} another {days} days to pay "
+            "{name.his} open [invoice].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -184,12 +186,14 @@ def grace_for_one_of_them(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has asked for more time for the [invoices] for the {one} and the {two}. "
             "Could you move both due dates to {day}? If one can't be moved, tell me why.",
-            colleague="{name} can only pay for the {one} and the {two} on {day}. Please move both "
-            "due dates, and tell me why if one can't be moved.",
+            colleague="{name} can only pay the [invoices] for the {one} and the {two} on "
+            "{day}. Could you please move both due dates to that day? If one of them can't "
+            "be moved, please tell me why.",
             chat="{name} wants to pay for the {one} and the {two} on {day}. can you move both "
             "due dates? tell me if you cant move one, and why",
-            note="{name} would like until {day} for the [invoices] for the {one} and the {two}. "
-            "Please change the due dates. If you can't change one, tell me why.",
+            note="{name} has asked for time until {day} to pay the [invoices] for the "
+            "{one} and the {two}. Please change both due dates, and if you can't change "
+            "one of them, tell me why.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -228,12 +232,12 @@ def too_much_to_cancel(maker: Maker) -> Draft | None:
         ask=Voices(
             email="We sent {name} [an invoice] for the {product} by mistake; it should have "
             "gone to another [customer]. Could you cancel it?",
-            colleague="I sent {name} [an invoice] for the {product} that was meant for another "
-            "[customer]. It's still open, so please cancel it.",
-            chat="i picked the wrong [customer], {name} got [an invoice] for the {product} that "
-            "isnt {name.hers}. its still open, can you cancel it",
-            note="My mistake: {name} has been invoiced for the {product} and has nothing to do "
-            "with it. The [invoice] is still open. Please cancel it.",
+            colleague="I sent {name} [an invoice] for the {product} that was meant for "
+            "another [customer]. It hasn't been paid yet, so could you please cancel it?",
+            chat="i picked the wrong [customer], so {name} got [an invoice] for the "
+            "{product} by mistake. its still open, can you cancel it",
+            note="We've invoiced {name} for the {product} by mistake; {name.he} never "
+            "ordered it. The [invoice] is still open, so please cancel it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -275,10 +279,13 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
                 ),
             ),
             colleague=(
-                "{name} got the same [invoice] twice. Please cancel the one we sent later.",
                 (
-                    "We've invoiced {name} twice for the same things. Please cancel the later "
-                    "[invoice]."
+                    "{name} has had the same [invoice] from us twice. Could you please "
+                    "cancel the one we sent later?"
+                ),
+                (
+                    "By mistake, we've invoiced {name} twice for the same things. Please "
+                    "find the two [invoices] and cancel the later one."
                 ),
             ),
             chat=(
@@ -291,8 +298,8 @@ def sent_out_two_times(maker: Maker) -> Draft | None:
                     "cancel the later one"
                 ),
             ),
-            note="{name} rang because we've sent {name.him} two [invoices] with exactly the "
-            "same items. Please cancel the duplicate, that's the one we sent later.",
+            note="{name} rang to say that two of our [invoices] to {name.him} list "
+            "exactly the same items. Please cancel the one that we sent later.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -327,12 +334,14 @@ def everything_they_owe(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like to pay everything {name.he} owes us in one transfer, "
             "including the [reminder] fees and what isn't due yet. What does it come to?",
-            colleague="What does {name} owe us in total? All unpaid [invoices] we've sent, due "
-            "or not, plus the [reminder] fees.",
+            colleague="{name} would like to know what {name.he} owes us in total. Could you "
+            "add up all the unpaid [invoices] we've sent, due or not, and the [reminder] "
+            "fees?",
             chat="how much does {name} owe us altogether, with [reminder] fees? {name.he} wants "
             "to pay it all at once",
-            note="{name} is coming in at four to settle up. What does {name.he} owe us in all, "
-            "with every unpaid [invoice] we've sent and the [reminder] fees?",
+            note="{name} is coming in at four to settle {name.his} account. How much "
+            "does {name.he} owe us altogether, with every unpaid [invoice] we've sent and "
+            "the [reminder] fees?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -361,14 +370,16 @@ def how_punctual_they_are(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} has asked for more time to pay. How many of {name.his} paid [invoices] "
-            "were late so far, and by how many days at worst?",
-            colleague="How many of {name}'s paid [invoices] were late, and by how many days at "
-            "worst?",
+            email="{name} has asked for more time to pay. How many of {name.his} paid "
+            "[invoices] have been late so far, and how many days late was the worst one?",
+            colleague="I'm thinking of giving {name} more time to pay. How many of "
+            "{name.his} paid [invoices] were paid late, and how many days was the longest "
+            "delay?",
             chat="does {name} pay late? how many of {name.his} paid [invoices] were late and by "
             "how many days at most",
-            note="{name} would like better payment terms. How many of {name.his} paid [invoices] "
-            "came in after the due date, and how many days late was the worst?",
+            note="{name} would like better payment terms. Could you check how many of "
+            "{name.his} paid [invoices] were paid after the due date, and how many days "
+            "late the worst one was?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -394,15 +405,15 @@ def bill_what_was_ordered(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} still hasn't had an [invoice] for [order] {reference}. There's a draft, "
-            "but something is missing. Could you add it and send the [invoice]?",
-            colleague="{name} is waiting for {name.his} [invoice]. Please check the draft against "
-            "[order] {reference}, add what's missing and send it.",
-            chat="{name} is waiting for the [invoice] for [order] {reference}. theres a draft but "
-            "i think somethings missing, can you fix and send it",
-            note="Somebody started an [invoice] for {name} and never finished it. It's for "
-            "[order] {reference}. Please compare the two, add whatever was left out, and send it "
-            "to {name.him}.",
+            email="{name} still hasn't had [an invoice] for [order] {reference}. We have "
+            "a draft, but it isn't complete. Could you add what's missing and send it?",
+            colleague="{name} is waiting for {name.his} [invoice]. Could you please compare "
+            "the draft with [order] {reference}, add whatever is missing and send it?",
+            chat="{name} is waiting for the [invoice] for [order] {reference}. theres a "
+            "draft but i think somethings missing, can you add that and send it",
+            note="Somebody started [an invoice] for {name} and never finished it. "
+            "Please compare the draft with [order] {reference}, add whatever was left out, "
+            "and send it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -442,13 +453,14 @@ def billed_more_than_ordered(maker: Maker) -> Draft | None:
             email="{name} says our unpaid [invoice] is higher than what {name.he} ordered under "
             "{reference}. Could you compare the two and tell me what we overcharged, and by how "
             "much?",
-            colleague="{name} says the open [invoice] is higher than [order] {reference}. Which "
-            "item did we overcharge, and what's the difference?",
-            chat="{name} says {name.his} open [invoice] is more than [order] {reference}. what "
-            "did we overcharge {name.him} for and how much",
+            colleague="{name} says the open [invoice] is higher than {name.his} [order] "
+            "{reference}. Could you check which item we charged too much for, and what the "
+            "difference is?",
+            chat="{name} says the open [invoice] is higher than [order] {reference}. "
+            "what did we overcharge {name.him} for and by how much",
             note="{name} won't pay the open [invoice], because it's higher than [order] "
-            "{reference}. Please compare the two. I need to know what we overcharged and the "
-            "amount.",
+            "{reference}. Could you compare the two and find out what we overcharged, and "
+            "how much?",
         ),
         calls=(
             call("find_order_by_reference", reference=order["reference"]),

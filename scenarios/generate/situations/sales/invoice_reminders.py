@@ -31,12 +31,13 @@ def time_to_ask_again(maker: Maker) -> Draft | None:
             email="{name} promised to pay last month, and nothing has arrived. Please send a "
             "[reminder] for each of {name.his} overdue [invoices], unless it's too soon for "
             "another.",
-            colleague="{name} still hasn't paid. Please send [reminders] for {name.his} overdue "
-            "[invoices], except where it's too soon after the last one.",
+            colleague="{name} still hasn't paid {name.his} overdue [invoices]. Could you "
+            "please send [a reminder] for each of them, unless the last one is too recent?",
             chat="{name} still owes us. can you send [reminders] for {name.his} overdue "
             "[invoices]? leave out any where its too soon for the next",
-            note="{name} hasn't paid and doesn't answer the phone. Please send [reminders] for "
-            "the overdue [invoices], unless the last one was sent too recently.",
+            note="{name} hasn't paid and doesn't answer the phone. Please send "
+            "[reminders] for {name.his} overdue [invoices], but leave out any for which "
+            "it's still too soon.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -68,12 +69,12 @@ def reminded_only_lately(maker: Maker) -> Draft | None:
         ask=Voices(
             email="I'm trying to close the month, and {name} still hasn't paid for the {product}. "
             "Could you send {name.him} another [reminder] today?",
-            colleague="{name} is overdue with the [invoice] for the {product}. Please send the "
-            "next [reminder].",
+            colleague="{name} still hasn't paid the overdue [invoice] for the {product}. "
+            "Could you please send {name.him} the next [reminder]?",
             chat="{name} still hasnt paid for the {product}, can you send {name.him} another "
             "[reminder]",
-            note="{name} hasn't paid for the {product} yet, and the [invoice] is well overdue. "
-            "Please send the next [reminder] before you finish today.",
+            note="The [invoice] to {name} for the {product} is well overdue by now. "
+            "Please send {name.him} the next [reminder] before you finish today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -106,12 +107,13 @@ def waived_one_already(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} was in hospital when we sent the latest [reminder] about the "
             "{product}, and has asked us to drop the fee. Please waive it.",
-            colleague="{name} was in hospital. Could you waive the fee of the latest [reminder] "
-            "about the {product}?",
-            chat="can you waive the fee on {name}'s last [reminder] for the {product}? {name.he} "
-            "was in hospital",
-            note="{name} was ill and couldn't pay for the {product} in time. I've agreed to "
-            "take off the fee for the latest [reminder], so please waive it.",
+            colleague="{name} was in hospital and couldn't pay for the {product}. Could you "
+            "please waive the fee for the latest [reminder] we sent {name.him}?",
+            chat="can you waive the fee on the last [reminder] {name} got for the "
+            "{product}? {name.he} was in hospital",
+            note="{name} was ill and couldn't pay for the {product} in time. I've told "
+            "{name.him} that {name.he} won't have to pay the fee for the latest "
+            "[reminder], so please waive it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -143,12 +145,14 @@ def had_paid_before_we_asked(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} paid for the {product} on {day} and still got a [reminder]. That was "
             "our mistake. Could you waive the fee and mark the [invoice] as paid on that day?",
-            colleague="{name} paid for the {product} on {day}, before we sent the [reminder]. "
-            "Please waive the fee and mark the [invoice] as paid that day.",
+            colleague="We received {name}'s money for the {product} on {day}, before we sent "
+            "the [reminder]. Could you please waive the fee and mark the [invoice] as paid "
+            "on that day?",
             chat="{name} paid for the {product} on {day}, we just didnt see it and sent a "
             "[reminder]. can you waive the fee and mark it paid on that date",
-            note="{name} had paid for the {product} on {day}, and nobody matched it. Please waive "
-            "the fee for the [reminder] and mark the [invoice] as paid on that day.",
+            note="{name} paid for the {product} on {day}, but nobody noticed, so we "
+            "sent [a reminder]. Please waive the fee and mark the [invoice] as paid on "
+            "that day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -194,12 +198,13 @@ def the_oldest_without_one(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="Some overdue [invoices] have never had [a reminder]. Could you send one "
                 "for each of the two oldest? I'd like to ring the others first.",
-                colleague="Please send first [reminders] for the two oldest overdue [invoices] "
-                "that haven't had one. I'm ringing the others myself.",
+                colleague="Some of our overdue [invoices] haven't had [a reminder] yet. Could "
+                "you please send one for each of the two oldest? I'm ringing the other people "
+                "myself.",
                 chat="can you find the 2 oldest overdue [invoices] that never had a [reminder] "
                 "and send one for each? ill ring the others",
-                note="Please send [a reminder] for the two oldest overdue [invoices] that have "
-                "had none so far. I'm speaking to the other people this week.",
+                note="I'm ringing people about the overdue [invoices] that have never had "
+                "[a reminder]. For the two oldest of them, please send one instead.",
             ),
             calls=(
                 call("list_overdue_invoices"),
@@ -231,12 +236,12 @@ def we_have_asked_enough(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has been promising for months to pay for the {product}, and nothing "
             "has come. Could you send {name.him} one more [reminder]?",
-            colleague="{name} still hasn't paid for the {product} and doesn't answer the phone. "
-            "Please remind {name.him} one more time.",
+            colleague="{name} still hasn't paid for the {product} and doesn't answer the "
+            "phone. Could you send {name.him} one more [reminder], please?",
             chat="{name} still hasnt paid for the {product}, its ages overdue. can you send one "
             "more [reminder]",
-            note="{name} has owed us for the {product} for months. I'd like one final [reminder] "
-            "to go out today. If {name.he} doesn't pay after that, I'm handing it to our lawyer.",
+            note="{name} has owed us for the {product} for months. Please send "
+            "{name.him} one last [reminder] today, before I hand the case to our lawyer.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -271,12 +276,13 @@ def was_never_reminded(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} says {name.he}'s never had a [reminder] for the {product} and won't pay "
             "the fee. How many did we send, and when was the last one?",
-            colleague="{name} says {name.he} never got a [reminder] for the {product}. How many "
-            "did we send, and when was the last?",
+            colleague="{name} says {name.he} never got [a reminder] for the {product}. Could "
+            "you check how many we sent, and when the last one went out?",
             chat="{name} says {name.he} never got a [reminder] for the {product}. how many did we "
             "send and when did the last one go out",
-            note="{name} is disputing the [reminder] fees for the {product}. Before I call back: "
-            "how many [reminders] did we send, and when was the last?",
+            note="{name} is disputing the [reminder] fees for the {product}, and I'd "
+            "like to call {name.him} back today. How many [reminders] did we send, and "
+            "when was the last one?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -320,13 +326,15 @@ def settled_by_card_meanwhile(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} says {name.he} paid for the {one} and the {two} by card. Could you "
             "check, and mark any [invoice] that's been paid, with the day the [payment] settled?",
-            colleague="{name} says the {one} and the {two} were both paid by card. Please "
-            "check, and mark any [invoice] that's really been paid, with the day it settled.",
-            chat="{name} says {name.he} paid the [invoices] for the {one} and the {two} by "
-            "card. can you check and mark whats really been paid, with the day it settled",
-            note="{name} can't see why the [invoices] for the {one} and the {two} are still "
-            "open; both were paid by card, {name.he} says. Please check, and mark what has "
-            "settled as paid, with that date.",
+            colleague="{name} says {name.he} paid for the {one} and the {two} by card. Could "
+            "you check both, and mark any [invoice] that's really been paid, with the day "
+            "the [payment] settled?",
+            chat="{name} says {name.he} paid the [invoices] for the {one} and the {two} "
+            "by card. can you check and mark what has really been paid, with the day it "
+            "settled",
+            note="{name} says {name.he} paid the [invoices] for the {one} and the {two} "
+            "by card, but both are still open. Please mark any [invoice] that's really "
+            "been paid, with the day the [payment] settled.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

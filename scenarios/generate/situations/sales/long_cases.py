@@ -48,15 +48,15 @@ def short_of_what_was_promised(maker: Maker) -> Draft | None:
             email="We've confirmed {name}'s [order] for the {product}, and I don't think we "
             "have enough. Please check all the [warehouses], buy what's missing from the "
             "cheapest active [supplier], and send the [purchase] today.",
-            colleague="We've confirmed {name}'s [order] for the {product} but may not have "
-            "enough. Please buy what all the [warehouses] together are short of from the cheapest "
-            "active [supplier], and send it.",
-            chat="can you check if we have enough for {name}'s confirmed [order] of the {product}? "
-            "if not buy whats missing from the cheapest active [supplier] and send it",
-            note="Somebody confirmed {name}'s [order] for the {product} before anyone checked "
-            "the stock. Please see how many we're short across all [warehouses], buy "
-            "exactly those from the cheapest [supplier] we're allowed to use, and send "
-            "it today.",
+            colleague="We've confirmed {name}'s [order] for the {product}, but all our "
+            "[warehouses] together may not have enough. Could you buy what's missing from "
+            "the cheapest active [supplier], please, and send the [purchase]?",
+            chat="can you check if we have enough of the {product} for the confirmed "
+            "[order] from {name}? if not buy whats missing from the cheapest active "
+            "[supplier] and send it",
+            note="Somebody confirmed {name}'s [order] for the {product} without "
+            "checking the stock. Please see how many we're short across all [warehouses], "
+            "buy those from the cheapest active [supplier], and send the [purchase] today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -39,16 +39,18 @@ def everything_that_bounced(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Several of {name}'s [payments] failed while {name.he} was away, some because "
-            "a card had expired. Could you retry them, on {name.his} valid card where necessary? "
-            "Tell me which are too old.",
-            colleague="Please retry {name}'s failed [payments]. Where the card has expired, use "
-            "the one that's still valid. Tell me which are too old.",
-            chat="{name}'s card expired and some [payments] failed. can you retry them, with "
-            "{name.his} valid card where the old one has run out? tell me which are too old",
-            note="{name} would like to clear {name.his} failed [payments]. Please retry them, "
-            "on {name.his} other card where the first has expired, and tell me which ones are "
-            "too old for that.",
+            email="Several of {name}'s [payments] failed while {name.he} was away, some "
+            "because a card had expired. Could you retry them, with {name.his} valid card "
+            "where necessary, and tell me which ones are too old?",
+            colleague="Some of {name}'s [payments] failed, partly because a card had "
+            "expired. Could you please retry them, with the valid card where the old one "
+            "has run out? Tell me which ones are too old.",
+            chat="some [payments] from {name} failed, partly cos a card expired. can "
+            "you retry them, with the valid card where needed? tell me which ones are too "
+            "old",
+            note="{name} would like to pay everything that failed. Please retry those "
+            "[payments], with {name.his} valid card where the old one has expired, and "
+            "tell me which of them are too old.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -153,14 +155,14 @@ def three_lines_of_a_statement(maker: Maker) -> Draft | None:
             email="There are three transfers from {name} on our bank statement: {first} on "
             "{one}, and {second} and {third} on {two}. Please mark the [invoices] they match as "
             "paid, with those dates. Tell me if one doesn't fit.",
-            colleague="{name} transferred {first} ({one}), {second} and {third} (both {two}). "
-            "Please mark the [invoices] with exactly those amounts as paid on those dates, and "
-            "tell me if one doesn't match.",
+            colleague="We've had three transfers from {name}: {first} on {one}, and {second} "
+            "and {third} on {two}. Could you mark the [invoices] with exactly those "
+            "amounts as paid on those days, and tell me if one doesn't match?",
             chat="{name} sent 3 transfers, {first} on {one}, {second} and {third} on {two}. can "
             "you mark the [invoices] paid with the date? tell me if one doesnt match",
-            note="We've had three bank transfers from {name}: {first} on {one}, then {second} "
-            "and {third} on {two}. Please mark the [invoices] with exactly those amounts as paid "
-            "on those days. If one doesn't match, I'll call {name.him}.",
+            note="{name} has paid us {first} on {one}, and {second} and {third} on "
+            "{two}. Please mark the [invoices] with exactly those amounts as paid on those "
+            "days. If one amount doesn't match, tell me.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -49,13 +49,14 @@ def confirm_what_we_can_fill(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has three open [orders] with us. Please confirm the ones for which we "
             "have everything in stock, all [warehouses] together, and leave the others open.",
-            colleague="Please go through {name}'s open [orders] and confirm those we can fill "
-            "from stock, all [warehouses] together.",
-            chat="can you confirm {name}'s open [orders]? only the ones we have enough stock for "
-            "in all [warehouses], leave the others open",
-            note="We owe {name} an answer on {name.his} open [orders]. Please check them "
-            "against the stock in all our [warehouses] and confirm the ones we can fill "
-            "completely.",
+            colleague="Could you go through {name}'s open [orders] and confirm the ones we "
+            "can fill from stock, counting all [warehouses] together? The other [orders] "
+            "can stay open.",
+            chat="can you confirm the open [orders] from {name}? only the ones we have "
+            "enough stock for in all [warehouses] together, leave the rest open",
+            note="We owe {name} an answer about {name.his} open [orders]. Please check "
+            "them against the stock in all our [warehouses] together, and confirm the ones "
+            "we can fill completely.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -138,14 +139,15 @@ def three_on_the_bench(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has sent three things back and is waiting for an answer. They've all "
-            "been inspected. Could you accept or refuse each?",
-            colleague="{name} has been waiting for an answer about three returns. They've all "
-            "been inspected, so please accept or refuse each.",
-            chat="{name}'s 3 returns have been inspected, can you go through them and accept or "
-            "refuse each",
-            note="{name} is waiting for a decision on three returns. They've been inspected, and "
-            "the condition is recorded. Please accept or refuse each.",
+            email="{name} has sent three things back and is waiting for an answer. "
+            "They've all been inspected. Could you accept or refuse each of the returns?",
+            colleague="We still owe {name} an answer about three returns. They've all been "
+            "inspected, so could you accept or refuse each of them, please?",
+            chat="the 3 returns from {name} have been inspected, can you go through "
+            "them and accept or refuse each one",
+            note="{name} has been waiting for a decision on three returns. They've been "
+            "inspected and their condition is recorded, so please accept or refuse each of "
+            "the three.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -186,13 +188,15 @@ def both_gaps_in_one_delivery(maker: Maker) -> Draft | None:
             email="The {one} and the {two} have each dropped below the reorder point in one of "
             "our [warehouses]. Please buy just what's missing, in one [purchase] from the "
             "[supplier] that has both, and send it.",
-            colleague="The {one} and the {two} are both low. Please buy what's missing up to the "
-            "reorder points in one [purchase], from the [supplier] that sells both, and send it.",
-            chat="we're low on {one} and {two}. can you buy whats missing up to the reorder "
-            "points, in one [purchase] from the [supplier] that has both, and send it",
-            note="The {one} and the {two} are each below the reorder point in one [warehouse]. "
-            "Please buy exactly what's missing, in one [purchase] from the [supplier] who has "
-            "both, and send it off.",
+            colleague="The {one} and the {two} are both running low. Could you buy what's "
+            "missing up to the reorder points, in one [purchase] from the [supplier] that "
+            "sells both, and send it?",
+            chat="the {one} and the {two} are running low. can you buy whats missing up "
+            "to the reorder points in one [purchase], from the [supplier] that has both, "
+            "and send it",
+            note="The {one} and the {two} have each dropped below the reorder point in "
+            "one [warehouse]. Please buy exactly what's missing, in one [purchase] from "
+            "the [supplier] that sells both, and send it.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -300,12 +304,14 @@ def the_one_never_billed(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} says {name.he}'s had [invoices] for only two of {name.his} three "
             "completed [orders]. Which one did we forget, and what's its total?",
-            colleague="One of {name}'s completed [orders] was never invoiced. Which one is it, "
-            "and what's the total? I'd like to bill it today.",
-            chat="one of {name}'s completed [orders] was never billed. which one is it and whats "
-            "the total",
-            note="One of {name}'s completed [orders] doesn't seem to have been invoiced. Which "
-            "one is it, and what does it come to? I'd like to get the [invoice] out this week.",
+            colleague="I'd like to bill {name} today, because one of {name.his} completed "
+            "[orders] was never invoiced. Could you tell me which one it is, and its "
+            "total?",
+            chat="one of the completed [orders] from {name} was never billed. can you "
+            "find out which one and whats the total",
+            note="It looks as if we never sent {name} [an invoice] for one of "
+            "{name.his} completed [orders]. Could you find out which [order] that is, and "
+            "what its total is?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -27,12 +27,13 @@ def wants_out_in_time(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like to cancel {name.his} [order] from {day} (the {product}). "
             "It's confirmed already. Could you cancel it if it isn't too late?",
-            colleague="{name} wants to cancel {name.his} confirmed [order] from {day} (the "
-            "{product}). Please do that if {name.he}'s still in time.",
+            colleague="{name} would like to cancel {name.his} confirmed [order] for the "
+            "{product}, placed on {day}. If it isn't too late, could you please cancel it?",
             chat="can {name} still cancel {name.his} [order] from {day} (the {product})? its "
             "confirmed already. if its not too late pls cancel it",
-            note="{name} rang and wants to cancel {name.his} [order] from {day} (the "
-            "{product}), which we've confirmed. If there's still time, please cancel it.",
+            note="{name} rang to cancel {name.his} [order] for the {product} from "
+            "{day}, which we've already confirmed. Please cancel it if {name.he}'s still "
+            "in time.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -67,12 +68,13 @@ def wants_out_too_late(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like to cancel {name.his} confirmed [order] for the {product}. "
             "{name.He} says it's a week old at most. Could you cancel it?",
-            colleague="Please cancel {name}'s confirmed [order] (the {product}). {name.He} says "
-            "it's a week old at most.",
+            colleague="{name} doesn't want the {product} after all and says the confirmed "
+            "[order] is a week old at most. Could you cancel the [order], please?",
             chat="{name} changed {name.his} mind about the {product}, says the [order] is a "
             "couple of days old. can you cancel it? its confirmed",
-            note="{name} wants to cancel {name.his} confirmed [order] for the {product}. It only "
-            "went in a few days ago, {name.he} says. Could you do that?",
+            note="{name} has asked us to cancel {name.his} confirmed [order] for the "
+            "{product}, which {name.he} says {name.he} only placed a few days ago. Please "
+            "cancel it today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -121,12 +123,13 @@ def the_same_as_last_time(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like the same again as in the last [order] we completed, in the "
             "same quantities. Could you put that in as a new one?",
-            colleague="{name} wants the same again: please repeat {name.his} last completed "
-            "[order] as a new one, with the same quantities.",
+            colleague="{name} would like the same again. Could you please place {name.his} "
+            "last completed [order] once more, as one new [order] with the same "
+            "quantities?",
             chat="{name} wants the usual, same as {name.his} last completed [order]. can you put "
             "it in again as one new [order]",
-            note="{name} is travelling and needs {name.his} usual [order]. Please place the last "
-            "one we completed again, with the same quantities.",
+            note="{name} is travelling and has asked for {name.his} usual [order]. "
+            "Please place the last one we completed again, with the same quantities.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -170,12 +173,13 @@ def sent_off_twice(maker: Maker) -> Draft | None:
             email="Our website froze, so {name} clicked again, and one of {name.his} [orders] "
             "went through twice. Could you cancel the later one? {name.He} wants to keep "
             "everything else.",
-            colleague="{name} sent the same [order] twice because the website froze. Please "
-            "cancel the later of the two, and leave everything else.",
+            colleague="Because our website froze, {name} sent the same [order] twice. Could "
+            "you please cancel the later of the two and leave everything else as it is?",
             chat="website froze and now {name} has the same [order] in twice. can you cancel the "
             "second one, nothing else",
-            note="{name} has the same open [order] with us twice from the same day, because the "
-            "website was playing up. Please cancel the later one and leave everything else.",
+            note="Our website was playing up, and now we have the same open [order] "
+            "from {name} twice on one day. Please cancel the later one and leave "
+            "everything else.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -223,18 +227,21 @@ def two_into_one(maker: Maker) -> Draft | None:
             ),
             colleague=(
                 (
-                    "{name} wants one bill, not two. Please merge {name.his} two open [orders]: "
-                    "put everything into the older one and cancel the newer."
+                    "{name} would like one bill instead of two. Could you put everything "
+                    "from the newer of {name.his} two open [orders] into the older one, and cancel "
+                    "the newer one?"
                 ),
                 (
-                    "{name} would like one [order] instead of two. Please move everything from "
-                    "the newer open one into the older and cancel the newer."
+                    "{name} would prefer to have just one [order]. Please move everything "
+                    "from {name.his} newer open [order] into the older one, and then cancel the "
+                    "newer one."
                 ),
             ),
-            chat="{name} has 2 open [orders] and wants only one. can you move everything from "
-            "the newer into the older one and cancel the newer",
-            note="{name} doesn't want two bills. Please put everything from {name.his} later open "
-            "[order] into the earlier one, adding up the quantities, and cancel the later one.",
+            chat="{name} has 2 open [orders] and only wants one. can you move "
+            "everything from the newer one into the older one and cancel the newer one",
+            note="{name} doesn't want two bills for {name.his} two open [orders]. "
+            "Please add everything in the later [order] to the earlier one, and then "
+            "cancel the later one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -313,16 +320,17 @@ def too_late_for_one_of_two(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} ordered too few on {name.his} two [orders]: it should be {count} × "
-            "{one} and {other} × {two}. Could you change them? If one is confirmed already, "
-            "leave it and tell me.",
-            colleague="{name} needs more on {name.his} two [orders]: it should be {count} × "
-            "{one} and {other} × {two}. Please change them, and tell me if either is confirmed "
-            "already.",
-            chat="{name} ordered too few, it should be {count} × {one} and {other} × {two} (2 "
-            "[orders]). can you change them? tell me if its too late for either",
-            note="{name} miscounted: {name.his} two [orders] should be for {count} × {one} and "
-            "{other} × {two}. Please change what you can, and tell me what it's too late for.",
+            email="{name} didn't order enough: {name.his} two [orders] should be for "
+            "{count} × {one} and {other} × {two}. Could you change them? If one is "
+            "confirmed already, leave it and tell me.",
+            colleague="{name} needs more than {name.he} ordered. Could you change {name.his} "
+            "two [orders] to {count} × {one} and {other} × {two}, please? If one of them "
+            "is already confirmed, just tell me.",
+            chat="{name} has 2 [orders] in and needs more, {count} × {one} and {other} "
+            "× {two}. can you change them? tell me if its too late for one",
+            note="{name} made a mistake in {name.his} two [orders], which should be for "
+            "{count} × {one} and {other} × {two}. Please change the quantities, and tell "
+            "me if it's too late for one of them.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -365,12 +373,14 @@ def who_cancelled_it(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name}'s [order] from {day}, for the {product}, was cancelled, and {name.he} "
             "never asked for that. Which of us cancelled it, and on what day?",
-            colleague="{name} is furious: {name.his} [order] from {day} (the {product}) was "
-            "cancelled, and it wasn't {name.him}. Which of us did that, and when?",
-            chat="{name}'s [order] from {day} (the {product}) got cancelled and {name.he} "
-            "swears it wasnt {name.him}. who here did it and what day",
-            note="{name} has complained: {name.his} [order] for the {product} from {day} was "
-            "cancelled without {name.his} knowing. Which of us did that, and on what date?",
+            colleague="{name} is upset because {name.his} [order] from {day} (the {product}) "
+            "was cancelled, and {name.he} never asked for that. Could you find out which "
+            "of us cancelled it, and on what date?",
+            chat="the [order] {name} placed on {day} (the {product}) got cancelled and "
+            "{name.he} swears it wasnt {name.him}. who here cancelled it and what day",
+            note="{name} has complained because somebody cancelled {name.his} [order] "
+            "from {day} for the {product} without asking {name.him}. Which of us was that, "
+            "and on what date?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -47,27 +47,30 @@ def card_had_run_out(maker: Maker) -> Draft | None:
             ),
             colleague=(
                 (
-                    "{name}'s [payment] for the {product} failed because the card had expired. "
-                    "Please move it to {name.his} other valid [method] and retry it."
+                    "{name}'s [payment] for the {product} failed because the card had "
+                    "expired. Could you please switch it to {name.his} other [method], which is "
+                    "still valid, and retry it?"
                 ),
                 (
-                    "{name}'s card expired before we could take the money for the {product}. "
-                    "Please retry the [payment] with the [method] that's still valid."
+                    "{name}'s card expired before we could take the money for the "
+                    "{product}. Please retry the [payment] with the [method] of {name.his} that's "
+                    "still valid."
                 ),
             ),
             chat=(
                 (
-                    "{name}'s [payment] for the {product} bounced, card's expired. can you put it "
-                    "on the one that's still good and try again"
+                    "the [payment] for the {product} from {name} bounced, card expired. "
+                    "can you switch it to the [method] thats still good and try again"
                 ),
                 (
-                    "{name}'s card expired so the [payment] for the {product} failed. can you "
-                    "switch it to the other one {name.he} has and run it again"
+                    "the card {name} gave us has expired so the [payment] for the "
+                    "{product} failed. can you switch it to the other [method] {name.he} has and "
+                    "run it again"
                 ),
             ),
-            note="{name} is embarrassed: the [payment] for the {product} failed because "
-            "{name.his} card had expired. Please retry it with {name.his} other [method], which "
-            "is still valid.",
+            note="{name} rang to apologise, because the card for the {product} had "
+            "expired and the [payment] failed. Please retry it with {name.his} other "
+            "[method], which is still valid.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -138,15 +141,18 @@ def bank_sent_a_new_card(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has a new card, ending in {digits}, valid until {expires}. Could you "
-            "retry the failed [payment] for the {product} with it and disable the old card?",
-            colleague="{name} has a new card, ending in {digits}, valid until {expires}. Please "
-            "try the failed [payment] for the {product} again with it and disable the old card.",
-            chat="{name} has a new card ({digits}, valid til {expires}). can you try the failed "
-            "[payment] for the {product} again with it and disable the old one",
-            note="{name}'s bank blocked {name.his} card. The new one ends in {digits}, valid "
-            "until {expires}. Please use it for the failed [payment] for the {product} and "
-            "disable the old one.",
+            email="{name} has a new card, which ends in {digits} and is valid until "
+            "{expires}. Could you retry the failed [payment] for the {product} with it and "
+            "disable the old card?",
+            colleague="{name} has been sent a new card, ending in {digits} and valid until "
+            "{expires}. Could you please retry the failed [payment] for the {product} with "
+            "the new card and disable the old one?",
+            chat="{name} has a new card ending in {digits}, valid til {expires}. can "
+            "you retry the failed [payment] for the {product} with it and disable the old "
+            "card",
+            note="{name}'s bank has replaced {name.his} card. The new one ends in "
+            "{digits} and is valid until {expires}. Please retry the failed [payment] for "
+            "the {product} with it and disable the old card.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -205,26 +211,27 @@ def charged_twice_not_yet_settled(maker: Maker) -> Draft | None:
             ),
             colleague=(
                 (
-                    "{name} has two pending [payments] for the {product}. Please void the later "
-                    "one, it's a duplicate."
+                    "{name} has two pending [payments] for the {product}, but there should "
+                    "only be one. Could you please void the later [payment]?"
                 ),
                 (
-                    "The {product} was charged twice to {name}, both [payments] are pending. "
-                    "Please void the later one."
+                    "We've charged {name} twice for the {product}, and both [payments] are "
+                    "still pending. Please void the later one of the two."
                 ),
             ),
             chat=(
                 (
-                    "{name} got charged 2x for the {product}, both still pending. can you void "
-                    "the later one before it settles"
+                    "{name} got charged twice for the {product}, both [payments] are still "
+                    "pending. can you void the later one before it settles"
                 ),
                 (
-                    "two pending [payments] for the {product} from {name}, should be one. can you "
-                    "void the newer one"
+                    "there are two pending [payments] for the {product} from {name}, there "
+                    "should only be one. can you void the newer one"
                 ),
             ),
-            note="The system crashed in the middle of a payment, and now {name} has two pending "
-            "ones for the {product}. Please void the second [payment] before it's taken.",
+            note="The system crashed while {name} was paying for the {product}, and now "
+            "there are two pending [payments]. Please void the later one before the money "
+            "is taken.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -260,12 +267,13 @@ def too_big_to_make_void(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has decided against the {product}, and we've agreed to that. {name.He} "
             "can still see a pending charge for it. Could you void that [payment]?",
-            colleague="{name} has decided not to take the {product}, and that's agreed. Please "
-            "void the pending [payment].",
+            colleague="{name} has decided not to take the {product}, and that's fine with "
+            "us. Could you please void the pending [payment] for it?",
             chat="{name} doesnt want the {product} after all and we're fine with that. can you "
             "void the pending [payment] for it",
-            note="I've agreed with {name} that {name.he} doesn't have to take the {product}. "
-            "Please void the pending [payment] before it goes through.",
+            note="I've agreed with {name} that {name.he} doesn't have to take the "
+            "{product} after all. Please void {name.his} pending [payment] before the "
+            "money is taken from the account.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -299,14 +307,15 @@ def failed_since_a_day(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{name} would like to transfer what failed since {day}. What do {name.his} "
-            "failed [payments] from that day on come to?",
-            colleague="{name} is asking what bounced. What do {name.his} failed [payments] from "
-            "{day} on come to?",
-            chat="{name} wants to know how much has failed since {day}, incl that day. one "
-            "total pls",
-            note="I'm calling {name} this afternoon about the money we couldn't collect. What "
-            "do {name.his} failed [payments] from {day} onwards add up to?",
+            email="{name} would like to transfer the money for the [payments] that have "
+            "failed since {day}. How much do they come to, including that day?",
+            colleague="{name} would like to pay what we couldn't collect. Could you tell me "
+            "what {name.his} failed [payments] from {day} onwards come to?",
+            chat="{name} wants to know how much has failed since {day}, including that "
+            "day. can you give me one total",
+            note="I'm calling {name} this afternoon about the money we couldn't "
+            "collect. How much do {name.his} failed [payments] from {day} onwards add up "
+            "to?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -376,12 +385,14 @@ def two_failed_one_in_time(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has raised {name.his} card limit. Could you retry the failed "
             "[payments] for the {one} and the {two}? Tell me if either is too old.",
-            colleague="{name}'s bank has sorted it out. Please retry the failed [payments] for "
-            "the {one} and the {two}, and tell me if you can't retry one.",
+            colleague="{name} has sorted things out with the bank. Could you retry "
+            "{name.his} failed [payments] for the {one} and the {two}, please, and tell me "
+            "if one of them is too old?",
             chat="{name} says {name.his} bank is ok now, can you retry the failed [payments] "
             "for the {one} and the {two}? tell me if either is too old",
-            note="{name} has two failed [payments], for the {one} and the {two}. Please retry "
-            "them. If it's too late for one, tell me which, and we'll invoice it.",
+            note="{name} would like us to retry {name.his} failed [payments] for the "
+            "{one} and the {two}. If one of them is too old, tell me which, and we'll "
+            "invoice it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -414,36 +425,40 @@ def card_lost_on_the_train(maker: Maker) -> Draft | None:
         ask=Voices(
             email=(
                 (
-                    "{name} has lost {name.his} card ending in {digits}. Please disable it, and "
-                    "put the [payment] that's pending on it on {name.his} other card."
+                    "{name} has lost {name.his} card ending in {digits}. Please disable "
+                    "it, and move the [payment] that's pending on it to {name.his} other card."
                 ),
                 (
-                    "{name}'s purse was stolen, with the card ending in {digits}. Could you "
-                    "disable it, and move what's pending on it to {name.his} other one?"
+                    "{name}'s purse was stolen, with the card ending in {digits} in it. "
+                    "Could you disable the card, and move the pending [payment] to {name.his} "
+                    "other one?"
                 ),
             ),
             colleague=(
                 (
-                    "{name} has lost the card ending in {digits}. Please put the pending "
-                    "[payment] on {name.his} other card and disable the lost one."
+                    "{name} has lost the card ending in {digits}. Could you please move "
+                    "the pending [payment] to {name.his} other card, and then disable the lost "
+                    "one?"
                 ),
                 (
-                    "{name}'s card ending in {digits} was stolen. Please move what's pending on "
-                    "it to {name.his} other valid card and disable the stolen one."
+                    "{name}'s card ending in {digits} has been stolen. Please move the "
+                    "[payment] that's pending on it to {name.his} other valid card, and disable "
+                    "the stolen one."
                 ),
             ),
             chat=(
                 (
-                    "{name} lost {name.his} card ({digits}), can you disable it? theres something "
-                    "pending on it, put that on {name.his} other one first"
+                    "{name} lost the card ending in {digits}, can you disable it? theres a "
+                    "[payment] pending on it, so move that to {name.his} other card first"
                 ),
                 (
-                    "{name}'s card was stolen ({digits}). pls disable it and move whats pending on "
-                    "it to {name.his} other one"
+                    "someone stole the card ending in {digits} from {name}. pls disable it "
+                    "and move the pending [payment] to {name.his} other card"
                 ),
             ),
-            note="{name}'s wallet is gone, and with it the card ending in {digits}. Please move "
-            "the pending [payment] to {name.his} other card and disable this one.",
+            note="{name}'s wallet was stolen, and the card ending in {digits} was in "
+            "it. Please move the pending [payment] to {name.his} other card and disable "
+            "the stolen one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -523,13 +538,13 @@ def line_on_the_bank_statement(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{amount} has come in from {name} without a reference. Could you find the "
             "pending [payment] with that amount and settle it?",
-            colleague="{amount} has come in from {name} without a reference. Please find the "
-            "pending [payment] it's for and settle it.",
-            chat="got {amount} from {name}, no reference as usual. can you settle the [payment] "
-            "thats for",
-            note="There's {amount} from {name} on Friday's bank statement, with no reference. "
-            "{name.He} must have meant the pending [payment] for exactly that amount, so please "
-            "settle it.",
+            colleague="We've received {amount} from {name} without a reference. Could you "
+            "please find the pending [payment] for that amount and settle it?",
+            chat="got {amount} from {name}, no reference as usual. can you find the "
+            "[payment] its for and settle it",
+            note="There's {amount} from {name} on Friday's bank statement, but no "
+            "reference. It must be for the pending [payment] of exactly that amount, so "
+            "please settle that one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -35,12 +35,12 @@ def typed_one_zero_too_few(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{culprit} mistyped the price of the {product} the other day. Could you put "
             "it back to what it was before?",
-            colleague="{culprit}'s last change to the price of the {product} was a typo. Please "
-            "set it back to what it was before that.",
+            colleague="{culprit} made a mistake when {culprit.he} last changed the price of "
+            "the {product}. Could you please set it back to what it was before?",
             chat="{culprit} typed the wrong price for the {product}, can you put it back to "
             "what it was before",
-            note="{culprit} got the price of the {product} wrong when {culprit.he} last changed "
-            "it. Please set it back to what it was right before.",
+            note="{culprit} entered the wrong price for the {product} when {culprit.he} "
+            "last changed it. Please set it back to the price we had right before that.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -80,12 +80,12 @@ def a_few_per_cent_more(maker: Maker) -> Draft | None:
         ask=Voices(
             email="Our costs for the {product} have gone up. Could you raise the price by "
             "{percent}%, from today?",
-            colleague="We're paying more for the {product} ourselves. Please put the price up "
-            "by {percent}% from today.",
-            chat="we pay more for the {product} now, can you put it up by {percent}%? the new "
-            "price starts today",
-            note="The {product} is costing us more than it used to. Please raise the price by "
-            "{percent}% from today.",
+            colleague="We're paying more for the {product} ourselves now. Could you please "
+            "raise our price by {percent}% from today?",
+            chat="we pay more for the {product} now, can you raise the price by "
+            "{percent}% from today",
+            note="The {product} is costing us more than it used to. I'd like you to "
+            "raise the price by {percent}%, starting today.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -205,11 +205,12 @@ def new_lead_by_a_clerk(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{heir} is taking over the {category} [category] from Monday, that's agreed. "
             "Could you make {heir.him} the lead in the system by then?",
-            colleague="Please make {heir} the new lead for the {category} [category], we agreed "
-            "that in the meeting.",
-            chat="{heir} leads the {category} [category] from now on, can you change that",
-            note="{heir} is in charge of the {category} [category] now, but the system still "
-            "shows the old name. Please change the lead to {heir}.",
+            colleague="We agreed in the meeting that {heir} would take over the {category} "
+            "[category]. Could you please make {heir.him} the lead in the system?",
+            chat="{heir} leads the {category} [category] from now on, can you change "
+            "that in the system",
+            note="{heir} is in charge of the {category} [category] now, but the system "
+            "still shows the previous lead. Please change that to {heir}.",
         ),
         calls=(
             call("search_employees", query=heir["name"]),
@@ -256,14 +257,15 @@ def what_did_it_cost_then(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] remembers a lower price for the {product} on {day}. What did it "
+            email="[A customer] remembers a lower price for the {product} on {day}. What did it "
             "cost that day, and which of us has changed the price since?",
-            colleague="A [customer] says the {product} was cheaper on {day}. What did it cost "
-            "then, and which of us has changed the price since?",
-            chat="someone says the {product} was cheaper on {day}. what was the price then and "
-            "who changed it",
-            note="A [customer] was quoted a lower price for the {product} on {day} and wants it "
-            "for that. What did it cost then, and who has changed it since?",
+            colleague="[A customer] says the {product} was cheaper on {day}. Could you check "
+            "what it cost that day, and which of us has changed the price since?",
+            chat="[a customer] says the {product} was cheaper on {day}. what was the "
+            "price then and who has changed it since",
+            note="[A customer] says we quoted a lower price for the {product} on {day} "
+            "and would still like to pay that. What did it cost that day, and who has "
+            "changed the price since?",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

@@ -94,12 +94,15 @@ def just_enough_to_be_delivered(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{supplier} won't deliver our draft [purchase] of the {product}, because it's "
             "below their minimum. Please raise the quantity just enough to reach it, and send it.",
-            colleague="Our draft [purchase] of the {product} is under {supplier}'s minimum. "
-            "Please raise the quantity until it's just enough, and send it.",
-            chat="{supplier} won't deliver our draft [purchase] of the {product}, its under "
-            "their minimum. can you up the quantity just enough and send it",
-            note="Our draft [purchase] of the {product} is below the minimum at {supplier}. "
-            "Please raise the quantity by as little as gets us there, and send it.",
+            colleague="Our draft [purchase] of the {product} is below {supplier}'s minimum. "
+            "Could you please raise the quantity until it's just enough, and then send the "
+            "[purchase]?",
+            chat="{supplier} won't deliver our draft [purchase] of the {product}, its "
+            "under their minimum. can you raise the quantity just enough to reach it and "
+            "send the [purchase]",
+            note="Our draft [purchase] of the {product} is too small for {supplier} to "
+            "deliver. Please raise the quantity until we just reach their minimum, and "
+            "send it.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -180,12 +183,12 @@ def something_for_the_garden_party(maker: Maker) -> Draft | None:
         ask=Voices(
             email="We're having a family do, and I could use {count} × {product} at the price "
             "{supplier} charges us. I'll pay it all back. Could you start the [purchase] for me?",
-            colleague="Could you buy {count} × {product} from {supplier} for me privately? I'll "
-            "pay for it myself.",
+            colleague="Could you please buy {count} × {product} from {supplier} for me to "
+            "use at home? I'll pay for everything myself.",
             chat="can you get me {count} × {product} from {supplier}? it's for home, but i'll "
             "pay the full cost",
-            note="I could use {count} × {product} at home. Please buy them from {supplier} at "
-            "our price and give me the bill, I'll pay it out of my own pocket.",
+            note="I could use {count} × {product} at home. Please buy them from "
+            "{supplier} at our price, and I'll pay the bill out of my own pocket.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -222,13 +225,14 @@ def order_what_is_missing(maker: Maker) -> Draft | None:
             email="We're running low on {product}. Please add enough to our draft with "
             "{supplier} to bring every low [warehouse] back up to its reorder point. Don't send "
             "it yet.",
-            colleague="Please add the {product} to our draft with {supplier}, just enough to "
-            "get each low [warehouse] up to its reorder point. Don't send it.",
-            chat="can you add the {product} to our {supplier} draft? just enough to get the low "
-            "[warehouses] back up to their reorder points. dont send it",
-            note="I'm checking the draft for {supplier} tomorrow. Before that, please add as "
-            "many of the {product} as it takes to bring the low [warehouses] up to their reorder "
-            "points.",
+            colleague="Could you please add the {product} to our draft with {supplier}, just "
+            "enough to bring each low [warehouse] up to its reorder point? Please don't "
+            "send the draft yet.",
+            chat="can you add the {product} to our draft with {supplier}? just enough "
+            "to get the low [warehouses] back up to their reorder points. dont send it yet",
+            note="I'm checking our draft with {supplier} tomorrow. Before then, please "
+            "add enough of the {product} to bring every low [warehouse] up to its reorder "
+            "point.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -270,14 +274,15 @@ def what_we_would_save(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="{two} says they're cheaper than {one}, where we have a draft [purchase]. How "
-            "much would we save if we bought all of that from {two} instead?",
-            colleague="{two} is offering us better prices than {one}. How much would we save on "
-            "the draft [purchase] we have with {one}?",
-            chat="{two} says they'd be cheaper for what's in our {one} draft. how much would we "
-            "save on the whole of it",
-            note="{two} has sent us a price list. We still have a draft [purchase] with {one}. "
-            "What would we save if we bought all of it from {two}?",
+            email="{two} says they're cheaper than {one}, where we have a draft "
+            "[purchase]. How much would we save if we bought everything in the draft from "
+            "{two} instead?",
+            colleague="We have a draft [purchase] with {one}. Could you work out how much "
+            "we'd save if we bought all of it from {two} instead?",
+            chat="we have a draft [purchase] with {one}. how much would we save if we "
+            "bought everything in it from {two}",
+            note="{two} has sent us a price list, and we still have a draft [purchase] "
+            "with {one}. How much would we save if we bought all of it from {two}?",
         ),
         calls=(
             call("search_suppliers", query=one["name"]),
@@ -311,11 +316,13 @@ def two_arrived_only_one_complete(maker: Maker) -> Draft | None:
             email="{supplier} delivered {one} × {product} and 2 × {more} today, without a "
             "delivery note. Could you find the [purchase] that matches and mark it as received?",
             colleague="{supplier} delivered {one} × {product} and 2 × {more} today, with no "
-            "paperwork. Please mark the matching [purchase] as received.",
-            chat="{supplier} just delivered {one} × {product} and 2 × {more}, no number on it. "
-            "can you find the right [purchase] and mark it received",
-            note="{supplier} brought {one} × {product} and 2 × {more} this morning and left no "
-            "delivery note. Please find our [purchase] for exactly that and mark it as received.",
+            "paperwork. Could you please find the matching [purchase] and mark it as "
+            "received?",
+            chat="{supplier} just delivered {one} × {product} and 2 × {more} with no "
+            "delivery note. can you find the right [purchase] and mark it received",
+            note="{supplier} brought {one} × {product} and 2 × {more} this morning and "
+            "left no delivery note. Please find our [purchase] for exactly those goods and "
+            "mark it as received.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -407,12 +414,12 @@ def called_off_after_sending(maker: Maker) -> Draft | None:
         ask=Voices(
             email="We don't need the {product} from {supplier} any more. The [purchase] went "
             "out to them, but nothing has been loaded yet. Could you cancel it?",
-            colleague="We don't need the {product} any more, and {supplier} doesn't mind. "
-            "Please cancel the [purchase] we sent them.",
+            colleague="We don't need the {product} any more, and {supplier} is fine with "
+            "that. Could you please cancel the [purchase] we sent them?",
             chat="can you cancel what we sent to {supplier} for the {product}? we dont need it "
             "any more and theyre ok with it",
-            note="We don't need the {product} after all. Our [purchase] has already gone out to "
-            "{supplier}, but they'd accept it if we cancel today, so please do.",
+            note="We don't need the {product} after all. We've already sent {supplier} "
+            "the [purchase], but they'll accept it if we cancel today. Please cancel it.",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -454,11 +461,13 @@ def what_is_late_from_them(maker: Maker) -> Draft | None:
         ask=Voices(
             email="I'm ringing {supplier} about late deliveries. Which [purchases] should have "
             "been here by now, and how much are they worth in all?",
-            colleague="What's the total of the [purchases] from {supplier} that are overdue?",
+            colleague="I'm about to chase {supplier} about late deliveries. Could you tell "
+            "me the total of the [purchases] we've sent them that are overdue?",
             chat="how much are we still waiting for from {supplier}? total of everything sent "
             "thats past its due date",
-            note="I'm meeting {supplier} tomorrow. What's the total of the [purchases] we've sent "
-            "them that are overdue? I'd like to bring it up.",
+            note="I'm meeting {supplier} tomorrow and would like to talk about late "
+            "deliveries. What's the total of the [purchases] we've sent them that are "
+            "overdue?",
         ),
         calls=(
             call("search_suppliers", query=supplier["name"]),
@@ -488,14 +497,15 @@ def when_could_it_be_here(maker: Maker) -> Draft | None:
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] is asking for the {product}, and we don't have any. If we "
+            email="[A customer] is asking for the {product}, and we don't have any. If we "
             "bought it in today from an active [supplier], what's the earliest date it could be "
             "here?",
-            colleague="If we buy in the {product} today, what's the earliest date it could be "
-            "here? Active [suppliers] only.",
+            colleague="[A customer] needs the {product}. If we bought it in today from an "
+            "active [supplier], what's the earliest date we could have it here?",
             chat="whats the earliest date we could have the {product} here if we buy it in today",
-            note="Somebody is asking for the {product}, and we don't have any. If we bought it "
-            "today from an active [supplier], when could it be here at the earliest?",
+            note="Somebody is asking for the {product}, and we don't have any. If we "
+            "bought it today from an active [supplier], on what date could we have it at "
+            "the earliest?",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

@@ -54,12 +54,13 @@ def not_what_was_promised(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} paid for the {product} on {day}, and I've checked: our description of "
             "it was wrong. Could you open the maximum [refund] for that?",
-            colleague="{name} paid for the {product} on {day}, and it isn't as described. "
-            "Please open [a refund] for that, at the maximum.",
-            chat="{name} paid for the {product} on {day} and it wasnt as described, i checked. "
-            "can you open [a refund], the maximum we give for that",
-            note="{name} paid for the {product} on {day}, and our website describes it wrongly. "
-            "Please open the maximum [refund] for “not as described”.",
+            colleague="{name} paid for the {product} on {day}, and it really isn't what we'd "
+            "described. Could you please open the maximum [refund] for “not as described”?",
+            chat="{name} paid for the {product} on {day} and it wasnt as described, i "
+            "checked. can you open the maximum [refund] we give for that",
+            note="{name} paid for the {product} on {day}, and it turns out that our "
+            "website describes it wrongly. Please open the maximum [refund] for “not as "
+            "described”.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -131,12 +132,14 @@ def remembers_it_as_last_month(maker: Maker) -> Draft | None:
             email="{name} has changed {name.his} mind about the {product} and would like "
             "{name.his} money back. {name.He} says {name.he} paid last month. Could you open the "
             "usual [refund]?",
-            colleague="{name} doesn't want the {product} after all and says {name.he} paid for "
-            "it last month. Please open the usual [refund] for a change of mind.",
-            chat="{name} changed {name.his} mind about the {product}, paid for it last month "
-            "{name.he} says. can you open the usual [refund] for that",
-            note="{name} rang: {name.he}'s had second thoughts about the {product} and thinks "
-            "{name.he} paid about a month ago. Please open the usual change-of-mind [refund].",
+            colleague="{name} doesn't want the {product} after all and says {name.he} paid "
+            "for it last month. Could you please open the usual [refund] for a change of "
+            "mind?",
+            chat="{name} changed {name.his} mind about the {product} and says {name.he} "
+            "paid for it last month. can you open the usual [refund] for that",
+            note="{name} rang because {name.he}'s had second thoughts about the "
+            "{product}, which {name.he} thinks {name.he} paid for a month ago. Please open "
+            "the usual change-of-mind [refund].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -319,14 +322,14 @@ def approve_what_is_not_mine(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is still waiting for two [refunds], both open. Could you approve "
-            "them, and tell me if somebody else has to do one?",
-            colleague="{name} has waited long enough for {name.his} two open [refunds]. Please "
-            "approve them, and tell me if there's one you can't.",
-            chat="{name} is still waiting for 2 [refunds], can you approve them? tell me if "
-            "someone else has to do one",
-            note="{name} has two open [refunds] that nobody has approved yet. Please approve "
-            "them today, and if a colleague has to do one, tell me which.",
+            email="{name} is still waiting for two open [refunds]. Could you approve "
+            "them, and tell me if one has to be approved by somebody else?",
+            colleague="{name} has waited long enough for {name.his} two open [refunds]. "
+            "Could you please approve both, and tell me if there's one you can't approve?",
+            chat="{name} is still waiting for 2 open [refunds], can you approve them? "
+            "tell me if someone else has to approve one",
+            note="{name} has two open [refunds] that nobody has approved yet. Please "
+            "approve them today. If a colleague has to approve one of them, tell me which.",
         ),
         calls=(
             call("get_my_profile"),
@@ -536,12 +539,12 @@ def what_went_back_so_far(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} is doing {name.his} tax return and would like to know how much we've "
             "refunded {name.him} so far, all in all. Could you add up what was approved?",
-            colleague="{name} is asking how much we've refunded {name.him}. What do the "
-            "approved [refunds] come to in total?",
-            chat="{name} says we hardly refunded anything. how much was it in total? only whats "
-            "been approved",
-            note="I'm meeting {name} on Friday, and {name.he} thinks we've refunded less than I "
-            "said. What do all {name.his} approved [refunds] add up to?",
+            colleague="{name} has asked how much we've refunded {name.him} altogether. Could "
+            "you please add up the [refunds] that have been approved?",
+            chat="{name} says we've hardly refunded anything. how much was it in total? "
+            "only count whats been approved",
+            note="I'm meeting {name} on Friday, and {name.he} thinks we've refunded "
+            "less than I said. What do all of {name.his} approved [refunds] add up to?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -583,18 +586,19 @@ def what_became_of_my_money(maker: Maker) -> Draft | None:
             ),
             colleague=(
                 (
-                    "What happened to {name}'s [refund] for the {product}? I need the decision and "
-                    "the date."
+                    "{name} is asking about the [refund] for the {product}. Could you tell "
+                    "me what we decided, and on what date?"
                 ),
                 (
-                    "{name} still hasn't heard about the money for the {product}. Did {name.he} "
-                    "get the [refund] or not, and when did we decide that?"
+                    "{name} still hasn't heard about {name.his} money for the {product}. "
+                    "Could you see if the [refund] was approved or not, and when we decided that?"
                 ),
             ),
-            chat="{name} is asking about {name.his} [refund] for the {product}, whats the outcome "
-            "and when was it decided",
-            note="{name} is threatening to complain because {name.he}'s heard nothing about the "
-            "[refund] for the {product}. What did we decide, and on what day?",
+            chat="{name} is asking about {name.his} [refund] for the {product}. what "
+            "did we decide and when",
+            note="{name} is threatening to complain because {name.he}'s heard nothing "
+            "about the [refund] for the {product}. Could you check what we decided, and on "
+            "what day?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -30,12 +30,13 @@ def both_arrived_broken(maker: Maker) -> Draft | None:
         ask=Voices(
             email="Some of {name}'s [order] of {day} arrived damaged: five of the {one} and two "
             "of the {two}. Could you register one return for both?",
-            colleague="{name}'s [order] of {day} arrived damaged: 5 × {one} and 2 × {two}. Please "
-            "register one return for both.",
+            colleague="Part of {name}'s [order] of {day} arrived damaged: 5 × {one} and 2 × "
+            "{two}. Could you please register one return for both?",
             chat="{name} got 5 × {one} and 2 × {two} damaged ([order] from {day}). can you set up "
             "one return for both",
-            note="{name} sent us photos of the damage in {name.his} [order] of {day}: five of the "
-            "{one} and two of the {two}. Please register one return for both.",
+            note="{name} has sent us photos of what arrived damaged in {name.his} "
+            "[order] of {day}: 5 × {one} and 2 × {two}. Please register both in one "
+            "return.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -83,12 +84,12 @@ def bought_much_earlier_than_told(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} bought two of the {product} two weeks ago and doesn't need them after "
             "all. Could you register the return as unwanted? I'll e-mail {name.him} the label.",
-            colleague="{name} would like to return two of the {product}, unwanted. {name.He} "
-            "bought them two weeks ago. Please register it.",
-            chat="can you set up a return for {name}? 2 × {product}, unwanted, {name.he} says its "
-            "only been like 2 weeks",
-            note="{name} phoned about two of the {product} that {name.he} bought around a "
-            "fortnight ago and would like to send back. I said that would be fine. Please "
+            colleague="{name} bought two of the {product} two weeks ago and no longer needs "
+            "them. Could you please register them as an unwanted return?",
+            chat="{name} wants to return 2 × {product}, unwanted, {name.he} says it's "
+            "only been 2 weeks. can you set that up",
+            note="{name} phoned about two of the {product}, which {name.he} bought a "
+            "fortnight ago and doesn't need. I said we'd take them back, so please "
             "register the return as unwanted.",
         ),
         calls=(
@@ -122,16 +123,18 @@ def opened_box_unwanted(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The back room has checked the {two} in {name}'s return {reference}: used. "
-            "The {one} was checked earlier. Please record that, and then accept or refuse the "
-            "return.",
-            colleague="We've checked the {two} in {name}'s return {reference}: used. Please record "
-            "that, then accept the return, or refuse it if we can't take that.",
-            chat="just checked the {two} in return {reference}, used (the {one} was fine). can "
-            "you record that and accept or refuse the return? {name} is waiting",
-            note="{name} has chased us twice about return {reference}. Only the condition of "
-            "the {two} was missing: used, clearly. Please record it, and accept the return or "
-            "refuse it.",
+            email="The back room has checked the {two} in {name}'s return {reference}, "
+            "and the condition is “used”. The {one} was checked earlier. Could you record "
+            "that, and then accept or refuse the return?",
+            colleague="We've now checked the {two} in {name}'s return {reference}, and the "
+            "condition is “used”. Could you please record that, and then either accept or "
+            "refuse the return?",
+            chat="just checked the {two} in return {reference}, condition is used (the "
+            "{one} was fine). can you record that and accept or refuse the return? {name} "
+            "is waiting",
+            note="{name} has asked about return {reference} twice. Only the condition "
+            "of the {two} was missing, and it's clearly “used”. Please record it, and then "
+            "accept or refuse the return.",
         ),
         calls=(
             call("find_return_by_reference", reference=back["reference"]),
@@ -174,12 +177,13 @@ def worth_more_than_i_may_accept(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} sent back the {product}, all damaged on the way, and hasn't heard from "
             "us. The return has been inspected. Could you accept it today?",
-            colleague="Please accept {name}'s return of the {product}. It's been inspected, and "
-            "everything really is damaged.",
-            chat="{name}'s return of the {product} has been inspected, all damaged like "
-            "{name.he} said. can you accept it, {name.he}'s waiting",
-            note="{name}'s return of the {product} has been on the shelf for days. It's been "
-            "inspected, and everything in it is damaged, so please accept it.",
+            colleague="{name}'s return of the {product} has been inspected, and everything "
+            "in it really is damaged. Could you accept the return, please?",
+            chat="the return of the {product} from {name} has been inspected, all "
+            "damaged like {name.he} said. can you accept it, {name.he} is waiting",
+            note="The return of the {product} from {name} has been on our shelf for "
+            "days. It's been inspected, and everything in it is damaged, so please accept "
+            "the return.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -215,13 +219,15 @@ def send_back_all_the_rest(maker: Maker) -> Draft | None:
             email="{name} sent back some of the {product} because of damage, and now it turns "
             "out that the rest is damaged, too. Could you register a return for everything "
             "{name.he} still has from that [order]?",
-            colleague="{name} has already returned some of the {product} as damaged, and the "
-            "rest is no better. Please register a return for all {name.he} still has from that "
-            "[order].",
-            chat="{name} sent back some of the {product} before, damaged, and now the rest "
-            "turns out damaged too. can you register a return for whatever {name.he} still has",
-            note="{name} rang again about the damaged {product}: {name.he} wants to send back all "
-            "{name.he} still has from that [order]. Please register the return.",
+            colleague="{name} has already returned some of the {product} as damaged, and now "
+            "the rest has turned out to be damaged as well. Could you register a return "
+            "for all {name.he} still has from that [order]?",
+            chat="{name} sent back some of the {product} before because of damage, and "
+            "now the rest is damaged too. can you register a return for everything "
+            "{name.he} still has",
+            note="{name} rang again about the damaged {product} and would like to send "
+            "back all the rest from that [order], too. Please register a return for what "
+            "{name.he} still has.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -264,12 +270,14 @@ def box_without_a_number(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} sent us a box with two of the {product}, but without the return number. "
             "Could you find the return and mark it as received?",
-            colleague="A box with 2 × {product} came from {name} without a return number. Please "
-            "mark the matching return as received.",
+            colleague="A box from {name} has arrived with 2 × {product} in it, but without a "
+            "return number. Could you please find the matching return and mark it as "
+            "received?",
             chat="theres a box from {name} here, no return number, 2 × {product} in it. can you "
             "find the return and mark it received",
-            note="There's a box from {name} with two of the {product} and no return number. "
-            "Please find the return it belongs to and mark it as received.",
+            note="There's a box from {name} in the post room, with two of the {product} "
+            "and no return number. Please find the return it belongs to and mark it as "
+            "received.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -308,13 +316,14 @@ def one_of_two_still_in_time(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like to return five of the {product} from two [orders], "
             "unwanted. Please register what's still in time, and tell me why the others aren't.",
-            colleague="{name} would like to return five of the {product}, unwanted, from two "
-            "[orders]. Please register what can still come back, and tell me why the "
-            "rest can't.",
+            colleague="{name} doesn't want five of the {product} that {name.he} bought in "
+            "two [orders]. Could you register what we can still take as unwanted, and tell "
+            "me why we can't take the rest?",
             chat="{name} wants to send back 5 × {product} (2 [orders], unwanted). can you "
             "register whats still possible? and tell me why the others arent",
-            note="{name} has brought back five of the {product}, unwanted, from two different "
-            "[orders]. Please register what can still come back, and tell me why if some can't.",
+            note="{name} has brought back five of the {product} from two different "
+            "[orders], all unwanted. Please register the ones that are still in time, and "
+            "tell me why the others aren't.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -365,12 +374,15 @@ def worth_of_all_on_the_way(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like to know how much {name.his} open returns are worth. What's "
             "the total of those we haven't decided on, including what's still on its way to us?",
-            colleague="What are {name}'s returns worth that we haven't decided on, whether "
-            "they're here or still on the way?",
-            chat="{name} wants to know what {name.his} open returns are worth altogether. "
-            "announced and received, not the decided ones",
-            note="I'm seeing {name} tomorrow. How much are {name.his} returns worth that we "
-            "haven't decided on yet, whether they're here or still on the way?",
+            colleague="Could you tell me what {name}'s open returns are worth in total? I "
+            "mean all that we haven't decided on, whether they're here or still on the "
+            "way.",
+            chat="{name} wants to know what {name.his} open returns are worth "
+            "altogether. can you add up the announced and received ones, not the decided "
+            "ones",
+            note="I'm seeing {name} tomorrow about {name.his} returns. What's the total "
+            "worth of those we haven't decided on yet, whether they're here or still on "
+            "the way?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -406,15 +418,17 @@ def as_many_returns_as_allowed(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} ordered five of the {product}, which was too many, and would like to "
-            "send two of them back from {name.his} latest [order]. Please register that as "
-            "unwanted.",
-            colleague="{name} is returning 2 × {product} (of 5) from {name.his} latest [order], "
-            "unwanted. Please register it.",
-            chat="new return for {name}: 2 × {product} from {name.his} latest [order], it has "
-            "5 in it. unwanted. can you set it up",
-            note="{name} would like to send two of the five {product} in {name.his} most recent "
-            "[order] back, unwanted. Please register the return.",
+            email="{name} ordered five of the {product} in {name.his} latest [order], "
+            "which was too many, and would like to send two of them back. Please register "
+            "that as unwanted.",
+            colleague="{name} has five of the {product} from {name.his} latest [order] and "
+            "would like to return two of them. Could you please register that return as "
+            "unwanted?",
+            chat="{name} wants to return 2 × {product} from {name.his} latest [order] "
+            "(it has 5 of them), unwanted. can you register it",
+            note="{name} would like to send back two of the five {product} in "
+            "{name.his} latest [order], which {name.he} doesn't need. Please register the "
+            "return as unwanted.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

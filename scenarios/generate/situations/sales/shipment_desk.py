@@ -31,12 +31,14 @@ def moved_before_it_arrives(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has moved to {city}; the new address is on {name.his} record. Could you "
             "redirect whatever hasn't left yet, and tell me what you couldn't redirect?",
-            colleague="{name} has moved to {city}, the address is on record. Please redirect "
-            "whatever hasn't left yet, and tell me what can't be redirected.",
-            chat="{name} moved to {city} (address is on file). can you redirect what hasnt left "
-            "yet and tell me what you cant",
-            note="{name} has moved to {city}, and that address is on record already. Please "
-            "redirect {name.his} [shipments], and tell me which ones it's too late for.",
+            colleague="{name} has moved to {city}, and we have the new address on record. "
+            "Could you please redirect whatever hasn't left yet, and tell me what you "
+            "can't redirect?",
+            chat="{name} moved to {city} (new address is on file). can you redirect "
+            "what hasnt left yet and tell me what you cant redirect",
+            note="{name} has moved to {city}, and the new address is already on record. "
+            "Please redirect {name.his} [shipments], and tell me which ones it's too late "
+            "for.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -71,11 +73,11 @@ def to_a_place_we_do_not_have(maker: Maker) -> Draft | None:
             email="{name} is working somewhere else this month and would like the {product} "
             "sent to {street}, {postcode} {city}. It's a new address, so please add it as an "
             "extra one and redirect the [shipment].",
-            colleague="{name}'s planned [shipment] with the {product} should go to {street}, "
-            "{postcode} {city} instead. We don't have that yet, so please add it first, as an "
-            "extra address.",
-            chat="{name} wants the {product} sent to {street}, {postcode} {city}. thats new, "
-            "can you add it as an extra address and redirect the [shipment]",
+            colleague="{name} would like the planned [shipment] with the {product} to go to "
+            "{street}, {postcode} {city} instead. Could you please add that as an extra "
+            "address and redirect the [shipment]?",
+            chat="{name} wants the {product} sent to {street}, {postcode} {city}. thats "
+            "a new address, can you add it as an extra one and redirect the [shipment]",
             note="{name} has the builders in, so the {product} should go to {street}, "
             "{postcode} {city} instead. Please add that as an extra address and redirect the "
             "[shipment] to it.",
@@ -133,14 +135,15 @@ def neighbour_takes_it_in(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} is away this week, and {other} next door has offered to take the "
-            "{product} in. Could you redirect it to {other.him}?",
-            colleague="{name} is away, and {other} next door says {other.he}'ll take the "
-            "{product}. Please redirect it to {other.him}.",
-            chat="{other} offered to take in {name}'s {product}, they're neighbours. can you "
-            "redirect it to {other}",
-            note="{other} was here and says that {name} won't be at home all week. Please send "
-            "the [shipment] with {product} to {other} instead.",
+            email="{name} is away this week, and {other} next door has offered to take "
+            "in the {product}. Could you redirect the [shipment] to {other.him}?",
+            colleague="{name} is away, and {other} next door has offered to take the "
+            "{product}. Could you please redirect the [shipment] to {other.him}?",
+            chat="{other} lives next door to {name} and has offered to take in the "
+            "{product}. can you redirect the [shipment] to {other.him}",
+            note="{other} was here and says that {name}, who lives next door, won't be "
+            "at home all week. Please redirect the [shipment] with the {product} to "
+            "{other}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -176,12 +179,13 @@ def cheapest_for_light_things(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name}'s planned [shipment] is only a few light boxes, so it doesn't need an "
             "expensive service. Could you change it to the cheapest [carrier] we can use for it?",
-            colleague="{name}'s planned [shipment] is light and not urgent. Please put it on the "
-            "cheapest [carrier] that we can use for it.",
-            chat="{name}'s planned [shipment] is light and theres no rush. can you switch it to "
-            "the cheapest [carrier] we can use for it",
-            note="The planned [shipment] to {name} doesn't need such an expensive [carrier]. "
-            "Please find the cheapest one that can take it and change it.",
+            colleague="{name}'s planned [shipment] is light and not urgent. Could you please "
+            "switch it to the cheapest [carrier] that we can use for it?",
+            chat="the planned [shipment] for {name} is light and theres no rush. can "
+            "you switch it to the cheapest [carrier] we can use for it",
+            note="We don't need such an expensive [carrier] for the planned [shipment] "
+            "to {name}. Please find the cheapest [carrier] that can take it, and change "
+            "it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -257,12 +261,12 @@ def keep_it_till_we_are_back(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} will be abroad and doesn't want the {product} before {day}. Could you "
             "move the planned [shipment] to that day?",
-            colleague="{name} is away. Please move the planned [shipment] with the {product} to "
-            "{day}.",
-            chat="can you move {name}'s [shipment] with the {product} to {day}? {name.he}'s on "
-            "holiday",
-            note="{name} is away for longer than {name.he} thought. Please move the planned "
-            "[shipment] with the {product} to {day}.",
+            colleague="{name} will be away for a while. Could you please move {name.his} "
+            "planned [shipment] with the {product} to {day}?",
+            chat="{name} is on holiday, can you move the planned [shipment] with the "
+            "{product} to {day}",
+            note="{name} is staying away for longer than {name.he} thought. Please move "
+            "the planned [shipment] with the {product} to {day}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -302,13 +306,14 @@ def nobody_home_until_then(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has builders in and can't take any deliveries before {day}. Could you "
             "move whatever would leave earlier to that day? Later ones can stay.",
-            colleague="{name} can't take deliveries before {day}. Please move {name.his} planned "
-            "[shipments] that leave earlier to that day.",
+            colleague="{name} can't take any deliveries before {day}. If any of {name.his} "
+            "planned [shipments] would leave earlier, could you please move them to that "
+            "day?",
             chat="{name} is away until {day}, can you move {name.his} planned [shipments] that "
             "leave before that to {day}? later ones stay",
-            note="{name} has the builders in, and nobody can sign for anything before {day}. "
-            "Please move {name.his} planned [shipments] to that day, unless they leave later "
-            "anyway.",
+            note="{name} has the builders in, and nobody can sign for anything before "
+            "{day}. Please move any planned [shipments] that would leave earlier to that "
+            "day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -337,12 +342,13 @@ def vanished_on_the_road(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} never got the {product}, and the [carrier] can't find it. Could you "
             "report the [shipment] as lost?",
-            colleague="{name}'s [shipment] with the {product} never arrived, and the [carrier] "
-            "has stopped looking. Please report it as lost.",
-            chat="the [carrier] has lost {name}'s [shipment] with the {product}, they "
-            "confirmed it. can you mark it as lost",
-            note="The [carrier] has given up looking for the {product} we sent to {name}. Please "
-            "report that [shipment] as lost today.",
+            colleague="{name} never received the {product}, and the [carrier] has stopped "
+            "looking for the [shipment]. Could you please report it as lost?",
+            chat="the [carrier] confirmed that they lost the [shipment] with the "
+            "{product} for {name}. can you mark it as lost",
+            note="The [carrier] has given up looking for the {product} we sent to "
+            "{name}. Please report the [shipment] as lost today, so that we can settle "
+            "this.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -376,12 +382,15 @@ def two_boxes_same_day(maker: Maker) -> Draft | None:
             email="{name} is getting two [shipments] on the same day. Could you add the "
             "[parcel] with the {two}, just as it is, to the [shipment] with the {one} and cancel "
             "the other?",
-            colleague="We're paying for two [shipments] to {name} on the same day. Please move "
-            "the [parcel] with the {two} to the one with the {one} and cancel the other.",
-            chat="we're sending {name} 2 [shipments] on the same day. can you add the [parcel] "
-            "with the {two} to the one with the {one}, as it is, and cancel the other",
-            note="There's no need for two [shipments] to {name} on the same day. Please add the "
-            "[parcel] with the {two} to the one with the {one}, as it is, and cancel the other.",
+            colleague="We're paying for two [shipments] to {name} on the same day. Could you "
+            "please add the [parcel] with the {two}, as it is, to the [shipment] with the "
+            "{one}, and cancel the other?",
+            chat="we're sending {name} 2 [shipments] on the same day. can you add the "
+            "[parcel] with the {two}, as it is, to the [shipment] with the {one} and "
+            "cancel the other one",
+            note="{name} doesn't need two [shipments] on the same day. Please add the "
+            "[parcel] with the {two}, just as it is, to the [shipment] with the {one}, and "
+            "cancel the other [shipment].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -38,12 +38,13 @@ def fill_the_shelf_from_who_can(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{low} has almost run out of {product}. Could you bring it back up to its "
             "reorder point from another [warehouse]? Please don't leave that one short instead.",
-            colleague="{low} is low on {product}. Could you top it up to its reorder point from "
-            "another [warehouse] that can spare it?",
-            chat="{low} is running out of {product}. can you move over whats missing to the "
-            "reorder point, from one that can spare it",
-            note="Please refill the {product} in {low} up to the reorder point before the stock "
-            "check next week. Take it from another [warehouse], and leave them enough.",
+            colleague="{low} is running low on {product}. Could you bring it back up to its "
+            "reorder point, please, from another [warehouse] that can spare enough?",
+            chat="{low} is running out of {product}. can you top it up to its reorder "
+            "point from another [warehouse] that can spare it",
+            note="{low} needs more {product} before the stock check next week. Please "
+            "bring it up to its reorder point from another [warehouse], but leave enough "
+            "in the other one.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -77,10 +78,12 @@ def would_leave_too_few(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{taker} is expecting a busy day tomorrow. Could you transfer {count} × "
             "{product} there from {giver}, which has more than twenty?",
-            colleague="Please move {count} × {product} from {giver} to {taker} today.",
-            chat="can you transfer {count} × {product} from {giver} to {taker}? they've got 20 odd",
-            note="{taker} is expecting a busy weekend and has asked for {count} × {product}. "
-            "{giver} has over twenty in stock, so please transfer them from there today.",
+            colleague="{taker} needs {count} × {product} today. Could you please transfer "
+            "them from {giver}?",
+            chat="can you transfer {count} × {product} from {giver} to {taker}? they "
+            "still have over 20",
+            note="{taker} is expecting a busy weekend and has asked for {count} × "
+            "{product}. {giver} still has more than twenty, so please transfer them today.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -116,14 +119,15 @@ def a_whole_pallet(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="We need the space in {giver}. Please transfer {count} × {product} to {taker} "
-            "today. If the system won't take that many in one go, book it as two.",
-            colleague="{giver} is too full. Please transfer {count} × {product} from there to "
-            "{taker}. Two transfers are fine if one's too big.",
-            chat="can you move {count} × {product} from {giver} to {taker}? split it in 2 if "
-            "it won't go through",
-            note="They're painting part of {giver}, so {count} × {product} have to go to {taker}. "
-            "If that's too many for one transfer, book half now and half afterwards.",
+            email="We need the space in {giver}. Please transfer {count} × {product} to "
+            "{taker} today. If the system won't take that many in one go, split it into "
+            "two transfers.",
+            colleague="{giver} is too full. Could you please transfer {count} × {product} to "
+            "{taker}? If that's too many for one transfer, you can make two.",
+            chat="can you move {count} × {product} from {giver} to {taker}? if it won't "
+            "go through in one go just split it in 2",
+            note="{giver} is being painted, so we have to move {count} × {product} to "
+            "{taker}. If that's too many for one transfer, please split it into two.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -162,12 +166,14 @@ def two_counts_one_too_far_off(maker: Maker) -> Draft | None:
             email="We counted the {product} last night: {one} in {near} and {two} in {far}. "
             "Please correct the stock levels. If one needs somebody more senior, leave it and "
             "let me know.",
-            colleague="I counted the {product}: {one} in {near}, {two} in {far}. Please correct "
-            "what you can, and tell me if one needs somebody else's approval.",
-            chat="counted the {product}: {one} in {near}, {two} in {far}. can you fix the levels? "
-            "if one's too far off for you just say",
-            note="These are the counts for the {product}: {one} in {near}, {two} in {far}. "
-            "Please correct what you're allowed to, and tell me which one needs approval, if any.",
+            colleague="I've counted the {product}: there are {one} in {near} and {two} in "
+            "{far}. Could you please correct the levels, and tell me if one needs somebody "
+            "else's approval?",
+            chat="counted the {product}: {one} in {near}, {two} in {far}. can you fix "
+            "the levels? if one is too far off for you just tell me",
+            note="We've counted the {product} and found {one} in {near} and {two} in "
+            "{far}. Please correct the levels, and tell me if you need somebody else to "
+            "approve one of them.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -208,12 +214,13 @@ def it_looks_like_fewer(maker: Maker) -> Draft | None:
             email="I walked past the {product} in {place} just now, and there can't be more "
             "than {guess} left. I haven't counted. Could you set the level to {guess}, so that "
             "nobody promises more?",
-            colleague="Please set the {product} in {place} to {guess}. It's an estimate, nobody's "
-            "had time to count.",
-            chat="the stock of the {product} in {place} looks too high, more like {guess}. can "
-            "you set it to that? only eyeballed it",
-            note="The system shows too much for the {product} in {place}. From the look of the "
-            "shelf I'd say {guess}, so please change it to that until we get round to a count.",
+            colleague="Nobody's had time to count the {product} in {place}, but I'd say we "
+            "have about {guess}. Could you please set the level to {guess}?",
+            chat="the stock of the {product} in {place} looks too high, its more like "
+            "{guess}. can you set it to that? i havent counted though",
+            note="The level for the {product} in {place} is too high in the system. "
+            "From the look of the shelf I'd say {guess}, so please set it to that until "
+            "somebody has counted.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -291,14 +298,14 @@ def too_dear_to_write_off(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="A pipe burst in {place} overnight, and {count} × {product} got soaked. None of "
-            "it can be sold any more. Could you write it off as damaged?",
-            colleague="We've had water damage in {place}. Please write off {count} × {product} as "
-            "damaged.",
-            chat="{count} × {product} ruined by water in {place}, can you write that off as "
-            "damaged",
-            note="The insurer wants the loss from the burst pipe on record this week: {count} × "
-            "{product}, all from {place}. Please write it off as damaged.",
+            email="A pipe burst in {place} overnight, and {count} × {product} got "
+            "soaked. We can't sell any of that now. Could you write it off as damaged?",
+            colleague="We've had water damage in {place}, and {count} × {product} can't be "
+            "sold any more. Could you please write them off as damaged?",
+            chat="{count} × {product} in {place} got ruined by water, can you write "
+            "them off as damaged",
+            note="The insurer wants the loss from the burst pipe in {place} on record "
+            "this week. Please write off {count} × {product} as damaged.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -333,12 +340,14 @@ def sent_to_the_wrong_door(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{culprit} sent the {product} to the wrong place yesterday: to {wrong}, when "
             "{right} had asked for it. Could you move the same number on from {wrong} to {right}?",
-            colleague="{culprit} moved some of the {product} to {wrong} yesterday instead of "
-            "{right}. Please move the same quantity on.",
-            chat="{culprit} sent the {product} to {wrong} yesterday instead of {right}. can "
-            "you move the same amount on",
-            note="{right} is still waiting for the {product}, because {culprit} sent it to "
-            "{wrong} yesterday by mistake. Please move the same number on to {right}.",
+            colleague="Yesterday {culprit} moved some of the {product} to {wrong}, but they "
+            "should have gone to {right}. Could you please move the same quantity on to "
+            "{right}?",
+            chat="{culprit} sent some of the {product} to {wrong} yesterday instead of "
+            "{right}. can you move the same amount on to {right}",
+            note="{right} is still waiting for the {product}, because {culprit} sent it "
+            "to {wrong} yesterday by mistake. Please move the same number on from {wrong} "
+            "to {right}.",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),
@@ -382,12 +391,13 @@ def broken_since_the_new_racks(maker: Maker) -> Draft | None:
             email="We've had new racks since {day}, and I'm not sure they're any good. How many "
             "units of the {product} have we written off as damaged from that day on, in all our "
             "[warehouses] together?",
-            colleague="How many units of the {product} have we written off as damaged since "
-            "{day}, across all [warehouses]?",
+            colleague="Could you tell me how many units of the {product} we've written off "
+            "as damaged since {day}, in all our [warehouses] together?",
             chat="how many of the {product} did we write off as damaged from {day} on? all "
             "[warehouses] together",
-            note="I'd like to know whether the new racks were worth it. How many units of the "
-            "{product} have we written off as damaged since {day}, when we got them?",
+            note="I'd like to know whether the new racks we got on {day} were worth it. "
+            "How many units of the {product} have we written off as damaged from that day "
+            "on?",
         ),
         calls=(
             call("search_products", query=goods[0]["name"]),

@@ -34,12 +34,13 @@ def noticed_in_the_spring(maker: Maker) -> Draft | None:
             email="{name} still has [a warranty] on the {product} and reports a fault, "
             "“{fault}”. {name.He} noticed it on {day} and only told us now. Could you open the "
             "[claim]?",
-            colleague="{name}'s {product} developed a fault on {day}, and the [warranty] is "
-            "still running. Please open [a claim].",
-            chat="{name}'s {product} has had a fault since {day}, “{fault}”. can you open the "
-            "[claim]",
-            note="{name} came to the desk about the {product}: there's been a fault since "
-            "{day}, {name.he} just hadn't had time to get in touch. Please open the [claim].",
+            colleague="{name} noticed a fault in the {product} on {day}, and the [warranty] "
+            "is still running. Could you please open [a claim] for {name.him}?",
+            chat="{name} noticed a fault in the {product} on {day}, “{fault}”. can you "
+            "open the [claim]",
+            note="{name} came to the desk because the {product} has had a fault since "
+            "{day}. {name.He} didn't have time to get in touch sooner. Please open the "
+            "[claim].",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -77,15 +78,17 @@ def decide_on_both(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is waiting to hear about two [claims], for the {one} and the {two}. "
-            "{assessor} has assessed both. Could you accept or reject them accordingly?",
-            colleague="{assessor} has assessed {name}'s [claims] for the {one} and the {two}. "
-            "Please accept or reject each one.",
-            chat="{assessor} has assessed {name}'s [claims] for the {one} and the {two}. can you "
-            "accept or reject them, going by what {assessor.he} found",
-            note="{name} has been waiting for an answer on two [claims], for the {one} and the "
-            "{two}. {assessor} has finished the [assessments], so please accept or reject each "
-            "one.",
+            email="{name} is waiting to hear about two [claims], for the {one} and the "
+            "{two}. {assessor} has assessed both. Could you accept or reject each of them "
+            "accordingly?",
+            colleague="{assessor} has assessed {name}'s [claims] for the {one} and the "
+            "{two}. Could you please accept or reject each of them, depending on what "
+            "{assessor.he} found?",
+            chat="{assessor} has assessed both [claims] from {name}, for the {one} and "
+            "the {two}. can you accept or reject them, going by what {assessor.he} found",
+            note="{name} has been waiting for an answer on {name.his} [claims] for the "
+            "{one} and the {two}. {assessor} has finished both [assessments], so please "
+            "accept or reject each [claim].",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -121,11 +124,13 @@ def judge_in_their_own_case(maker: Maker) -> Draft | None:
             email="{name} is asking what has become of {name.his} [claim] for the {product}. "
             "It's been assessed as a defect, and nobody has decided on it yet. Could you accept "
             "it?",
-            colleague="{name} is waiting for an answer about the {product}. We've assessed the "
-            "[claim], and it's a defect. Could you accept it?",
-            chat="can you accept {name}'s [claim] for the {product}? its been assessed, a defect",
-            note="The [assessment] of {name}'s {product} is in, and it says defect. Please "
-            "accept the [claim] today, {name.he}'s asked twice.",
+            colleague="{name} is waiting for an answer about the {product}. The [claim] has "
+            "been assessed, and it's a defect, so could you please accept it?",
+            chat="can you accept the [claim] from {name} for the {product}? its been "
+            "assessed and its a defect",
+            note="We have the [assessment] of {name}'s {product}, and it says that it's "
+            "a defect. {name.He}'s asked twice already, so please accept the [claim] "
+            "today.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -163,12 +168,13 @@ def repair_above_my_limit(maker: Maker) -> Draft | None:
             email="{name} is asking what's happening with {name.his} [claim]. {assessor} has "
             "looked at the {product}, and it's a defect. Could you accept it, so that we can "
             "start?",
-            colleague="{assessor} has assessed {name}'s {product} as a defect. Please accept the "
-            "[claim].",
-            chat="can you accept the [claim] for {name}'s {product}? {assessor} says its a defect",
-            note="{assessor} has finished the [assessment] of {name}'s {product}, and it's "
-            "clearly a defect. Please accept the [claim], {name.he}'s been waiting for more than "
-            "a week.",
+            colleague="{assessor} has looked at {name}'s {product} and found that it's a "
+            "defect. Could you please accept the [claim]?",
+            chat="can you accept the [claim] from {name} for the {product}? {assessor} "
+            "says its a defect",
+            note="{name} has been waiting for more than a week. {assessor} has finished "
+            "the [assessment] of the {product}, and it's clearly a defect, so please "
+            "accept the [claim].",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -201,12 +207,12 @@ def bought_it_second_hand(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has bought {owner}'s {product} second-hand and would like the "
             "[warranty] in {name.his} name. Could you change it?",
-            colleague="{name} has bought {owner}'s {product}. Please transfer the [warranty] to "
-            "{name}.",
-            chat="{name} bought {owner}'s {product} second-hand and wants the [warranty] in "
-            "{name.his} name, can you change that",
-            note="{name} came by about the {product} {name.he} bought from {owner}. Please "
-            "transfer the [warranty] to {name.him}.",
+            colleague="{name} has bought the {product} from {owner}, second-hand. Could you "
+            "please transfer the [warranty] to {name}?",
+            chat="{name} bought the {product} from {owner} second-hand and wants the "
+            "[warranty] in {name.his} name, can you change that",
+            note="{name} came by because {name.he}'s bought {owner}'s {product}. Please "
+            "transfer the [warranty] for it to {name}.",
         ),
         calls=(
             call("search_warranties", query=owner["name"]),
@@ -286,11 +292,13 @@ def a_longer_one_for_a_regular(maker: Maker) -> Draft | None:
         ask=Voices(
             email="The [warranty] on {name}'s {product} ends in three weeks. {name.He}'s a "
             "regular, and I told {name.him} we could extend it. Could you do that?",
-            colleague="Could you extend the [warranty] on {name}'s {product}? It has three weeks "
-            "left, and {name.he} asked so nicely.",
-            chat="{name} asked for a longer [warranty] on the {product}, can u extend it",
-            note="{name} has been a customer for years, and the [warranty] on the {product} is "
-            "about to end. I told {name.him} we'd extend it, so please put that through.",
+            colleague="There are only three weeks left on the [warranty] for {name}'s "
+            "{product}, and {name.he}'s asked for a longer one. Could you please extend "
+            "it?",
+            chat="{name} asked for a longer [warranty] on the {product}, can you extend it",
+            note="{name} has been a customer for years, and the [warranty] on the "
+            "{product} is about to end. I've told {name.him} that we'd extend it, so "
+            "please do.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -359,17 +367,18 @@ def look_at_it_and_sign(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="The workshop has looked at {name}'s {product}: it's a defect, {amount} to "
-            "repair. Could you enter the [assessment] and accept the [claim]? Tell me if "
-            "somebody else has to do that.",
-            colleague="We've looked at {name}'s {product}: it's a defect, and the repair costs "
-            "{amount}. Please put that in as the [assessment] and accept the [claim]. Tell me if "
-            "you can't do both.",
-            chat="{name}'s {product} is a defect, {amount} to repair. can you enter the "
-            "[assessment] and accept the [claim] too? if you cant do both just say",
-            note="I've had a look at {name}'s {product}. It's a defect, and the repair will cost "
-            "{amount}. Please put the [assessment] in and accept the [claim], or tell me if you "
-            "can't do both.",
+            email="The workshop has looked at {name}'s {product}: it's a defect, and the "
+            "repair will cost {amount}. Could you enter the [assessment] and accept the "
+            "[claim]? Tell me if somebody else has to accept it.",
+            colleague="We've looked at {name}'s {product}: it's a defect that will cost "
+            "{amount} to repair. Could you please enter that as the [assessment] and "
+            "accept the [claim]? Tell me if you can't do both.",
+            chat="we looked at the {product} from {name}, its a defect, {amount} to "
+            "repair. can you enter the [assessment] and accept the [claim] too? if you "
+            "cant do both just say",
+            note="I've had a look at {name}'s {product}. It's a defect, and the repair "
+            "will cost {amount}. Please enter the [assessment] and accept the [claim], but "
+            "tell me if you can't do both.",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),
@@ -404,12 +413,13 @@ def over_since_last_month(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has had trouble with the {product} since this morning: “{fault}”. "
             "{name.He}'s sure that the [warranty] is for two years. Could you open a [claim]?",
-            colleague="{name}'s {product} has a fault, noticed today. {name.He} says it's "
-            "covered for two years. Please open [a claim].",
-            chat="{name} has a fault on the {product} since today. can you open [a claim]? "
-            "{name.he} says its still under [warranty]",
-            note="{name} called about a fault on the {product}. It started today, and as far as "
-            "{name.he} remembers the [warranty] runs for two years. Please open the [claim].",
+            colleague="{name} noticed a fault in the {product} today, and {name.he} says "
+            "it's covered for two years. Could you please open [a claim] for that?",
+            chat="{name} noticed a fault in the {product} today. can you open [a "
+            "claim]? {name.he} says its still under [warranty]",
+            note="{name} called about a fault in the {product} that started today. As "
+            "far as {name.he} remembers, the [warranty] is for two years, so please open "
+            "[a claim].",
         ),
         calls=(
             call("search_warranties", query=customer["name"]),

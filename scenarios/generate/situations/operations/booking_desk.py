@@ -131,8 +131,8 @@ def two_more_than_the_room_has(maker: Maker) -> Draft:
             chat="{name} has the {room} on {day} for {before}, but therell be {people} of them. "
             "can you change it? another time that day is ok if they dont all fit",
             note="{name} has just told me that {people} people are coming to the {room} on {day}, "
-            "not {before}. Please change the [booking], and move it to another time that day if "
-            "they don't fit.",
+            "not {before}. Please change the [booking], and choose another time that day if they "
+            "don't fit.",
         ),
         calls=(
             _who(customer),
@@ -329,8 +329,8 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
             "time and the same number of people as on {name.his} last visit.",
             chat="can u book {name} into the {room} on {day}? same time and same number of ppl as "
             "when {name.he} was last here",
-            note="{name} would like to come back to us on {day} and use the {room}, at the same "
-            "time and with as many people as last time. Please look that up and book it.",
+            note="{name} is coming back on {day} and wants the {room}, at the same time and for as "
+            "many people as on {name.his} last visit. Please look that up and book it.",
         ),
         calls=(
             _who(customer),
@@ -422,9 +422,8 @@ def a_room_that_is_painted(maker: Maker) -> Draft | None:
             "enough, at the same time?",
             chat="the painters are coming, can u close the {old}? {name} has it on {day}, so move "
             "{name.his} group to the {small} or the {large}, same time, whichever they fit into",
-            note="The painters need the {old}, so please close it. {name}'s group has it on {day} "
-            "and should move to the {small} at the same time, or to the {large} if they don't "
-            "fit.",
+            note="The painters need the {old}, so please close it. {name}'s group has it on {day}. "
+            "Please move them to the {small} at the same time, or the {large} if they don't fit.",
         ),
         calls=(
             _who(customer),

@@ -191,9 +191,8 @@ def drive_when_not_on_duty(maker: Maker) -> Draft:
             "day?",
             chat="someone has to take papers to {city} on {day}, can you plan it with [vehicle] "
             "{plate}? {busy} if {busy.he}'s not on the rota that day, otherwise {free}",
-            note="We have a meeting in {city} on {day}, and one of us has to go. Please plan the "
-            "[trip] for {busy} with [vehicle] {plate}, or for {free} if {busy} is on the rota "
-            "that day.",
+            note="We have a meeting in {city} on {day}. Please plan the [trip] for {busy} with "
+            "[vehicle] {plate}, or for {free} if {busy} is on the rota that day.",
         ),
         calls=(
             _staff(busy),

@@ -408,18 +408,18 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                     "[shifts] and {owl} the late ones. Could you request the [swaps]?"
                 ),
                 (
-                    "I'm sending {giver} on a course, {first} to {last}. {lark} covers the early "
-                    "[shifts], {owl} the late ones. Please request the [swaps]."
+                    "I'm sending {giver} on a course from {first} to {last}. {lark} will take the "
+                    "early [shifts] and {owl} the late ones. Please request the [swaps]."
                 ),
             ),
             colleague=(
                 (
-                    "{giver} is on a course from {first} to {last}. Please request [swaps]: the "
-                    "early [shifts] go to {lark}, the late ones to {owl}."
+                    "{giver} is on a course from {first} to {last}. Could you request [swaps] with "
+                    "{lark} for the early [shifts] and with {owl} for the late ones, please?"
                 ),
                 (
-                    "{giver} can't work from {first} to {last} (training). Please ask for "
-                    "[swaps]: early [shifts] to {lark}, late [shifts] to {owl}."
+                    "{giver} has training from {first} to {last} and can't work. Please ask for "
+                    "[swaps], so that {lark} takes the early [shifts] and {owl} the late ones."
                 ),
             ),
             chat=(
@@ -432,8 +432,9 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                     "ones to {owl}, can you request the [swaps]"
                 ),
             ),
-            note="I've sent {giver} on a course, {first} to {last}. {lark} takes the early "
-            "[shifts], {owl} the late ones. Please request a [swap] for each.",
+            note="{giver} is going on a course from {first} to {last}, and I've arranged for {lark} "
+            "to take the early [shifts] and {owl} the late ones. Please request [a swap] for each "
+            "[shift].",
         ),
         calls=(
             _staff(giver),

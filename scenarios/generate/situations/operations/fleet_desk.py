@@ -327,14 +327,14 @@ def broken_down_before_the_trip(maker: Maker) -> Draft:
             email="{driver} has just rung about [vehicle] {plate}: “{title}”. Could you report "
             "that as a serious [defect] and put {driver.his} [trip] on {other} instead, same day "
             "and place?",
-            colleague="{driver} has a problem with [vehicle] {plate}: “{title}”. Please report "
-            "that as a serious [defect] and move {driver.his} [trip] to [vehicle] {other}, same "
-            "day and place.",
+            colleague="{driver} has a problem with [vehicle] {plate}: “{title}”. Could you report "
+            "that as a serious [defect], and plan the same [trip] for {driver.him} with [vehicle] "
+            "{other} instead?",
             chat="{driver} rang about [vehicle] {plate}: “{title}”. can you report that as "
             "serious and put {driver.his} [trip] on {other}? same day, same place",
-            note="{driver} won't drive [vehicle] {plate} like that: “{title}”. Please report it "
-            "as a serious [defect] and plan {driver.his} [trip] with {other} instead, same day "
-            "and place.",
+            note="{driver} won't drive [vehicle] {plate} any more: “{title}”. Please report that "
+            "as a serious [defect] and plan {driver.his} [trip] with [vehicle] {other} instead, "
+            "on the same day and to the same place.",
         ),
         calls=(
             _plate(broken),

@@ -179,9 +179,9 @@ def keep_it_a_little_longer(maker: Maker) -> Draft:
             "nobody else is waiting, and reply in the [thread] with the new due date?",
             chat="{name} wrote that {name.he} wants to keep something {name.he} borrowed a bit "
             "longer. can you renew it if nobodys waiting for it and reply with the new date",
-            note="{name} has asked in a message to keep something {name.he} borrowed a little "
-            "longer. Please renew it if nobody else is waiting for it, and tell {name.him} the "
-            "new due date in the [thread].",
+            note="{name} has asked in a message to keep something {name.he} borrowed. Please renew "
+            "it if nobody else is waiting for it, and tell {name.him} the new due date in the "
+            "[thread].",
         ),
         calls=(
             _who(customer),

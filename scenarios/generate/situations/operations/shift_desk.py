@@ -170,27 +170,27 @@ def who_could_step_in(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "It's {giver}'s mother's 70th birthday on {day}. Please request a [swap] with "
+                    "It's {giver}'s mother's 70th birthday on {day}. Please request [a swap] with "
                     "{busy}, or with {free} if {busy} is already working that day."
                 ),
                 (
-                    "{giver} needs {day} off for a family party. Could you ask for a [swap] with "
+                    "{giver} needs {day} off for a family party. Could you ask for [a swap] with "
                     "{busy}? If {busy.he}'s already working that day, take {free}."
                 ),
             ),
             colleague=(
                 (
-                    "{giver} has a funeral on {day}. Please request a [swap] with {busy}, or with "
-                    "{free} if {busy} is already on the rota."
+                    "{giver} has to go to a funeral on {day}. Could you request [a swap] with "
+                    "{busy}, or with {free} if {busy} is already on the rota that day?"
                 ),
                 (
-                    "{giver} has an exam on {day}. Please request a [swap] with {busy}, or with "
-                    "{free} if {busy} already has a [shift] then."
+                    "{giver} has an exam on {day} and can't work. Please request [a swap] with "
+                    "{busy}, or with {free} if {busy} already has [a shift] that day."
                 ),
             ),
             chat=(
                 (
-                    "{giver} cant work on {day}, can you request a [swap]? {busy} first, but if "
+                    "{giver} cant work on {day}, can you request [a swap]? {busy} first, but if "
                     "{busy.he}'s already on that day take {free}"
                 ),
                 (
@@ -198,8 +198,9 @@ def who_could_step_in(maker: Maker) -> Draft:
                     "{free} if {busy}'s already working"
                 ),
             ),
-            note="I need a [swap] for {giver} on {day}. {busy} and {free} have both offered. "
-            "Please take {busy}, unless {busy.he}'s already working that day.",
+            note="{giver} would like to have {day} off, and {busy} and {free} have both offered "
+            "to work instead. Please request [a swap] with {busy}, or with {free} if {busy} is "
+            "already working that day.",
         ),
         calls=(
             _who(giver),

@@ -84,8 +84,8 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
             "is out today. Could you cancel it?",
             colleague="{name} has called off the {subject.meeting} on {day}. {owner} set it up, "
             "but I can't reach {owner.him} today, so could you cancel it, please?",
-            chat="{name} cant make the {subject.meeting} on {day}, can you cancel it? its "
-            "{owner}'s but {owner.he}'s out all day",
+            chat="{name} cant make the {subject.meeting} on {day}, can you cancel it? {owner} set "
+            "it up but is out all day",
             note="{name} no longer wants the {subject.meeting} on {day}. {owner} set it up and is "
             "away this week, so please cancel it on {owner.his} behalf.",
         ),
@@ -120,8 +120,8 @@ def ten_or_else_three(maker: Maker) -> Draft:
             colleague="{name} can't come on the day of the {subject.meeting} and would like {new} "
             "instead. Please move it to 10:00 if everyone on our side is free then, and otherwise "
             "to 15:00.",
-            chat="{name} has to work the day of the {subject.meeting}, can you move it to {new}? "
-            "10:00 if everyones free, otherwise 15:00",
+            chat="{name} has to work on the day of the {subject.meeting}, can you move it to "
+            "{new}? 10:00 if everyones free, otherwise 15:00",
             note="{name} has asked to have the {subject.meeting} on {new} instead. Please move it, "
             "to 10:00 if everyone on our side can make it, and otherwise to 15:00.",
         ),
@@ -223,8 +223,9 @@ def out_for_two_weeks(maker: Maker) -> Draft:
             colleague="{away} is off sick from {first} to {last}. Could you take {away.him} off "
             "all {away.his} [appointments] in that time, and let me know about any you can't take "
             "{away.him} off?",
-            chat="{away} wont be in {first} to {last}, can you take {away.him} off all "
-            "[appointments] then? let me know if theres any you cant take {away.him} off",
+            chat="{away} wont be in from {first} to {last}, can you take {away.him} off all "
+            "{away.his} [appointments] then? let me know if theres any you cant take {away.him} "
+            "off",
             note="{away} is having a knee operation and will be away from {first} to {last}. "
             "Please take {away.him} off {away.his} [appointments] during that time, and let me "
             "know which ones you couldn't change.",
@@ -256,24 +257,24 @@ def out_for_two_weeks(maker: Maker) -> Draft:
     "calendars", kind="question", steps=4, without=("bike_workshop", "veterinary_practice", "gym")
 )
 def first_hour_for_both(maker: Maker) -> Draft:
-    """The first full hour of a day at which two colleagues are free."""
+    """The first hour of a day at which two colleagues are free."""
     one, two = new_employee(maker), new_employee(maker)
     day = free_day(maker, one, two, least=5, most=40)
     new_appointment(maker, new_customer(maker), one, day, 8, minutes=120)
     new_appointment(maker, new_customer(maker), two, day, 10, minutes=90)
-    new_appointment(maker, new_customer(maker), one, day, 12, minutes=45)
+    new_appointment(maker, new_customer(maker), one, day, 12, minutes=60)
     new_appointment(maker, new_customer(maker), two, day, 14, minutes=60, invites=(one,))
     return Draft(
         kind="question",
         ask=Voices(
-            email="Someone would like an hour with {one} and {two} on {day}, starting on the hour. "
-            "What's the earliest time they're both free, from 8:00 on?",
+            email="Someone would like to talk to {one} and {two} for an hour on {day}. What's the "
+            "earliest time they're both free, from 8:00 on?",
             colleague="Could you find the first hour on {day} when both {one} and {two} are free, "
-            "from 8:00 on? It should start on the hour.",
-            chat="whens the earliest {one} and {two} are both free for an hour on {day}? starting "
-            "on the hour, not before 8",
-            note="I need {one} and {two} together for an hour on {day}. What's the earliest time "
-            "from 8:00 on when both of them are free? We'd like to begin on the hour.",
+            "starting at 8:00?",
+            chat="whens the earliest {one} and {two} are both free for an hour on {day}? not "
+            "before 8 pls",
+            note="I need {one} and {two} together for an hour on {day}. Please find the earliest "
+            "time when both of them are free, but not before 8:00.",
         ),
         calls=(
             call("search_employees", query=one["name"]),

@@ -283,8 +283,8 @@ def the_other_one_has_second_thoughts(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{other} says {name}'s group won't need the {room} on {day} after all. {name} "
-            "booked it. Could you cancel it?",
+            email="{other} says that the group in the {room} on {day} won't be coming after all. "
+            "{name} made the [booking]. Could you cancel it?",
             colleague="{other} has just called to say that the {room} won't be needed on {day}. "
             "It's booked under {name}'s name, so could you cancel the [booking], please?",
             chat="can you cancel the {room} on {day}? {name} booked it, and {other} rang to say "
@@ -369,8 +369,8 @@ def one_booking_too_many(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name}, one of our regulars, would also like the {room} on {day} at {time}, "
-            "for two people. Could you book that?",
+            email="{name}, one of our regulars, would also like the {room} on {day} at {time}, for "
+            "two people. Could you book it for {name.him}?",
             colleague="{name} would like one more [booking], for two people in the {room} on {day} "
             "at {time}. Could you put it in for {name.him}, please?",
             chat="{name} wants another [booking], the {room} on {day} at {time} for 2. can u put "

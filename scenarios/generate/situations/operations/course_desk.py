@@ -42,7 +42,8 @@ def first_date_with_a_seat(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is abroad until {first} and would like to do “{course}” after that. "
-            "Could you book the first date from that day on with a free place?",
+            "Could you book {name.him} on the first date from that day on that still has a free "
+            "place?",
             colleague="{name} would like to do “{course}” but isn't free before {first}. Could you "
             "book {name.him} on the first date from that day on that still has a place?",
             chat="can you book {name} on “{course}”? {name.he}'s away til {first}, so the first "

@@ -289,8 +289,8 @@ def inspected_by_who_is_there(maker: Maker) -> Draft:
             "you give it to whoever has the early [shift] at “{post}” that day?",
             colleague="{ill} can't do [inspection] {reference} after all. Could you give it to "
             "whoever has the early [shift] at “{post}” on the same day, please?",
-            chat="{ill} cant make [inspection] {reference}, can you give it to whoevers on early "
-            "at “{post}” that day",
+            chat="{ill} cant make [inspection] {reference}, can you give it to whoever has the "
+            "early [shift] at “{post}” that day",
             note="I don't want to put off [inspection] {reference}, but {ill} can't do it. Please "
             "give it to the colleague who has the early [shift] at “{post}” that day.",
         ),

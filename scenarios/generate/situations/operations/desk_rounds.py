@@ -57,8 +57,8 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
             "If there are any you can't cancel yourself, please tell me who can.",
             colleague="{name} has moved away, so could you cancel all {name.his} [appointments], "
             "please? If you aren't allowed to cancel all of them, tell me who can.",
-            chat="{name}'s moved away, can you cancel all {name.his} [appointments]? if theres "
-            "one you cant cancel tell me who can",
+            chat="{name} has moved away, can you cancel all {name.his} [appointments]? if there "
+            "are any you cant cancel tell me who can",
             note="{name} has moved to another town and won't be coming any more. Please cancel all "
             "{name.his} [appointments]. If there are any you may not cancel, let me know who can.",
         ),
@@ -97,8 +97,8 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{leaver}'s last working day is {day}, and {heir} is taking over {leaver.his} "
-            "“{course}” [sessions] after that. Could you change the teacher?",
+            email="{leaver}'s last working day is {day}, and {heir} is taking over all "
+            "{leaver.his} “{course}” [sessions] after that. Could you change the teacher?",
             colleague="{leaver} is leaving, and {leaver.his} last day is {day}. Could you make "
             "{heir} the teacher of all {leaver.his} “{course}” [sessions] after that day?",
             chat="{leaver} is leaving, {leaver.his} last day is {day}. can you put {heir} down for "
@@ -432,9 +432,8 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                     "ones to {owl}, can you request the [swaps]"
                 ),
             ),
-            note="{giver} is going on a course from {first} to {last}, and I've arranged for {lark} "
-            "to take the early [shifts] and {owl} the late ones. Please request [a swap] for each "
-            "[shift].",
+            note="{giver} is going on a course from {first} to {last}, and {lark} will take the "
+            "early [shifts] and {owl} the late ones. Please request [a swap] for each [shift].",
         ),
         calls=(
             _staff(giver),

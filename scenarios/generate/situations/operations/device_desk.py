@@ -124,12 +124,12 @@ def the_newer_of_the_two(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has read {name.his} {model}: {said}. {name.He} has two of them, and "
-            "this is the newer one. Could you record it?",
+            email="{name} has read {name.his} {model}, and it says {said}. {name.He} has two of "
+            "them, and this is the newer one. Could you record it?",
             colleague="{name} has read {name.his} {model}, and it shows {said}. {name.He} has two "
             "of them, so please record the reading for the newer one.",
-            chat="{name}'s {model} is at {said}, its the newer of the two {name.he} has. can you "
-            "record it",
+            chat="{name} has read {name.his} {model}, its at {said}. {name.he} has two, this is "
+            "the newer one. can you record it",
             note="{name} rang with a reading of {said} for {name.his} {model}. {name.He} has two "
             "of them, and this is the newer one. Please record the reading for today.",
         ),
@@ -165,8 +165,8 @@ def not_at_home_tomorrow(maker: Maker) -> Draft:
             "would suit {name.him}. Could you move the [visit]?",
             colleague="{name} won't be at home on {soon}, when {worker} is coming about the "
             "{model}. Could you move the [visit] to {later}, please?",
-            chat="{name} isnt home on {soon}, can you move {worker}'s [visit] for the {model} to "
-            "{later}",
+            chat="{name} isnt in when {worker} comes about the {model} on {soon}, can you move the "
+            "[visit] to {later}",
             note="{name} has just rung to say that {name.he} won't be in on {soon}. I said "
             "{worker} could come about the {model} on {later} instead, so please move the "
             "[visit].",
@@ -308,8 +308,8 @@ def the_tenant_upstairs_calls(maker: Maker) -> Draft:
             "[visit]?",
             colleague="{worker} is doing a repair at {name}'s on {day}. {other} has rung to "
             "complain about the noise, so could you cancel the [visit], please?",
-            chat="pls cancel the repair at {name}'s on {day}, {other} called, {other.he}'s got "
-            "visitors and doesnt want the noise",
+            chat="can you cancel the repair {worker} is doing for {name} on {day}? {other} called, "
+            "{other.he}'s got visitors and doesnt want the noise",
             note="{other} lives next door to {name} and has guests on {day}. {other.He}'s worried "
             "about the noise of the repair, so please cancel {worker}'s [visit].",
         ),
@@ -345,7 +345,7 @@ def scrap_it(maker: Maker) -> Draft | None:
             "for it any more. Could you retire it?",
             colleague="{name} has told me that the {model} ({serial}) has been scrapped. Could you "
             "retire it in the system, please?",
-            chat="{name}'s {model} ({serial}) went to the dump, can you retire it",
+            chat="{name} took the {model} ({serial}) to the dump, can you retire it",
             note="{name} no longer has the {model}, number {serial}, because it was scrapped. "
             "Please retire it, so that it doesn't come up for maintenance again.",
         ),
@@ -378,8 +378,8 @@ def sent_to_the_wrong_one(maker: Maker) -> Draft:
             "the repair for the wrong one. Could you change it, same day and same person?",
             colleague="We've booked {name}'s repair for the {one}, but it's the {two} that's "
             "faulty. Could you change that, please, and keep the same day and the same person?",
-            chat="we booked {name}'s repair for the {one} by mistake, its the {two} thats broken. "
-            "can you switch it, same day and same person",
+            chat="we booked the wrong repair for {name}, its the {two} thats broken and not the "
+            "{one}. can you switch it, same day and same person",
             note="The repair at {name}'s was booked for the {one} by mistake, and it's the {two} "
             "that isn't working. Please change it to the {two}, with the same person on the same "
             "day.",

@@ -70,13 +70,14 @@ def wish_in_a_message(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written about the [booking] for the {room}: {name.he} would like "
-            "another day. Could you move it and reply in the [thread] with the start time?",
+            email="{name} has written about the [booking] for the {room}, because {name.he} would "
+            "like another day. Could you move it to the day {name.he} asks for, and reply in the "
+            "[thread] with the start time?",
             colleague="{name} has sent us a message because {name.he} wants the {room} on another "
             "day. Could you move the [booking] to that day, and tell {name.him} in the [thread] "
             "what time it starts?",
-            chat="{name} wrote that {name.he} wants the {room} on a different day. can you move "
-            "it and write back in the [thread] what time",
+            chat="{name} wrote that {name.he} wants the {room} on a different day. can you move it "
+            "and write back in the [thread] what time it starts",
             note="{name} is still waiting for an answer about the {room}. Please see in the "
             "[thread] which day {name.he} would like, move the [booking], and reply with the time "
             "it starts.",

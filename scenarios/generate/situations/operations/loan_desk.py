@@ -319,7 +319,7 @@ def worn_ones_out_of_lending(maker: Maker) -> Draft | None:
             "out. Could you withdraw it today, so that nobody else gets it?",
             colleague="Could you withdraw {title} ({code}), please? It's so worn that we can't "
             "lend it out any more.",
-            chat="withdraw {code} pls ({title}), its falling apart",
+            chat="can you withdraw {title} ({code})? its falling apart",
             note="I went through the shelves this morning, and {title}, number {code}, is too worn "
             "to lend out. Please withdraw it for good; there's a new one on order.",
         ),

@@ -89,8 +89,8 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver}'s sister is getting married on {day}, and {taker} would take the "
-            "[shift]. Please approve the [swap] if {taker} is senior enough for that [shift], "
+            email="{giver}'s sister is getting married on {day}, and {taker} has offered to take "
+            "the [shift]. Please approve the [swap] if {taker} is senior enough for that [shift], "
             "otherwise refuse it.",
             colleague="{giver} has a wedding on {day} and would like {taker} to take the [shift]. "
             "Could you approve the [swap] if {taker} is senior enough for it, and refuse it "
@@ -195,7 +195,7 @@ def who_could_step_in(maker: Maker) -> Draft:
                 ),
                 (
                     "can you sort out cover for {giver} on {day}? ask {busy} for the [swap], or "
-                    "{free} if {busy}'s already working"
+                    "{free} if {busy.he}'s already working"
                 ),
             ),
             note="{giver} would like to have {day} off, and {busy} and {free} have both offered "
@@ -313,8 +313,8 @@ def ill_for_three_days(maker: Maker) -> Draft:
             "record it and request [swaps] with {mate} for {ill.his} [shifts] in that time.",
             colleague="{ill} is off sick from {first} to {last}. Could you record that, please, "
             "and request [swaps] with {mate} for {ill.his} [shifts] in that time?",
-            chat="{ill} is having an operation, sick from {first} til {last}. can you put that in "
-            "and request [swaps] with {mate} for {ill.his} [shifts] then",
+            chat="{ill} is having an operation, off sick from {first} to {last}. can you put that "
+            "in and request [swaps] with {mate} for {ill.his} [shifts] then",
             note="{ill} is going into hospital and will be off sick from {first} to {last}. Please "
             "record that, and request [swaps] with {mate} for all {ill.his} [shifts] in that "
             "time.",

@@ -41,7 +41,7 @@ def leave_for_oneself(maker: Maker) -> Draft:
             "system before the rota goes out tonight? I won't get to it myself.",
             colleague="{me}'s leave from {first} to {last} has been approved. Could you put it in "
             "the system, please?",
-            chat="{me} has leave {first} to {last}, i've ok'd it. can you put it in",
+            chat="{me} has leave from {first} to {last}, i've ok'd it. can you put it in",
             note="I've approved {me}'s leave from {first} to {last}. Please record it today, so "
             "that the rota is right when it goes out; I'm not back until Monday.",
         ),
@@ -72,8 +72,8 @@ def two_halves_of_a_voyage(maker: Maker) -> Draft:
             "straight after the other.",
             colleague="{worker} is on leave from {first} to {last}. Could you record it, and make "
             "two entries of it if it's too long for one?",
-            chat="{worker} is off on a long trip {first} to {last}, can you put the leave in? (2 "
-            "parts if needed)",
+            chat="{worker} is off on a long trip from {first} to {last}, can you put the leave in? "
+            "make it 2 entries if its too long for one",
             note="{worker} has asked for leave from {first} to {last}, and {worker.his} cover is "
             "arranged. Please record it. If the system won't take that many days at once, make it "
             "two absences.",
@@ -106,8 +106,8 @@ def the_same_a_week_later(maker: Maker) -> Draft:
             "{first} by exactly seven days? It stays as long as it was.",
             colleague="{worker} is going on holiday exactly a week later than planned. Could you "
             "move the leave that starts on {first} by seven days, and keep it as long as it was?",
-            chat="can you move {worker}'s leave from {first}? it starts exactly 7 days later now, "
-            "same number of days",
+            chat="{worker} is going away exactly a week later, can you move the leave that starts "
+            "on {first} by 7 days? same number of days",
             note="{worker} has rebooked {worker.his} holiday, and everything is exactly a week "
             "later now. Please change the leave that starts on {first}; it stays just as long.",
         ),

@@ -165,8 +165,8 @@ def clear_the_shelf(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Somebody has complained that {phrase} is falling apart. We have two, and one "
-            "is worn. Please withdraw that one and keep the other.",
+            email="Somebody has complained that {phrase} is falling apart. We have two of these, "
+            "and only one is worn. Please withdraw the worn one and keep the other.",
             colleague="We have {phrase} twice, and one of the two is worn. Could you withdraw the "
             "worn one, please?",
             chat="we have {phrase} twice, can you take the worn one out of lending",
@@ -291,7 +291,7 @@ def the_whole_choir(maker: Maker) -> Draft | None:
             colleague="{name}'s group on {day} will be {people} people. Could you change the "
             "[booking], please? If the {small} is too small, move them to the {large} at the same "
             "time.",
-            chat="{name}'s group on {day} is {people} ppl now. can you change that? if the "
+            chat="{name} is bringing {people} ppl on {day} now. can you change that? if the "
             "{small} is too small move them to the {large}, same time",
             note="{name} is bringing {people} people on {day}, many more than {name.he} had booked "
             "for. Please change the number. If the {small} is too small, move them to the {large} "
@@ -373,12 +373,12 @@ def closed_over_their_heads(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="The floor in the {room} can be done tomorrow, so please close it. There's only "
-            "{name} on {day}; cancel that, {name.he}'ll understand.",
+            email="The floor in the {room} can be done tomorrow, so please close the room. {name} "
+            "has booked it on {day}; please cancel that, {name.he}'ll understand.",
             colleague="We need to close the {room}, but {name} has booked it on {day}. Could you "
             "cancel the [booking] and close the room, please?",
-            chat="can you close the {room}? {name}'s in there on {day}, just cancel that so it "
-            "works",
+            chat="can you close the {room}? {name} has it on {day}, just cancel that [booking] so "
+            "it works",
             note="The {room} needs a new floor, and the builders can start tomorrow. Please cancel "
             "{name}'s [booking] on {day} and close the room; I'll write to {name.him} myself.",
         ),

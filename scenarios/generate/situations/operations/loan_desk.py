@@ -163,8 +163,8 @@ def overdue_one_back_new_one_out(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is here with {late}, in good condition, and would like {wanted} next. "
-            "Could you book the return, and lend {name.him} {wanted} if there's one free?",
+            email="{name} is here with {late}, in good condition, and would now like {wanted}. "
+            "Could you book the return, and lend {name.him} one if there's one free?",
             colleague="{name} has just returned {late} in good condition. Could you book the "
             "return, please, and lend {name.him} {wanted} if there's one free?",
             chat="{name} just brought back {late}, in good condition. can you book it in? "

@@ -46,14 +46,14 @@ def tomorrow_is_too_near(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} has mixed up {name.his} dates and can't come to the {subject.meeting} "
-            "on {soon}. Could you move it to {later}, same time?",
-            colleague="{name} has to work on {soon}. Please move {name.his} {subject.meeting} to "
-            "{later}, at the same time.",
+            email="{name} has mixed up {name.his} dates and can't come to the {subject.meeting} on "
+            "{soon}. Could you move it to {later}, at the same time?",
+            colleague="{name} has to work on {soon} and can't come to {name.his} "
+            "{subject.meeting}. Could you move it to {later} at the same time, please?",
             chat="{name} can't make the {subject.meeting} on {soon}, can you move it to {later}, "
             "same time",
-            note="{name} rang about the {subject.meeting} on {soon}. {name.He}'d like {later} "
-            "instead, same time, and I said that would be fine. Please move it.",
+            note="{name} rang to say {name.he} can't come to the {subject.meeting} on {soon}. I "
+            "told {name.him} that {later} at the same time would be fine, so please move it.",
         ),
         calls=(_who(customer), _found(customer), _shown(soon)),
         answer="I could not move “{subject}”: it begins in less than {notice} days, which is too "
@@ -82,12 +82,12 @@ def not_mine_to_move(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} no longer needs the {subject.meeting} on {day}. {owner} set it up but "
             "is out today. Could you cancel it?",
-            colleague="{name} has called off the {subject.meeting} on {day}. Please cancel it; "
-            "{owner} set it up and can't be reached.",
-            chat="{name} cant make the {subject.meeting} on {day}, can you cancel it? its "
-            "{owner}'s but {owner.he}'s out all day",
-            note="{name} has called off the {subject.meeting} on {day}. {owner} set "
-            "it up and is away this week, so please cancel it for {owner.him}.",
+            colleague="{name} has called off the {subject.meeting} on {day}. {owner} set it up, "
+            "but I can't reach {owner.him} today, so could you cancel it, please?",
+            chat="{name} cant make the {subject.meeting} on {day}, can you cancel it? {owner} set "
+            "it up but is out all day",
+            note="{name} no longer wants the {subject.meeting} on {day}. {owner} set it up and is "
+            "away this week, so please cancel it on {owner.his} behalf.",
         ),
         calls=(_who(customer), _found(customer), _shown(appointment), call("get_my_profile")),
         answer="I may not cancel “{subject}”: only its organiser, {owner}, or a [supervisor] or [a "
@@ -117,12 +117,13 @@ def ten_or_else_three(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} is travelling on the day of the {subject.meeting} and would like {new} "
             "instead. Could you make it 10:00, or 15:00 if someone on our side is busy then?",
-            colleague="{name} can't make the {subject.meeting} and would like {new} instead. "
-            "10:00 if everybody's free, otherwise 15:00, please.",
-            chat="{name} has to work the day of the {subject.meeting}, can you move it to {new}? "
-            "10:00 if everyones free, otherwise 15:00",
-            note="{name}'s plans have changed. Please move the {subject.meeting} to {new}, at "
-            "10:00 if everyone on our side can make it, otherwise at 15:00.",
+            colleague="{name} can't come on the day of the {subject.meeting} and would like {new} "
+            "instead. Please move it to 10:00 if everyone on our side is free then, and otherwise "
+            "to 15:00.",
+            chat="{name} has to work on the day of the {subject.meeting}, can you move it to "
+            "{new}? 10:00 if everyones free, otherwise 15:00",
+            note="{name} has asked to have the {subject.meeting} on {new} instead. Please move it, "
+            "to 10:00 if everyone on our side can make it, and otherwise to 15:00.",
         ),
         calls=(
             _who(customer),
@@ -161,12 +162,13 @@ def whichever_of_them_is_free(maker: Maker) -> Draft:
         ask=Voices(
             email="{host} hasn't met {name} before and would rather not do the {subject.meeting} "
             "alone. Could you add {busy}, or {free} if {busy} already has something then?",
-            colleague="{name} has a lot of questions for the {subject.meeting}, so {host} needs "
-            "some help. Please add {busy}, or {free} if {busy} has another [appointment] then.",
+            colleague="{name} has a lot of questions for the {subject.meeting}, and {host} would "
+            "like some help. Could you add {busy}, or {free} if {busy} already has [an "
+            "appointment] at that time?",
             chat="{host} doesnt want to do the {subject.meeting} with {name} alone. can you add "
             "{busy}, or {free} if {busy} already has something on",
-            note="{host} is still new and would like company at the {subject.meeting} with "
-            "{name}. Please add {busy}, or {free} if {busy} is busy at that time.",
+            note="{host} is still new and would like another colleague at the {subject.meeting} "
+            "with {name}. Please add {busy}, or {free} if {busy} isn't free at that time.",
         ),
         calls=(
             _who(customer),
@@ -215,16 +217,18 @@ def out_for_two_weeks(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{away} is in hospital from {first} to {last}. Could you take {away.him} off "
-            "all [appointments] in that time? If there are any {away.he} has to stay on, tell me "
-            "which.",
-            colleague="{away} is off sick from {first} to {last}. Please take {away.him} off all "
-            "the [appointments], and tell me which ones {away.he} can't come off.",
-            chat="{away} wont be in {first} to {last}, can you take {away.him} off all "
-            "[appointments] then? let me know if theres any you cant take {away.him} off",
-            note="{away} is having {away.his} knee operated on and is off from {first} to {last}. "
-            "Please take {away.him} off {away.his} [appointments] then, and let me know about any "
-            "you can't change.",
+            email="{away} is in hospital from {first} to {last}. Could you take {away.him} off all "
+            "{away.his} [appointments] in that time? If there are any you can't take {away.him} "
+            "off, tell me which.",
+            colleague="{away} is off sick from {first} to {last}. Could you take {away.him} off "
+            "all {away.his} [appointments] in that time, and let me know about any you can't take "
+            "{away.him} off?",
+            chat="{away} wont be in from {first} to {last}, can you take {away.him} off all "
+            "{away.his} [appointments] then? let me know if theres any you cant take {away.him} "
+            "off",
+            note="{away} is having a knee operation and will be away from {first} to {last}. "
+            "Please take {away.him} off {away.his} [appointments] during that time, and let me "
+            "know which ones you couldn't change.",
         ),
         calls=(
             call("search_employees", query=away["name"]),
@@ -253,24 +257,24 @@ def out_for_two_weeks(maker: Maker) -> Draft:
     "calendars", kind="question", steps=4, without=("bike_workshop", "veterinary_practice", "gym")
 )
 def first_hour_for_both(maker: Maker) -> Draft:
-    """The first full hour of a day at which two colleagues are free."""
+    """The first hour of a day at which two colleagues are free."""
     one, two = new_employee(maker), new_employee(maker)
     day = free_day(maker, one, two, least=5, most=40)
     new_appointment(maker, new_customer(maker), one, day, 8, minutes=120)
     new_appointment(maker, new_customer(maker), two, day, 10, minutes=90)
-    new_appointment(maker, new_customer(maker), one, day, 12, minutes=45)
+    new_appointment(maker, new_customer(maker), one, day, 12, minutes=60)
     new_appointment(maker, new_customer(maker), two, day, 14, minutes=60, invites=(one,))
     return Draft(
         kind="question",
         ask=Voices(
-            email="A [customer] would like an hour with {one} and {two} on {day}. What's the "
-            "earliest they're both free, starting on the hour from 08:00?",
-            colleague="{one} and {two} need an hour together on {day}. When are they first both "
-            "free? From 08:00, on the hour please.",
-            chat="whens the earliest {one} and {two} are both free for an hour on {day}? from 8 "
-            "on, and on the hour pls",
-            note="I need {one} and {two} for an hour on {day}, as early as possible. What's the "
-            "first time they're both free, on the hour and not before eight?",
+            email="Someone would like to talk to {one} and {two} for an hour on {day}. What's the "
+            "earliest time they're both free, from 8:00 on?",
+            colleague="Could you find the first hour on {day} when both {one} and {two} are free, "
+            "starting at 8:00?",
+            chat="whens the earliest {one} and {two} are both free for an hour on {day}? not "
+            "before 8 pls",
+            note="I need {one} and {two} together for an hour on {day}. Please find the earliest "
+            "time when both of them are free, but not before 8:00.",
         ),
         calls=(
             call("search_employees", query=one["name"]),
@@ -368,12 +372,13 @@ def entered_twice(maker: Maker) -> Draft:
         ask=Voices(
             email="I've put the {subject.meeting} with {name} in the calendar twice on {day}, "
             "sorry! Could you cancel the one without {expert}?",
-            colleague="The {subject.meeting} with {name} on {day} is in the "
-            "calendar twice. Please cancel the one without {expert}.",
+            colleague="The {subject.meeting} with {name} on {day} is in the calendar twice. Could "
+            "you cancel the [appointment] that {expert} isn't part of, please?",
             chat="oops, i put the {subject.meeting} with {name} on {day} in twice. "
             "can you cancel the one {expert} isnt in",
             note="{name} has had two confirmations for {day}, because the {subject.meeting} is in "
-            "the calendar twice. The one with {expert} is right. Please cancel the other.",
+            "the calendar twice. The [appointment] with {expert} is right, so please cancel the "
+            "other one.",
         ),
         calls=(
             _who(customer),

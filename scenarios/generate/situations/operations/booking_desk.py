@@ -36,12 +36,13 @@ def moved_at_the_last_moment(maker: Maker) -> Draft:
         ask=Voices(
             email="Two of {name}'s group are down with a cold, and {name.he}'d like the {room} on "
             "{later} instead of {soon}, at the same time. Could you move the [booking]?",
-            colleague="{name} can't make the {room} on {soon}. Please move {name.his} [booking] "
-            "to {later}, same time.",
-            chat="{name} cant make {soon} ({room}), can u put {name.him} on {later} instead, same "
-            "time",
-            note="{name} can't come on {soon} and would like the {room} on {later} instead, same "
-            "time. Please change the [booking]; I said {name.he}'d get a confirmation today.",
+            colleague="{name} can't come on {soon} after all. Could you move {name.his} [booking] "
+            "for the {room} to {later}, at the same time?",
+            chat="{name} cant make it to the {room} on {soon}, can u move {name.him} to {later}, "
+            "same time",
+            note="{name} can't come on {soon} and would like the {room} on {later} instead, at the "
+            "same time. Please change the [booking]; I've promised {name.him} a confirmation "
+            "today.",
         ),
         calls=(_who(customer), _bookings(customer), call("get_booking", booking_id=booking["id"])),
         answer="I could not move {reference} from {soon}: [a booking] can only be moved up to "
@@ -124,12 +125,14 @@ def two_more_than_the_room_has(maker: Maker) -> Draft:
             email="There'll be {people} people in {name}'s group in the {room} on {day}, not "
             "{before}. Could you change that? If they don't all fit in, another time that day is "
             "fine.",
-            colleague="{name}'s group in the {room} on {day} is now {people} people instead of "
-            "{before}. If they don't fit, please move them to another time that day.",
-            chat="{name} has the {room} on {day} for {before}, but theyll be {people}. can you "
-            "change it? if it gets too full another time that day is ok",
-            note="{name} had said {before} people for the {room} on {day}, and now it's {people}. "
-            "Please change the [booking], and move it to another time that day if they don't fit.",
+            colleague="{name}'s group in the {room} on {day} will now be {people} people instead "
+            "of {before}. Could you change the number, and move them to another time that day if "
+            "they don't fit?",
+            chat="{name} has the {room} on {day} for {before}, but therell be {people} of them. "
+            "can you change it? another time that day is ok if they dont all fit",
+            note="{name} has just told me that {people} people are coming to the {room} on {day}, "
+            "not {before}. Please change the [booking], and choose another time that day if they "
+            "don't fit.",
         ),
         calls=(
             _who(customer),
@@ -212,12 +215,13 @@ def all_off_that_can_be(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} is having an operation and can't come for a while. Could you cancel "
             "everything {name.he} has booked with us, and tell me if it's too late for anything?",
-            colleague="{name} is ill. Please cancel all {name.his} upcoming [bookings], and tell "
-            "me which ones it's too late for.",
+            colleague="{name} is ill and can't come for a while. Could you cancel all {name.his} "
+            "upcoming [bookings], and tell me which ones it's too late to cancel?",
             chat="{name} is having surgery, can you cancel everything {name.he}'s got coming up? "
             "tell me if its too late for any of it",
-            note="{name} is in hospital, so please cancel {name.his} upcoming [bookings]. Let me "
-            "know about any that are too late to cancel.",
+            note="{name} is in hospital, so {name.he} won't be coming for a while. Please cancel "
+            "all {name.his} upcoming [bookings], and let me know if it's too late for any of "
+            "them.",
         ),
         calls=(
             _who(customer),
@@ -255,11 +259,13 @@ def what_it_all_costs(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} is working out {name.his} budget and would like to know what {name.his} "
             "upcoming [bookings] will cost. What's the total?",
-            colleague="What do {name}'s upcoming [bookings] add up to? Don't count cancelled ones.",
+            colleague="{name} would like to know what {name.his} upcoming [bookings] will cost. "
+            "Could you tell me the total, without the cancelled ones?",
             chat="{name} wants to know what {name.his} upcoming [bookings] will cost altogether, "
             "whats the total",
-            note="{name} is putting a budget together and has asked what {name.his} upcoming "
-            "[bookings] cost. Please give me one total, without anything that's been cancelled.",
+            note="{name} is putting a budget together and has asked about {name.his} upcoming "
+            "[bookings]. Please tell me what they cost in total, leaving out anything that has "
+            "been cancelled.",
         ),
         calls=(_who(customer), call("find_bookings", customer_id=customer["id"], status="booked")),
         answer="{name}'s upcoming [bookings] come to {total}.",
@@ -277,14 +283,14 @@ def the_other_one_has_second_thoughts(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{other} says {name}'s group won't need the {room} on {day} after all. {name} "
-            "booked it. Could you cancel it?",
-            colleague="{other} called, the {room} on {day} isn't needed any more. It's booked "
-            "under {name}; please cancel it.",
+            email="{other} says that the group in the {room} on {day} won't be coming after all. "
+            "{name} made the [booking]. Could you cancel it?",
+            colleague="{other} has just called to say that the {room} won't be needed on {day}. "
+            "It's booked under {name}'s name, so could you cancel the [booking], please?",
             chat="can you cancel the {room} on {day}? {name} booked it, and {other} rang to say "
             "theyre not coming after all",
-            note="{other} rang to say that the group in the {room} on {day} isn't coming. It's "
-            "under {name}'s name. Please cancel it, so we can offer the room to someone else.",
+            note="{other} rang to say that {name}'s group isn't coming to the {room} on {day}. "
+            "Please cancel the [booking], so that we can offer the room to someone else.",
         ),
         calls=(_who(customer), _bookings(customer), call("get_booking", booking_id=booking["id"])),
         answer="I have not cancelled {reference}: {name} made it, and we only cancel [a booking] "
@@ -319,12 +325,12 @@ def the_hour_that_they_always_have(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} is coming back on {day} and would like the {room}, at the same time and "
             "for as many people as on {name.his} last visit. Could you look that up and book it?",
-            colleague="Please book {name} into the {room} on {day}. {name.He} wants the same time "
-            "and number of people as on {name.his} last visit.",
+            colleague="Please book the {room} for {name} on {day}. {name.He} would like the same "
+            "time and the same number of people as on {name.his} last visit.",
             chat="can u book {name} into the {room} on {day}? same time and same number of ppl as "
             "when {name.he} was last here",
-            note="{name} would like the {room} on {day}, with the same time and number of people "
-            "as on {name.his} last visit. Please look that up and book it.",
+            note="{name} is coming back on {day} and wants the {room}, at the same time and for as "
+            "many people as on {name.his} last visit. Please look that up and book it.",
         ),
         calls=(
             _who(customer),
@@ -363,13 +369,14 @@ def one_booking_too_many(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name}, one of our regulars, would also like the {room} on {day} at {time}, "
-            "for two people. Could you book that?",
-            colleague="{name} would like one more [booking]: the {room} on {day} at {time}, for "
-            "two. Please put it in.",
-            chat="{name} wants another one, the {room} on {day} at {time} for 2. can u book it?",
-            note="Please book the {room} for {name} on {day} at {time}, two people. {name.He} "
-            "comes here often and is bringing a friend this time.",
+            email="{name}, one of our regulars, would also like the {room} on {day} at {time}, for "
+            "two people. Could you book it for {name.him}?",
+            colleague="{name} would like one more [booking], for two people in the {room} on {day} "
+            "at {time}. Could you put it in for {name.him}, please?",
+            chat="{name} wants another [booking], the {room} on {day} at {time} for 2. can u put "
+            "it in?",
+            note="{name} comes here often and is bringing a friend on {day}. Please book the "
+            "{room} for the two of them at {time} that day.",
         ),
         calls=(
             _who(customer),
@@ -410,14 +417,13 @@ def a_room_that_is_painted(maker: Maker) -> Draft | None:
             email="The {old} is being painted, so please close it. {name} has it on {day}: could "
             "you move {name.his} group to the {small}, or the {large} if that's too small, at the "
             "same time?",
-            colleague="Please close the {old}, it's being painted. {name} has it on {day}: move "
-            "{name.his} group to the {small} or the {large}, at the same time, whichever is big "
-            "enough.",
+            colleague="We're having the {old} painted, so please close it. {name} has it on {day}. "
+            "Could you move {name.his} group to the {small} or the {large}, whichever is big "
+            "enough, at the same time?",
             chat="the painters are coming, can u close the {old}? {name} has it on {day}, so move "
             "{name.his} group to the {small} or the {large}, same time, whichever they fit into",
-            note="The {old} is being painted and has to be closed. {name} has it on {day} and "
-            "doesn't mind moving. Please use the {small} or the {large} at the same time, "
-            "whichever holds {name.his} group.",
+            note="The painters need the {old}, so please close it. {name}'s group has it on {day}. "
+            "Please move them to the {small} at the same time, or the {large} if they don't fit.",
         ),
         calls=(
             _who(customer),

@@ -42,13 +42,14 @@ def first_date_with_a_seat(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is abroad until {first} and would like to do “{course}” after that. "
-            "Could you book the first date from that day on with a free place?",
-            colleague="{name} is free again from {first} and wants to do “{course}”. Please book "
-            "{name.him} on the first date from then on that still has a place.",
+            "Could you book {name.him} on the first date from that day on that still has a free "
+            "place?",
+            colleague="{name} would like to do “{course}” but isn't free before {first}. Could you "
+            "book {name.him} on the first date from that day on that still has a place?",
             chat="can you book {name} on “{course}”? {name.he}'s away til {first}, so the first "
             "date from then on thats not full",
-            note="{name} would like to do “{course}” as soon as possible, but can't before "
-            "{first}. Please book {name.him} on the first date from then on that isn't full.",
+            note="{name} would like to take “{course}” as soon as possible, but can't come before "
+            "{first}. Please book {name.him} on the earliest date from then on that isn't full.",
         ),
         calls=(
             _who(customer),
@@ -85,12 +86,12 @@ def together_with_a_friend(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has just found out that {friend} is doing “{course}” as well, on "
             "another date. Could you move {name} to {friend}'s date, so they can go together?",
-            colleague="{name} and {friend} would like to do “{course}” together. Please move "
-            "{name} to {friend}'s date.",
+            colleague="{name} and {friend} would like to take “{course}” together, but they're "
+            "booked on different dates. Could you move {name} to {friend}'s date, please?",
             chat="{name} wants to do “{course}” on the same date as {friend}, can u move "
             "{name.him} over",
-            note="{name} and {friend} want to share a car to “{course}”, but they're booked on "
-            "different dates. Please move {name} to {friend}'s date; {friend} can't change.",
+            note="{name} and {friend} want to drive to “{course}” together, but they're booked on "
+            "different dates. {friend} can't change, so please move {name} to {friend}'s date.",
         ),
         calls=(
             _who(friend),
@@ -124,11 +125,11 @@ def cold_feet(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has thought it over and doesn't want to do “{course}” on {day} after "
             "all. Could you cancel {name.his} place?",
-            colleague="{name} has to work and can't do “{course}” on {day}. Please cancel "
-            "{name.his} place.",
+            colleague="{name} has to work on {day} and can't come to “{course}” after all. Could "
+            "you cancel {name.his} place, please?",
             chat="{name} got cold feet, can you cancel “{course}” on {day} for {name.him}",
-            note="Something has come up at work, and {name} can't make “{course}” on {day}. I "
-            "said you'd cancel {name.his} place.",
+            note="{name} rang to say that something has come up and {name.he} can't make "
+            "“{course}” on {day}. I said that was no problem, so please cancel {name.his} place.",
         ),
         calls=(_who(customer), _enrolments(customer), call("list_courses")),
         answer="I could not cancel it: “{course}” is on {day}, and a place can only be cancelled "
@@ -273,12 +274,13 @@ def the_teacher_is_on_leave(maker: Maker) -> Draft:
             email="{usual} has to be with {usual.his} daughter in hospital on {day} and can't "
             "teach “{course}”. Could you give it to {first}, or to {second} if {first} is away "
             "that day?",
-            colleague="{usual} can't teach “{course}” on {day}. Please give it to {first}, or to "
-            "{second} if {first} is away.",
+            colleague="{usual} can't teach “{course}” on {day}. Could you put {first} down for it "
+            "instead, or {second} if {first} is away that day?",
             chat="{usual} cant teach “{course}” on {day}. can you put {first} in, or {second} if "
             "{first} is away that day",
-            note="We need a stand-in for {usual} at “{course}” on {day}. I'd like {first} to do "
-            "it, or {second} if {first} is away.",
+            note="We need somebody to teach “{course}” on {day} instead of {usual}. I'd like "
+            "{first} to do it, or {second} if {first} is away that day. Please change the "
+            "teacher.",
         ),
         calls=(
             call("list_courses"),
@@ -315,12 +317,12 @@ def both_or_neither(maker: Maker) -> Draft:
         ask=Voices(
             email="{one} and {two} would like to do “{course}” together, on the first date that "
             "has two places left. Please book them both.",
-            colleague="{one} and {two} want to do “{course}” together. Please book both on the "
-            "first date with two free places.",
+            colleague="{one} and {two} would like to take “{course}” together. Could you book both "
+            "of them on the first date that still has two free places?",
             chat="{one} and {two} want to do “{course}” together. can you book them on the first "
             "date with 2 places left",
-            note="{one} and {two} share a car and would like to do “{course}” together. Please "
-            "put them both on the earliest date that still has two places.",
+            note="{one} and {two} share a car and would like to do “{course}” on the same day. "
+            "Please book both of them on the earliest date that still has two places.",
         ),
         calls=(
             _who(one),
@@ -356,12 +358,12 @@ def put_into_the_wrong_course(maker: Maker) -> Draft:
         ask=Voices(
             email="My mistake: I put {name} on “{wrong}” on {day}, but {name.he} had asked for "
             "“{right}”, the same day. Could you change it?",
-            colleague="{name} is down for “{wrong}” on {day} but wanted “{right}” that day. "
-            "Please change it.",
+            colleague="{name} is booked on “{wrong}” on {day}, but {name.he} had asked for "
+            "“{right}” on the same day. Could you put {name.him} on the right course, please?",
             chat="i put {name} on “{wrong}” on {day} by mistake, {name.he} wanted “{right}” that "
             "day. can u fix it",
-            note="{name}'s form says “{right}” on {day}, but we booked {name.him} on “{wrong}” "
-            "that day. Please put {name.him} on the right one.",
+            note="{name}'s form says “{right}” on {day}, but we've booked {name.him} on “{wrong}” "
+            "that day by mistake. Please take {name.him} off it and book the right course.",
         ),
         calls=(
             _who(customer),

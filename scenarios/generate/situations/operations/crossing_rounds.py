@@ -143,14 +143,15 @@ def the_garage_has_finished(maker: Maker) -> Draft:
             email="{worker} has picked up [vehicle] {plate} from the garage. Repairing the "
             "serious [defect] cost {cost}. Could you record that and close the matching "
             "[followup] from [inspection] {reference}?",
-            colleague="The serious [defect] on [vehicle] {plate} has been repaired for {cost}. "
-            "Please record that and close the matching [followup] from [inspection] {reference}.",
+            colleague="The garage has repaired the serious [defect] on [vehicle] {plate}, and the "
+            "bill was {cost}. Could you record the repair and close the [followup] for it from "
+            "[inspection] {reference}?",
             chat="[vehicle] {plate} is back from the garage, the serious [defect] is fixed, "
             "{cost}. can you record it and close the [followup] for it from [inspection] "
             "{reference}",
-            note="[Vehicle] {plate} is back from the garage, and the serious [defect] has been "
-            "repaired for {cost}. Please record it, and close the [followup] for it from "
-            "[inspection] {reference}.",
+            note="We've got [vehicle] {plate} back from the garage, and repairing the serious "
+            "[defect] cost {cost}. Please record the repair, and close the matching [followup] "
+            "from [inspection] {reference}.",
         ),
         calls=(
             call("search_vehicles", query=vehicle["plate"]),
@@ -185,12 +186,13 @@ def drive_when_not_on_duty(maker: Maker) -> Draft:
         ask=Voices(
             email="We have some papers to collect in {city} on {day}. Could you plan the [trip] "
             "with [vehicle] {plate}? {busy} can drive, or {free} if {busy} has [a shift] that day.",
-            colleague="We need to pick up some keys in {city} on {day}. Please plan the [trip] "
-            "with [vehicle] {plate} and {busy}, or with {free} if {busy} has [a shift] then.",
+            colleague="Somebody has to pick up some keys in {city} on {day}. Could you plan the "
+            "[trip] for {busy} with [vehicle] {plate}, or for {free} if {busy} has [a shift] that "
+            "day?",
             chat="someone has to take papers to {city} on {day}, can you plan it with [vehicle] "
             "{plate}? {busy} if {busy.he}'s not on the rota that day, otherwise {free}",
-            note="There's a meeting in {city} on {day}. Please plan the [trip] with [vehicle] "
-            "{plate}. I'd like {busy} to go, but if {busy.he}'s on the rota that day, send {free}.",
+            note="We have a meeting in {city} on {day}. Please plan the [trip] for {busy} with "
+            "[vehicle] {plate}, or for {free} if {busy} is on the rota that day.",
         ),
         calls=(
             _staff(busy),
@@ -285,13 +287,12 @@ def inspected_by_who_is_there(maker: Maker) -> Draft:
         ask=Voices(
             email="{ill} has a hospital appointment and can't do [inspection] {reference}. Could "
             "you give it to whoever has the early [shift] at “{post}” that day?",
-            colleague="{ill} can't do [inspection] {reference}. Please give it to whoever is on "
-            "the early [shift] at “{post}” that day.",
-            chat="{ill} cant make [inspection] {reference}, can you give it to whoevers on early "
-            "at “{post}” that day",
-            note="{ill} can't do [inspection] {reference}, but I don't want to postpone it. "
-            "Whoever has the early [shift] at “{post}” that day can take it over. Please change "
-            "the inspector.",
+            colleague="{ill} can't do [inspection] {reference} after all. Could you give it to "
+            "whoever has the early [shift] at “{post}” on the same day, please?",
+            chat="{ill} cant make [inspection] {reference}, can you give it to whoever has the "
+            "early [shift] at “{post}” that day",
+            note="I don't want to put off [inspection] {reference}, but {ill} can't do it. Please "
+            "give it to the colleague who has the early [shift] at “{post}” that day.",
         ),
         calls=(
             call("search_inspections", query=inspection["reference"]),

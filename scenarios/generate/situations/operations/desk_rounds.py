@@ -54,13 +54,13 @@ def gone_to_the_coast(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has moved to another town. Could you cancel {name.his} [appointments]? "
-            "If there's one you can't cancel yourself, tell me who can.",
-            colleague="{name} has moved away. Please cancel all {name.his} [appointments]. If one "
-            "isn't yours to cancel, tell me whose it is.",
-            chat="{name}'s moved away, can you cancel all {name.his} [appointments]? if theres "
-            "one you cant cancel tell me who can",
-            note="{name} won't be coming any more. Please cancel {name.his} planned "
-            "[appointments]. If you're not allowed to cancel one, let me know whose it is.",
+            "If there are any you can't cancel yourself, please tell me who can.",
+            colleague="{name} has moved away, so could you cancel all {name.his} [appointments], "
+            "please? If you aren't allowed to cancel all of them, tell me who can.",
+            chat="{name} has moved away, can you cancel all {name.his} [appointments]? if there "
+            "are any you cant cancel tell me who can",
+            note="{name} has moved to another town and won't be coming any more. Please cancel all "
+            "{name.his} [appointments]. If there are any you may not cancel, let me know who can.",
         ),
         calls=(
             _who(customer),
@@ -97,14 +97,14 @@ def a_teacher_says_goodbye(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{leaver}'s last working day is {day}, and {heir} is taking over {leaver.his} "
-            "“{course}” [sessions] after that. Could you change the teacher?",
-            colleague="{leaver} leaves on {day}. Please make {heir} the teacher for all "
-            "{leaver.his} later [sessions] of “{course}”.",
-            chat="{leaver} is leaving, last day is {day}. can you put {heir} down for "
-            "{leaver.his} “{course}” [sessions] after that",
-            note="{leaver} is leaving us; {leaver.his} last day is {day}. {heir} will teach "
-            "{leaver.his} [sessions] of “{course}” after that. Please change the teacher.",
+            email="{leaver}'s last working day is {day}, and {heir} is taking over all "
+            "{leaver.his} “{course}” [sessions] after that. Could you change the teacher?",
+            colleague="{leaver} is leaving, and {leaver.his} last day is {day}. Could you make "
+            "{heir} the teacher of all {leaver.his} “{course}” [sessions] after that day?",
+            chat="{leaver} is leaving, {leaver.his} last day is {day}. can you put {heir} down for "
+            "all {leaver.his} “{course}” [sessions] after that",
+            note="{leaver}'s last day with us is {day}. {heir} is taking over all {leaver.his} "
+            "later [sessions] of “{course}”, so please put {heir.him} down as the teacher.",
         ),
         calls=(
             call("list_courses"),
@@ -143,12 +143,13 @@ def which_one_seats_them_all(maker: Maker) -> Draft:
         ask=Voices(
             email="Five of us are driving to a meeting on {day}. Which [vehicle] has five seats "
             "and is free that day, {b} or {c}, and what model is it?",
-            colleague="Five of us are visiting a customer on {day}. Is {b} or {c} big enough and "
-            "free that day? Tell me the model too.",
+            colleague="Five of us are going to a meeting on {day}. Could you tell me which "
+            "[vehicle] has enough seats and is free that day, {b} or {c}, and what model it is?",
             chat="5 of us are going to the trade fair on {day}. which of {b} and {c} has enough "
             "seats and no [trip] then, and what model is it",
-            note="Five of us are going to the trade fair on {day}. Which [vehicle] has at least "
-            "five seats and no [trip] that day, {b} or {c}, and what model is it?",
+            note="I'm taking four colleagues to the trade fair on {day}. Which [vehicle] has at "
+            "least five seats and no [trip] that day, {b} or {c}? Please tell me the model as "
+            "well.",
         ),
         calls=tuple(
             one
@@ -182,11 +183,12 @@ def farther_than_allowed(maker: Maker) -> Draft:
             email="{driver} drove {driven} km to {city} and back today, because the bridge was "
             "closed. Please finish that [trip] of [vehicle] {plate}. If the system says that's "
             "too many, put in the most it will take.",
-            colleague="{driver} is back from {city} with [vehicle] {plate} and drove {driven} km. "
-            "Please finish the [trip]. If it won't accept that many, put in the maximum.",
+            colleague="{driver} is back from {city} with [vehicle] {plate} and has driven {driven} "
+            "km. Could you finish the [trip]? If the system won't take that many kilometres, put "
+            "in the maximum.",
             chat="close the [trip] of {plate} to {city}, {driver} drove {driven} km. if thats too "
             "many for the system put the max",
-            note="{driver} had to take a long diversion to {city}, which made it {driven} km with "
+            note="Because of a long diversion, {driver} drove {driven} km to {city} and back with "
             "[vehicle] {plate}. Please finish the [trip]. If the system won't accept that, use "
             "the highest figure it takes.",
         ),
@@ -264,12 +266,12 @@ def it_stands_there_unused(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} saw {title} on our shelf yesterday ({code}) and would like to borrow it "
             "for the weekend. That's fine with me. Could you put it through?",
-            colleague="Please lend {title} ({code}) to {name}, who's coming in for it this "
-            "afternoon.",
+            colleague="{name} would like to borrow {title} ({code}) and is coming in for it this "
+            "afternoon. Could you lend it to {name.him}, please?",
             chat="can you lend {title} ({code}) to {name}? nobodys using it at the moment",
-            note="{name} rang at short notice because {name.he} needs {title}. I've seen {code} "
-            "on the shelf, so please book it out to {name.him}. {name.He}'s coming in just "
-            "before we close today.",
+            note="{name} rang because {name.he} needs {title} at short notice. I've seen {code} on "
+            "the shelf, so please book it out to {name.him}; {name.he}'s coming in before we "
+            "close today.",
         ),
         calls=(
             _who(customer),
@@ -304,12 +306,12 @@ def where_it_costs_less(maker: Maker) -> Draft:
         ask=Voices(
             email="Six people would like to come on {day}. Which is cheaper for them, the {one} "
             "or the {two}, and how much is it? They all have to fit in.",
-            colleague="Six people are asking about {day}. Is the {one} or the {two} cheaper for "
-            "all of them, and what does it cost?",
+            colleague="A group of six is asking about {day}. Could you tell me whether the {one} "
+            "or the {two} is cheaper, with room for all of them, and what it costs?",
             chat="6 ppl want to come on {day}. is the {one} or the {two} cheaper if they all have "
             "to fit in, and what does it cost",
-            note="Somebody rang about the {one} and the {two} on {day}, for six people. Which of "
-            "the two is cheaper, with room for all of them, and what does it cost?",
+            note="Somebody has asked about the {one} and the {two} on {day}, for a group of six. "
+            "Which of the two is cheaper, with room for everybody, and what does it cost?",
         ),
         calls=(
             call("list_resources"),
@@ -406,18 +408,18 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                     "[shifts] and {owl} the late ones. Could you request the [swaps]?"
                 ),
                 (
-                    "I'm sending {giver} on a course, {first} to {last}. {lark} covers the early "
-                    "[shifts], {owl} the late ones. Please request the [swaps]."
+                    "I'm sending {giver} on a course from {first} to {last}. {lark} will take the "
+                    "early [shifts] and {owl} the late ones. Please request the [swaps]."
                 ),
             ),
             colleague=(
                 (
-                    "{giver} is on a course from {first} to {last}. Please request [swaps]: the "
-                    "early [shifts] go to {lark}, the late ones to {owl}."
+                    "{giver} is on a course from {first} to {last}. Could you request [swaps] with "
+                    "{lark} for the early [shifts] and with {owl} for the late ones, please?"
                 ),
                 (
-                    "{giver} can't work from {first} to {last} (training). Please ask for "
-                    "[swaps]: early [shifts] to {lark}, late [shifts] to {owl}."
+                    "{giver} has training from {first} to {last} and can't work. Please ask for "
+                    "[swaps], so that {lark} takes the early [shifts] and {owl} the late ones."
                 ),
             ),
             chat=(
@@ -430,8 +432,8 @@ def early_to_one_late_to_the_other(maker: Maker) -> Draft:
                     "ones to {owl}, can you request the [swaps]"
                 ),
             ),
-            note="I've sent {giver} on a course, {first} to {last}. {lark} takes the early "
-            "[shifts], {owl} the late ones. Please request a [swap] for each.",
+            note="{giver} is going on a course from {first} to {last}, and {lark} will take the "
+            "early [shifts] and {owl} the late ones. Please request [a swap] for each [shift].",
         ),
         calls=(
             _staff(giver),

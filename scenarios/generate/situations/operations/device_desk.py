@@ -124,14 +124,14 @@ def the_newer_of_the_two(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has read {name.his} {model}: {said}. {name.He} has two of them, and "
-            "this is the newer one. Could you record it?",
-            colleague="{name} has read {name.his} {model}, and it's at {said}. {name.He} has two "
-            "of them; this is the one installed last. Please record it.",
-            chat="{name}'s {model} is at {said}, its the newer of the two {name.he} has. can you "
-            "record it",
-            note="{name} rang with a reading of {said} for {name.his} {model}, the newer of the "
-            "two {name.he} has. Please record it for today.",
+            email="{name} has read {name.his} {model}, and it says {said}. {name.He} has two of "
+            "them, and this is the newer one. Could you record it?",
+            colleague="{name} has read {name.his} {model}, and it shows {said}. {name.He} has two "
+            "of them, so please record the reading for the newer one.",
+            chat="{name} has read {name.his} {model}, its at {said}. {name.he} has two, this is "
+            "the newer one. can you record it",
+            note="{name} rang with a reading of {said} for {name.his} {model}. {name.He} has two "
+            "of them, and this is the newer one. Please record the reading for today.",
         ),
         calls=(
             _of(customer),
@@ -161,15 +161,15 @@ def not_at_home_tomorrow(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} won't be in when {worker} comes about the {model} on {soon}. {later} "
+            email="{name} won't be in when {worker} comes about the {model} on {soon}, but {later} "
             "would suit {name.him}. Could you move the [visit]?",
-            colleague="{name} won't be in on {soon}. Please move {worker}'s [visit] for the "
-            "{model} to {later}.",
-            chat="{name} isnt home on {soon}, can you move {worker}'s [visit] for the {model} to "
-            "{later}",
-            note="{name} has just rung about the {model}. {name.He}'s not in on {soon} and would "
-            "like {worker} to come on {later} instead. I said that would be fine, so please "
-            "change it.",
+            colleague="{name} won't be at home on {soon}, when {worker} is coming about the "
+            "{model}. Could you move the [visit] to {later}, please?",
+            chat="{name} isnt in when {worker} comes about the {model} on {soon}, can you move the "
+            "[visit] to {later}",
+            note="{name} has just rung to say that {name.he} won't be in on {soon}. I said "
+            "{worker} could come about the {model} on {later} instead, so please move the "
+            "[visit].",
         ),
         calls=(_of(customer), _shown(device)),
         answer="I could not move the [visit]: {worker} comes on {soon}, and [a visit] can only be "
@@ -203,14 +203,16 @@ def all_that_nobody_comes_for(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} would like the yearly maintenance done. Could you plan it with {worker} "
-            "on {day}, for all {name.his} [devices] that are in use and don't have a [visit] "
+            "on {day}, for all {name.his} [devices] that are in use and don't have [a visit] "
             "planned yet?",
-            colleague="{name} would like the yearly maintenance, by {worker} on {day}. Please "
-            "plan it for all {name.his} [devices] in use that don't have a [visit] planned.",
-            chat="can you plan the maintenance at {name}'s for {worker} on {day}? all the "
-            "[devices] in use that nobody's booked for yet",
+            colleague="{name} would like {worker} to do the yearly maintenance on {day}. Could you "
+            "plan it for all {name.his} [devices] in use, except those that already have [a "
+            "visit] planned?",
+            chat="{name} wants the maintenance done, can you plan it for {worker} on {day}? all "
+            "{name.his} [devices] in use that dont have [a visit] planned yet",
             note="{worker} is doing the maintenance at {name}'s on {day}. Please plan it for all "
-            "[devices] that are in use, except any that already have [a visit] planned.",
+            "{name.his} [devices] that are in use, except the ones that already have [a visit] "
+            "planned.",
         ),
         calls=(
             _of(customer),
@@ -304,10 +306,10 @@ def the_tenant_upstairs_calls(maker: Maker) -> Draft:
             email="{other} has heard that {worker} is doing a repair at {name}'s on {day}. "
             "{other.He} has family staying and is worried about the noise. Could you cancel the "
             "[visit]?",
-            colleague="{other} doesn't want the noise on {day}. Please cancel {worker}'s [visit] "
-            "to {name}.",
-            chat="pls cancel the repair at {name}'s on {day}, {other} called, {other.he}'s got "
-            "visitors and doesnt want the noise",
+            colleague="{worker} is doing a repair at {name}'s on {day}. {other} has rung to "
+            "complain about the noise, so could you cancel the [visit], please?",
+            chat="can you cancel the repair {worker} is doing for {name} on {day}? {other} called, "
+            "{other.he}'s got visitors and doesnt want the noise",
             note="{other} lives next door to {name} and has guests on {day}. {other.He}'s worried "
             "about the noise of the repair, so please cancel {worker}'s [visit].",
         ),
@@ -341,10 +343,11 @@ def scrap_it(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has got rid of the {model} ({serial}) and doesn't want anybody to come "
             "for it any more. Could you retire it?",
-            colleague="{name} has scrapped the {model} ({serial}). Please retire it.",
-            chat="{name}'s {model} ({serial}) went to the dump, can you retire it",
-            note="{name} has told us that the {model}, number {serial}, has been scrapped. It "
-            "shouldn't come up for maintenance again, so please retire it.",
+            colleague="{name} has told me that the {model} ({serial}) has been scrapped. Could you "
+            "retire it in the system, please?",
+            chat="{name} took the {model} ({serial}) to the dump, can you retire it",
+            note="{name} no longer has the {model}, number {serial}, because it was scrapped. "
+            "Please retire it, so that it doesn't come up for maintenance again.",
         ),
         calls=(call("get_my_profile"), _of(customer), _shown(device)),
         answer="I could not retire {serial}: retiring [a device] takes a [supervisor] or [a "
@@ -373,12 +376,13 @@ def sent_to_the_wrong_one(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} says the {one} works fine; it's the {two} that's faulty. We've booked "
             "the repair for the wrong one. Could you change it, same day and same person?",
-            colleague="{name}'s repair is down for the {one}, but it's the {two} that's faulty. "
-            "Please change it, same day and same person.",
-            chat="we booked {name}'s repair for the {one} by mistake, its the {two} thats broken. "
-            "can you switch it, same day and same person",
-            note="The repair at {name}'s was booked for the {one} by mistake; it's the {two} "
-            "that's faulty. Please change that, and keep the day and the person.",
+            colleague="We've booked {name}'s repair for the {one}, but it's the {two} that's "
+            "faulty. Could you change that, please, and keep the same day and the same person?",
+            chat="we booked the wrong repair for {name}, its the {two} thats broken and not the "
+            "{one}. can you switch it, same day and same person",
+            note="The repair at {name}'s was booked for the {one} by mistake, and it's the {two} "
+            "that isn't working. Please change it to the {two}, with the same person on the same "
+            "day.",
         ),
         calls=(
             _of(customer),

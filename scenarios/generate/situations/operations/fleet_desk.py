@@ -45,12 +45,12 @@ def too_near_to_the_check(maker: Maker) -> Draft:
             email="{driver} is needed in {city} on {day} and would take [vehicle] {plate}, which "
             "is free that day. Could you plan the [trip]? I've promised them a confirmation by "
             "noon.",
-            colleague="{driver} has to go to {city} on {day}. Please plan the [trip] with "
-            "[vehicle] {plate}.",
-            chat="can you put {driver} and {plate} down for {city} on {day}? theyre expecting "
-            "{driver.him}",
+            colleague="{driver} has a meeting in {city} on {day}. Could you plan [a trip] for "
+            "{driver.him} with [vehicle] {plate}, please?",
+            chat="can you plan [a trip] to {city} for {driver} on {day}, with [vehicle] {plate}? "
+            "theyre expecting {driver.him}",
             note="{driver} is expected in {city} on {day}. Please plan the [trip] with [vehicle] "
-            "{plate}, which is big enough for what {driver.he} has to bring back.",
+            "{plate}, which is big enough for everything {driver.he} has to bring back.",
         ),
         calls=(_plate(vehicle), _shown(vehicle), _driver(driver)),
         answer="I did not plan it and cannot with {plate}: its next check is on {check}, and it "
@@ -79,13 +79,15 @@ def from_one_reading_to_the_other(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{driver} is back from {city}, and the odometer of [vehicle] {plate} says "
-            "{total} km. Could you close today's [trip], with the kilometres actually driven?",
-            colleague="{driver} is back from {city} with [vehicle] {plate}. The odometer says "
-            "{total} km. Please finish the [trip].",
+            "{total} km. Could you close today's [trip] with the number of kilometres {driver.he} "
+            "drove?",
+            colleague="{driver} is back from {city} with [vehicle] {plate}, and the odometer says "
+            "{total} km. Could you work out how far {driver.he} drove and finish today's [trip], "
+            "please?",
             chat="{driver} is back from {city} with {plate}, odometer says {total} km. can you "
             "close the [trip] with the right km",
-            note="Today's [trip] to {city} can be closed. {driver} wrote down an odometer reading "
-            "of {total} km for [vehicle] {plate}, so please work out the distance from that.",
+            note="Today's [trip] to {city} can be closed. When {driver} came back, the odometer of "
+            "[vehicle] {plate} was at {total} km, so please work out the distance from that.",
         ),
         calls=(
             _plate(vehicle),
@@ -117,16 +119,16 @@ def somebody_else_must_drive(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{ill} has hurt {ill.his} back and can't drive. Could you cancel {ill.his} "
-            "[trips] and plan them for {heir}, same day, place and [vehicle]? Just cancel them if "
-            "the [vehicle] is out of service.",
-            colleague="{ill} can't drive for a month. Please cancel {ill.his} [trips] and plan "
-            "them for {heir}, same days and [vehicles]. If the [vehicle] is out of service, just "
-            "cancel.",
+            "[trips] and plan the same ones for {heir}? If the [vehicle] is out of service, just "
+            "cancel the [trip].",
+            colleague="{ill} can't drive for a month. Could you cancel {ill.his} [trips] and plan "
+            "the same ones for {heir}? If the [vehicle] is out of service, please just cancel the "
+            "[trip].",
             chat="{ill} broke {ill.his} wrist. can you cancel {ill.his} [trips] and plan them for "
             "{heir}, same day and [vehicle]? if the [vehicle]'s out of service just cancel it",
-            note="{ill} has broken {ill.his} wrist, so {heir} will drive. Please cancel {ill}'s "
-            "[trips] and plan the same ones for {heir}, except where the [vehicle] is out of "
-            "service.",
+            note="{ill} has broken {ill.his} wrist, so {heir} will drive instead. Please cancel "
+            "{ill}'s [trips] and plan the same ones for {heir}, but only where the [vehicle] is "
+            "in service.",
         ),
         calls=(
             _driver(ill),
@@ -170,13 +172,14 @@ def call_it_a_light_one(maker: Maker) -> Draft:
             email="{driver} has reported {title.about} on [vehicle] {plate}, but we're expected "
             "in {city} tomorrow. Could you log it as a minor [defect] for now? The garage has no "
             "time before next week.",
-            colleague="{driver} has found {title.about} on [vehicle] {plate}. Please log it as a "
-            "minor [defect], {driver.he} needs the [vehicle] for {city} tomorrow.",
+            colleague="{driver} has found {title.about} on [vehicle] {plate}, and {driver.he} has "
+            "to be in {city} tomorrow. Could you log it as a minor [defect], so that {driver.he} "
+            "can go?",
             chat="{driver} found {title.about} on [vehicle] {plate}. can you log it as minor, "
-            "otherwise {city} tomorrow is off",
-            note="{driver} reports {title.about} on [vehicle] {plate}. I know that would normally "
-            "be serious, but {city} is expecting us tomorrow. Please put it in as a minor "
-            "[defect].",
+            "otherwise the [trip] to {city} tomorrow is off",
+            note="{driver} has reported {title.about} on [vehicle] {plate}. I know that would "
+            "normally be serious, but {city} is expecting us tomorrow, so please log it as a "
+            "minor [defect].",
         ),
         calls=(_plate(vehicle), _shown(vehicle)),
         answer="I have not logged it as minor and may not: that is a serious [defect], which "
@@ -203,16 +206,17 @@ def mended_and_off_again(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="[Vehicle] {plate} is back from the garage. They've repaired the serious "
-            "[defect] for {cost}. Could you record that and put {driver} down to take it to "
-            "{city} on {day}?",
-            colleague="The garage has repaired the serious [defect] on [vehicle] {plate} for "
-            "{cost}. Please record it, and plan {driver}'s [trip] to {city} with it on {day}.",
-            chat="[vehicle] {plate} is back, the serious [defect] is fixed, {cost}. can you "
-            "record that and plan {driver}'s [trip] to {city} with it on {day}",
-            note="The garage has fixed the serious [defect] on [vehicle] {plate}; the bill was "
-            "{cost}. Please record that. {driver} needs it for {city} on {day}, so plan the "
-            "[trip] as well.",
+            email="[Vehicle] {plate} is back from the garage, where the serious [defect] was "
+            "repaired for {cost}. Could you record that and plan {driver}'s [trip] to {city} with "
+            "it on {day}?",
+            colleague="The garage has repaired the serious [defect] on [vehicle] {plate}, which "
+            "cost {cost}. Could you record the repair and plan {driver}'s [trip] to {city} with "
+            "that [vehicle] on {day}?",
+            chat="[vehicle] {plate} is back, the serious [defect] is fixed, cost {cost}. can you "
+            "record that and plan [a trip] to {city} with it for {driver} on {day}",
+            note="The serious [defect] on [vehicle] {plate} has been repaired, and the garage "
+            "charged {cost}. Please record that, and plan [a trip] with the [vehicle] to {city} "
+            "on {day}, with {driver} driving.",
         ),
         calls=(
             _plate(vehicle),
@@ -291,12 +295,13 @@ def kilometres_of_a_driver(maker: Maker) -> Draft:
         ask=Voices(
             email="{driver} needs {driver.his} kilometres for the tax return. How many has "
             "{driver.he} driven since {day}, including that day?",
-            colleague="How many kilometres has {driver} driven since {day}, including that day? "
-            "It's for the tax return.",
-            chat="how many km did {driver} drive since {day} (incl)? need one number",
-            note="The insurance company wants to know how much {driver} drives. How many "
-            "kilometres do {driver.his} completed [trips] since {day} add up to, including that "
-            "day?",
+            colleague="{driver} is doing {driver.his} tax return. Could you tell me how many "
+            "kilometres {driver.he} has driven since {day}, including that day?",
+            chat="how many km has {driver} driven altogether since {day}, that day included? its "
+            "for the tax return",
+            note="The insurance company would like to know how much {driver} drives. Please add up "
+            "the kilometres of {driver.his} completed [trips] since {day}, including that day, "
+            "and tell me the total.",
         ),
         calls=(_driver(driver), _trips(driver)),
         answer="{driver} has driven {total} kilometres since {day}.",
@@ -320,16 +325,16 @@ def broken_down_before_the_trip(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{driver} has just rung about [vehicle] {plate}: “{title}”. Could you report "
-            "that as a serious [defect] and put {driver.his} [trip] on {other} instead, same day "
-            "and place?",
-            colleague="{driver} has a problem with [vehicle] {plate}: “{title}”. Please report "
-            "that as a serious [defect] and move {driver.his} [trip] to [vehicle] {other}, same "
-            "day and place.",
+            "that as a serious [defect], and plan {driver.his} [trip] with {other} instead, on "
+            "the same day and to the same place?",
+            colleague="{driver} has a problem with [vehicle] {plate}: “{title}”. Could you report "
+            "that as a serious [defect], and plan the same [trip] for {driver.him} with [vehicle] "
+            "{other} instead?",
             chat="{driver} rang about [vehicle] {plate}: “{title}”. can you report that as "
             "serious and put {driver.his} [trip] on {other}? same day, same place",
-            note="{driver} won't drive [vehicle] {plate} like that: “{title}”. Please report it "
-            "as a serious [defect] and plan {driver.his} [trip] with {other} instead, same day "
-            "and place.",
+            note="{driver} won't drive [vehicle] {plate} any more: “{title}”. Please report that "
+            "as a serious [defect] and plan {driver.his} [trip] with [vehicle] {other} instead, "
+            "on the same day and to the same place.",
         ),
         calls=(
             _plate(broken),
@@ -371,13 +376,13 @@ def a_buyer_has_been_found(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="We've found a buyer for [vehicle] {plate}, at the price we wanted. Could you "
-            "mark it as sold? If a [trip] is planned with it, cancel that.",
-            colleague="We've sold [vehicle] {plate}. Please mark it as sold and cancel any [trip] "
-            "that's planned with it.",
+            "mark it as sold? If any [trips] are still planned with it, please cancel them.",
+            colleague="We've sold [vehicle] {plate}. Could you mark it as sold, please, and cancel "
+            "any [trip] that's still planned with it?",
             chat="we found a buyer for [vehicle] {plate}! can you mark it sold and cancel "
             "whatever's planned with it",
-            note="We've finally found a buyer for [vehicle] {plate}, who'll collect it at the "
-            "end of the week. Please mark it as sold and cancel anything still planned "
+            note="We've finally found a buyer for [vehicle] {plate}, who's collecting it at the "
+            "end of the week. Please mark it as sold and cancel anything that's still planned "
             "with it.",
         ),
         calls=(call("get_my_profile"), _plate(vehicle), _shown(vehicle)),
@@ -406,13 +411,13 @@ def the_one_with_fewer_trips(maker: Maker) -> Draft:
             email="We have something to collect in {city} on {day}, with [vehicle] {plate}. "
             "Please send {first}, who knows the way, or {second} if {first} can't have any more "
             "[trips].",
-            colleague="Somebody has to pick up a delivery in {city} on {day} with [vehicle] "
-            "{plate}. Please send {first}, or {second} if {first}'s [trips] are already at the "
-            "limit.",
-            chat="can you plan a [trip] to {city} on {day} with [vehicle] {plate}? {first} pls, "
-            "or {second} if {first.he}'s already got too many planned",
-            note="We're expected in {city} on {day}, with [vehicle] {plate}. Please send {first}; "
-            "if that's one [trip] too many for {first.him}, send {second}.",
+            colleague="Somebody has to collect a delivery in {city} on {day} with [vehicle] "
+            "{plate}. Could you send {first}, or {second} if {first} can't have any more [trips]?",
+            chat="can you plan [a trip] to {city} on {day} with [vehicle] {plate}? {first} pls, or "
+            "{second} if {first.he}'s already got too many planned",
+            note="We have to pick something up in {city} on {day} with [vehicle] {plate}. I'd like "
+            "{first} to go. If {first.he} already has too many [trips] planned, please send "
+            "{second}.",
         ),
         calls=(
             _driver(first),

@@ -70,16 +70,17 @@ def wish_in_a_message(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has written about the [booking] for the {room}: {name.he} would like "
-            "another day. Could you move it and reply in the [thread] with the start time?",
-            colleague="{name} has messaged us to move the [booking] for the {room}. Please see "
-            "which day {name.he} wants, move it, and tell {name.him} in the [thread] what time it "
-            "starts.",
-            chat="{name} wrote that {name.he} wants the {room} on a different day. can you move "
-            "it and write back in the [thread] what time",
+            email="{name} has written about the [booking] for the {room}, because {name.he} would "
+            "like another day. Could you move it to the day {name.he} asks for, and reply in the "
+            "[thread] with the start time?",
+            colleague="{name} has sent us a message because {name.he} wants the {room} on another "
+            "day. Could you move the [booking] to that day, and tell {name.him} in the [thread] "
+            "what time it starts?",
+            chat="{name} wrote that {name.he} wants the {room} on a different day. can you move it "
+            "and write back in the [thread] what time it starts",
             note="{name} is still waiting for an answer about the {room}. Please see in the "
-            "[thread] which day {name.he}'d prefer, move the [booking], and tell {name.him} there "
-            "what time it starts.",
+            "[thread] which day {name.he} would like, move the [booking], and reply with the time "
+            "it starts.",
         ),
         calls=(
             _who(customer),
@@ -131,14 +132,14 @@ def asked_for_the_next_course(maker: Maker) -> Draft:
             email="{name} has written to us about “{course}”: {name.he}'s travelling and would "
             "like the first date after that. Could you see when {name.he}'s back, book {name.him} "
             "and reply in the [thread] with the day?",
-            colleague="{name} has told us in {name.his} [thread] when {name.he}'s back. Please "
-            "book {name.him} on the first date for “{course}” after that and reply there with the "
-            "day.",
+            colleague="{name} has written to us about “{course}” and says when {name.he}'ll be "
+            "back. Could you book {name.him} on the first date after that and reply in the "
+            "[thread] with the day?",
             chat="{name} is abroad, {name.he} wrote us when {name.he}'s back. can you book "
             "{name.him} on the first “{course}” after that and reply in the [thread] with the day",
-            note="{name} is away for work and has written to us about “{course}”, with the day "
-            "{name.he}'s back. Please book {name.him} on the first date after that and reply in "
-            "the [thread] with the day.",
+            note="{name} is away and has told us in a message when {name.he}'ll be back. Please "
+            "book {name.him} on the first date for “{course}” after that, and reply in the "
+            "[thread] with the day.",
         ),
         calls=(
             _who(customer),
@@ -175,13 +176,13 @@ def keep_it_a_little_longer(maker: Maker) -> Draft:
             email="{name} asked us days ago to keep something longer, and nobody has answered. "
             "Could you renew it if nobody's waiting for it, and tell {name.him} the new due date "
             "in the [thread]?",
-            colleague="{name} has messaged us to ask for a renewal. Please renew it if nobody "
-            "else is waiting, and reply with the new due date.",
-            chat="{name} wrote that {name.he} wants to keep something {name.he} borrowed. can you "
-            "renew it if nobodys waiting for it and reply with the new date",
-            note="{name} has asked in a message to keep something {name.he} borrowed. Please "
-            "renew it if nobody else is waiting for it, and tell {name.him} the new due date "
-            "there.",
+            colleague="{name} has sent us a message asking for a renewal. Could you renew it if "
+            "nobody else is waiting, and reply in the [thread] with the new due date?",
+            chat="{name} wrote that {name.he} wants to keep something {name.he} borrowed a bit "
+            "longer. can you renew it if nobodys waiting for it and reply with the new date",
+            note="{name} has asked in a message to keep something {name.he} borrowed. Please renew "
+            "it if nobody else is waiting for it, and tell {name.him} the new due date in the "
+            "[thread].",
         ),
         calls=(
             _who(customer),
@@ -222,11 +223,13 @@ def a_better_hour(maker: Maker) -> Draft:
             email="{name} can't make the {subject.meeting} and has sent us two other times. Could "
             "you move it to the one that suits {mate}, too, and confirm it in the [thread]?",
             colleague="{name} has written to us with two other times for the {subject.meeting}. "
-            "Please move it to whichever {mate} can make, and confirm it in the [thread].",
+            "Could you move it to the time that suits {mate} as well, and confirm it in the "
+            "[thread]?",
             chat="{name} messaged us 2 other times for the {subject.meeting}. can you move it to "
             "the one {mate} can make and confirm it in the [thread]",
             note="{name} has suggested two other times for the {subject.meeting} in a message. "
-            "{mate} has to be free as well. Please move it and confirm the time in the [thread].",
+            "Please move it to the one when {mate} is free as well, and confirm the new time in "
+            "the [thread].",
         ),
         calls=(
             _who(customer),
@@ -280,13 +283,14 @@ def a_number_in_a_message(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has two [devices] and has sent us a reading for one of them in a "
             "message. Could you record it and confirm the figure to {name.him} in the [thread]?",
-            colleague="{name} has sent us a reading in a message. Please record it for the right "
-            "[device] and confirm the figure there.",
-            chat="{name} messaged us a reading, can u record it for the right [device] and "
-            "confirm the figure back to {name.him}",
-            note="{name} has sent us a reading in {name.his} [thread]. {name.He} has two "
-            "[devices], so please check which one it's for, record it and confirm the figure to "
-            "{name.him}.",
+            colleague="{name} has sent us a reading for one of {name.his} two [devices] in a "
+            "message. Could you record it for the right one, and confirm the figure to {name.him} "
+            "in the [thread]?",
+            chat="{name} messaged us a reading, {name.he}'s got two [devices]. can u record it for "
+            "the right one and confirm the figure back to {name.him}",
+            note="{name} has written to us with a reading. {name.He} has two [devices], so please "
+            "see which one it's for, record it, and confirm the figure to {name.him} in the "
+            "[thread].",
         ),
         calls=(
             _who(customer),
@@ -320,15 +324,16 @@ def reminded_without_need(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has had a reminder for {title} and says it was back on time. If that's "
             "right, could you tell {name.him} on {name.his} [ticket] when we got it, and close "
-            "that?",
-            colleague="{name} says in {name.his} [ticket] that {title} came back on time. Please "
-            "check, and if so, tell {name.him} there when we got it and close the [ticket].",
+            "the [ticket]?",
+            colleague="{name} says in {name.his} [ticket] that {title} came back on time. Could "
+            "you check? If that's right, please tell {name.him} in the [ticket] when we got it, "
+            "and close it.",
             chat="{name} says {title} was back on time, {name.he} complained about the reminder. "
             "can you check? if its true tell {name.him} the return date on {name.his} [ticket] "
             "and close it",
             note="{name} has complained about our reminder for {title}. Please check if it really "
-            "came back on time. If so, tell {name.him} the date on {name.his} [ticket] and close "
-            "it.",
+            "came back on time. If it did, tell {name.him} the date on {name.his} [ticket] and "
+            "close the [ticket].",
         ),
         calls=(
             _who(customer),
@@ -367,16 +372,16 @@ def a_noise_since_monday(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name}'s {model} has stopped working. Could you check if a [visit] is planned? "
+            email="{name}'s {model} has stopped working. Could you check if [a visit] is planned? "
             "If not, please book {worker} for a repair on {when}, and tell {name.him} the day on "
             "{name.his} [ticket].",
-            colleague="{name}'s {model} is down, see {name.his} [ticket]. If there's no [visit] "
-            "planned, please book {worker} for a repair on {when} and tell {name.him} the day "
-            "there.",
+            colleague="{name} has opened [a ticket] because the {model} isn't working. If no "
+            "[visit] is planned yet, could you book {worker} for a repair on {when} and tell "
+            "{name.him} the day on the [ticket]?",
             chat="is anyone going to {name} about the {model}? if not can you send {worker} on "
             "{when} (repair) and tell {name.him} the day on {name.his} [ticket]",
-            note="{name}'s {model} isn't working. Unless there's a [visit] planned already, "
-            "please book {worker} for the repair on {when}, and tell {name} the day on {name.his} "
+            note="{name}'s {model} isn't working. If there's no [visit] planned yet, please book "
+            "{worker} for the repair on {when}, and tell {name.him} the day on {name.his} "
             "[ticket].",
         ),
         calls=(
@@ -523,12 +528,13 @@ def says_that_we_agreed(maker: Maker) -> Draft:
             email="{name} says we told {name.him} in {name.his} [ticket] that {name.he} could "
             "cancel the {room} on {day} at any time. Could you check, and cancel it if "
             "{name.he}'s right?",
-            colleague="{name} says we promised {name.he} could cancel the {room} on {day} at any "
-            "time, see {name.his} [ticket]. If that's right, cancel it.",
+            colleague="{name} says we promised in {name.his} [ticket] that {name.he} could cancel "
+            "the {room} on {day} at any time. Could you check, and cancel the [booking] if that's "
+            "right?",
             chat="{name} wants to cancel the {room} on {day}, says we ok'd that in {name.his} "
             "[ticket]. can you cancel it if thats true",
-            note="{name} says we agreed in {name.his} [ticket] that {name.he} could cancel the "
-            "{room} on {day} at short notice. Please check, and cancel it if it's true.",
+            note="{name} wants to cancel the {room} on {day} and says we agreed to that in "
+            "{name.his} [ticket]. Please check, and if it's true, cancel the [booking].",
         ),
         calls=(
             _who(customer),

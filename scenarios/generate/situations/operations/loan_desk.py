@@ -50,12 +50,13 @@ def renew_for_the_family(maker: Maker) -> Callable[[], Draft | None]:
             ask=Voices(
                 email="The {last} family are away for two weeks. Could you renew everything they "
                 "have out, and tell me what can't be renewed?",
-                colleague="Both of the {last} family would like to keep what they've borrowed. "
-                "Please renew everything, and tell me what can't be renewed.",
+                colleague="The {last} family would like to keep everything they've borrowed a bit "
+                "longer. Could you renew it all for them, and tell me what can't be renewed?",
                 chat="can u renew everything the {last} family has out? let me know what cant be "
                 "renewed",
-                note="The {last} family have a sick child at home and can't come in. Please renew "
-                "all their [loans], and tell me which ones you couldn't renew and why.",
+                note="One of the children in the {last} family is ill, so they can't come in. "
+                "Please renew all their [loans], and tell me which ones you couldn't renew and "
+                "why.",
             ),
             calls=(
                 call("search_customers", query=last),
@@ -93,12 +94,12 @@ def back_and_on_to_the_next(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has returned {title} ({code}), and it's a bit worn now. Please book it "
             "in as worn and lend it to whoever is first in the queue; they're coming today.",
-            colleague="{name} has brought back {title} ({code}), worn. Please book it in and lend "
-            "it straight to the next person in the queue.",
-            chat="{name} brought back {title} ({code}), worn. can you book it in and lend it to "
-            "whoever's been waiting longest? theyre at the desk",
+            colleague="{name} has brought back {title} ({code}), and it's worn. Could you book it "
+            "in as worn and lend it straight to whoever has been waiting longest?",
+            chat="{name} brought back {title} ({code}), its worn now. can you book it in like that "
+            "and lend it to whoever's been waiting longest? theyre at the desk",
             note="{name} has returned {title} ({code}), and it looks worn. Please book it in as "
-            "worn and lend it to whoever is next in the queue; they'll be in this afternoon.",
+            "worn and lend it to the next person in the queue, who'll be in this afternoon.",
         ),
         calls=(
             call("search_items", query=item["code"]),
@@ -129,10 +130,12 @@ def one_more_despite_the_overdue_one(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} is coming in at five for {wanted}, number {code}. I've put it aside. "
             "Could you book it out to {name.him}?",
-            colleague="{name} is taking {wanted}, {code}. Please book it out.",
+            colleague="{name} is here and would like to borrow {wanted} ({code}). Could you book "
+            "it out to {name.him}?",
             chat="{name} is here for {wanted} ({code}), can you lend it out to {name.him}",
-            note="{name} is coming by this evening for {wanted} (number {code}). I've said "
-            "{name.he} can have it, so please put the [loan] through before you go.",
+            note="{name} is coming by this evening for {wanted} (number {code}). I've told "
+            "{name.him} that {name.he} can have it, so please put the [loan] through before you "
+            "go.",
         ),
         calls=(_who(customer), _loans(customer), call("search_items", query=wanted["code"])),
         answer="I have not lent {code} to {name}: {late} has been overdue since {due}, and until "
@@ -161,13 +164,14 @@ def overdue_one_back_new_one_out(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is here with {late}, in good condition, and would now like {wanted}. "
-            "Could you book the return and lend {name.him} one, if there's one free?",
-            colleague="{name} has brought back {late}, in good condition, and would like {wanted} "
-            "now. Please book the return, and lend {name.him} one if there's one free.",
+            "Could you book the return, and lend {name.him} one if there's one free?",
+            colleague="{name} has just returned {late} in good condition. Could you book the "
+            "return, please, and lend {name.him} {wanted} if there's one free?",
             chat="{name} just brought back {late}, in good condition. can you book it in? "
             "{name.he}'d like {wanted} next, if theres one free lend it to {name.him}",
-            note="{name} has brought back {late} in good condition and would now like {wanted}. "
-            "Please book the return and lend {name.him} one that nobody is waiting for.",
+            note="{name} has brought back {late} in good condition and would now like to borrow "
+            "{wanted}. Please book the return, and lend {name.him} one that nobody else is "
+            "waiting for.",
         ),
         calls=(
             _who(customer),
@@ -234,12 +238,12 @@ def which_of_the_two_came_back(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has had a reminder about {title} and says {name.he} brought it back in "
             "time. Is that right? If {name.he} still has one, I need its number and the due date.",
-            colleague="{name} says {name.he} has brought back {title}. Is that true? If not, I "
-            "need its number and the day it was due.",
+            colleague="{name} says {name.he} has brought back {title}. Could you check if that's "
+            "right? If {name.he} still has one, I need its number and the day it was due.",
             chat="{name} got a reminder for {title} and says {name.he} returned it. does "
             "{name.he} still have one? which number and when was it due",
-            note="{name} had a reminder for {title} and says it was returned. Does {name.he} "
-            "still have one? I need its number and the due date for the letter.",
+            note="{name} has had our reminder for {title} and says it was returned. Please check "
+            "if {name.he} still has one. If so, I need its number and the due date for my letter.",
         ),
         calls=(_who(customer), _loans(customer), _item(out)),
         answer="Only one of two is back. {name} had borrowed two: {back} was returned, but {out} "
@@ -311,12 +315,13 @@ def worn_ones_out_of_lending(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="A [customer] has complained about {title}, number {code}, and they're right, "
-            "it's worn out. Could you withdraw it today, so that nobody else gets it?",
-            colleague="Please withdraw {title} ({code}), it's worn out.",
-            chat="withdraw {code} pls ({title}), its falling apart",
-            note="I went through the shelves this morning. Please take {title}, number {code}, "
-            "out of lending for good, it's too worn; a new one is on order.",
+            email="Somebody has complained about {title}, number {code}, and it really is worn "
+            "out. Could you withdraw it today, so that nobody else gets it?",
+            colleague="Could you withdraw {title} ({code}), please? It's so worn that we can't "
+            "lend it out any more.",
+            chat="can you withdraw {title} ({code})? its falling apart",
+            note="I went through the shelves this morning, and {title}, number {code}, is too worn "
+            "to lend out. Please withdraw it for good; there's a new one on order.",
         ),
         calls=(call("get_my_profile"), call("search_items", query=worn["code"])),
         answer="I have not withdrawn {code} and cannot: only a [supervisor] or [a manager] can "
@@ -341,12 +346,12 @@ def how_long_is_the_queue(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} reserved {title} ({code}) a while ago. When is it due back, and is "
             "{name.he} the next to get it? If not, who is?",
-            colleague="{name} is asking about {title}, {code}. When is it due back, and who's "
-            "first in the queue?",
+            colleague="{name} is asking about {title} ({code}). Could you tell me when it's due "
+            "back and who's first in the queue for it?",
             chat="{name} is asking about {title} ({code}). when is it due back and who gets it "
             "first",
-            note="{name} has asked about {title} ({code}). When is it due back, and who is next "
-            "in the queue for it? I'll ring {name.him} this afternoon.",
+            note="I'm ringing {name} this afternoon about {title} ({code}). When is it due back, "
+            "and who is next in the queue for it?",
         ),
         calls=(call("search_items", query=item["code"]), _item(item)),
         answer="{code} is due back on {due}, and first in the queue is {first}, not {name}.",

@@ -86,12 +86,12 @@ def room_or_course(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has booked the {room} for the same day as “{course}” and can't do both. "
             "Could you cancel the room for that day? {name.He}'s keeping {name.his} other dates.",
-            colleague="{name} has “{course}” on the same day as one of {name.his} [bookings] and "
-            "can't do both. Please cancel that [booking].",
+            colleague="{name} has booked the {room} on the same day as “{course}” and can't do "
+            "both. Could you cancel the [booking] for that day, please?",
             chat="{name} has the {room} and “{course}” on the same day. can you cancel the room "
             "for that day, nothing else",
             note="{name} can't use the {room} on the day of “{course}”. Please cancel {name.his} "
-            "[booking] for that day. {name.He}'s keeping the room on the other days.",
+            "[booking] for that day only; {name.he} still needs the room on the other days.",
         ),
         calls=(
             _who(customer),
@@ -130,12 +130,14 @@ def with_as_many_guests_as_they_may(maker: Maker) -> Draft | None:
             email="{name} would like the {room} on {day} at 14:00 and is bringing all the guests "
             "{name.his} [membership] lets {name.him} bring for free. Could you book it for that "
             "many?",
-            colleague="Please book the {room} for {name} on {day} at 14:00, for {name.him} and "
-            "all the free guests {name.his} [membership] includes.",
+            colleague="{name} would like the {room} on {day} at 14:00 for {name.him} and all the "
+            "free guests {name.his} [membership] includes. Could you book it for that many "
+            "people, please?",
             chat="{name} wants the {room} on {day} at 14:00 and is bringing all the free guests "
             "from {name.his} [membership]. can you look up how many and book it for all of them",
-            note="Please book {name} into the {room} on {day} at 14:00, with as many guests as "
-            "{name.he} may bring for free. {name.His} [membership] says how many that is.",
+            note="{name} is coming to the {room} on {day} at 14:00 with as many guests as "
+            "{name.his} [membership] lets {name.him} bring for free. Please book it for all of "
+            "them.",
         ),
         calls=(
             _who(customer),

@@ -49,13 +49,14 @@ def yes_to_one_no_to_the_other(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{giver} is moving house and would like to swap with {free} and {away}. Could "
-            "you approve both [swaps]? If one of them is on leave that day, refuse that one.",
+            "you approve both [swaps]? If one of the two colleagues is on leave on the day, "
+            "refuse that [swap].",
             colleague="{giver} is moving house and wants to swap with {free} and {away}. Please "
-            "approve the [swaps], but refuse one if that colleague is on leave.",
+            "approve both [swaps], but if one of the two is on leave on the day, refuse theirs.",
             chat="{giver} wants to swap with {free} and {away}. can you approve both [swaps]? if "
             "one of the two is on leave that day refuse theirs",
-            note="{giver} has asked for [swaps] with {free} and {away}. I think one of them is on "
-            "leave that day. Please check, refuse that [swap] and approve the other.",
+            note="{giver} has asked for [swaps] with {free} and {away}, but I think one of them is "
+            "on leave on the day. Please check, refuse that [swap] and approve the other.",
         ),
         calls=(
             _who(giver),
@@ -88,15 +89,17 @@ def a_post_for_old_hands(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{giver}'s sister is getting married on {day}, and {taker} would take the "
-            "[shift]. Please approve the [swap] if {taker} is senior enough for that [shift], "
+            email="{giver}'s sister is getting married on {day}, and {taker} has offered to take "
+            "the [shift]. Please approve the [swap] if {taker} is senior enough for that [shift], "
             "otherwise refuse it.",
-            colleague="{giver} has a wedding on {day} and wants {taker} to take the [shift]. "
-            "Please approve the [swap] if {taker} is senior enough, otherwise refuse it.",
+            colleague="{giver} has a wedding on {day} and would like {taker} to take the [shift]. "
+            "Could you approve the [swap] if {taker} is senior enough for it, and refuse it "
+            "otherwise?",
             chat="{giver} wants {taker} to take {giver.his} [shift] on {day}. is {taker.he} "
             "senior enough for that one? if not refuse the [swap], otherwise approve it",
-            note="{giver} has asked for a [swap] with {taker} on {day}. {taker} hasn't been here "
-            "long: approve it if {taker.he}'s senior enough for that [shift], otherwise refuse it.",
+            note="{giver} has asked for [a swap] with {taker} on {day}, but {taker} hasn't been "
+            "here long. Please approve it if {taker.he}'s senior enough for that [shift], "
+            "otherwise refuse it.",
         ),
         calls=(
             _who(giver),
@@ -129,11 +132,11 @@ def swap_for_tomorrow(maker: Maker) -> Draft:
         ask=Voices(
             email="{giver} has tickets for the match on {day}, and {taker} would work for "
             "{giver.him}. That's fine with me. Could you put in the [swap]?",
-            colleague="{taker} is taking {giver}'s [shift] on {day}. Please request the [swap] "
-            "for them.",
+            colleague="{taker} has agreed to take {giver}'s [shift] on {day}. Could you request "
+            "the [swap] for them, please?",
             chat="{giver} and {taker} want to swap on {day}, can you put in the [swap]",
-            note="{giver} would like to have {day} off, and {taker} is happy to take the "
-            "[shift]. Please ask for the [swap] in the system.",
+            note="{giver} would like to have {day} off, and {taker} is happy to take the [shift]. "
+            "That's all right with me, so please request the [swap] in the system.",
         ),
         calls=(
             _who(giver),
@@ -167,36 +170,37 @@ def who_could_step_in(maker: Maker) -> Draft:
         ask=Voices(
             email=(
                 (
-                    "It's {giver}'s mother's 70th birthday on {day}. Please request a [swap] with "
+                    "It's {giver}'s mother's 70th birthday on {day}. Please request [a swap] with "
                     "{busy}, or with {free} if {busy} is already working that day."
                 ),
                 (
-                    "{giver} needs {day} off for a family party. Could you ask for a [swap] with "
+                    "{giver} needs {day} off for a family party. Could you ask for [a swap] with "
                     "{busy}? If {busy.he}'s already working that day, take {free}."
                 ),
             ),
             colleague=(
                 (
-                    "{giver} has a funeral on {day}. Please request a [swap] with {busy}, or with "
-                    "{free} if {busy} is already on the rota."
+                    "{giver} has to go to a funeral on {day}. Could you request [a swap] with "
+                    "{busy}, or with {free} if {busy} is already on the rota that day?"
                 ),
                 (
-                    "{giver} has an exam on {day}. Please request a [swap] with {busy}, or with "
-                    "{free} if {busy} already has a [shift] then."
+                    "{giver} has an exam on {day} and can't work. Please request [a swap] with "
+                    "{busy}, or with {free} if {busy} already has [a shift] that day."
                 ),
             ),
             chat=(
                 (
-                    "{giver} cant work on {day}, can you request a [swap]? {busy} first, but if "
+                    "{giver} cant work on {day}, can you request [a swap]? {busy} first, but if "
                     "{busy.he}'s already on that day take {free}"
                 ),
                 (
                     "can you sort out cover for {giver} on {day}? ask {busy} for the [swap], or "
-                    "{free} if {busy}'s already working"
+                    "{free} if {busy.he}'s already working"
                 ),
             ),
-            note="I need a [swap] for {giver} on {day}. {busy} and {free} have both offered. "
-            "Please take {busy}, unless {busy.he}'s already working that day.",
+            note="{giver} would like to have {day} off, and {busy} and {free} have both offered "
+            "to work instead. Please request [a swap] with {busy}, or with {free} if {busy} is "
+            "already working that day.",
         ),
         calls=(
             _who(giver),
@@ -227,11 +231,11 @@ def anybody_will_do_at_the_desk(maker: Maker) -> Draft:
         ask=Voices(
             email="We still need somebody for the early [shift] on {day} ({post}), and {worker} "
             "would be glad to do it. Could you put {worker.him} down?",
-            colleague="There's nobody on the early [shift] on {day} ({post}). Please put {worker} "
-            "down.",
+            colleague="Nobody is down for the early [shift] on {day} ({post}) yet. Could you put "
+            "{worker} on the rota for it, please?",
             chat="need someone for the early [shift] on {day} ({post}), can you put {worker} in",
-            note="{worker} has offered to do the early [shift] on {day} ({post}), which nobody is "
-            "down for. Please put {worker.him} on the rota.",
+            note="The early [shift] on {day} ({post}) is still open, and {worker} has offered to "
+            "do it. Please put {worker.him} on the rota for that day.",
         ),
         calls=(call("list_posts"), _who(worker), _shifts(maker, worker, day)),
         answer="I couldn't put {worker} down: {post} needs somebody senior, [a supervisor] or [a "
@@ -275,10 +279,10 @@ def nights_in_a_row(maker: Maker) -> Draft:
         ask=Voices(
             email="{worker} needs somebody to look after {worker.his} dog. Which nights does "
             "{worker.he} work between {first} and {last}?",
-            colleague="Which nights is {worker} working from {first} to {last}?",
+            colleague="Could you tell me which nights {worker} is working from {first} to {last}?",
             chat="which nights does {worker} have between {first} and {last}? just the days",
-            note="The company doctor is asking about {worker}'s night [shifts]. On which days "
-            "from {first} to {last} does {worker.he} have one?",
+            note="The company doctor is asking about {worker}'s night [shifts]. Could you tell me "
+            "which nights {worker.he} works from {first} to {last}?",
         ),
         calls=(_who(worker), _shifts(maker, worker, begin, begin + 9)),
         answer="{worker} has nights on {one} and {two} in that time.",
@@ -306,13 +310,14 @@ def ill_for_three_days(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{ill} is having an operation and is off sick from {first} to {last}. Please "
-            "record it and request [swaps] with {mate} for {ill.his} [shifts].",
-            colleague="{ill} is off sick from {first} to {last}. Please record it and ask for "
-            "[swaps] with {mate} for {ill.his} [shifts] in that time.",
-            chat="{ill} is having an operation, sick from {first} til {last}. can you put that in "
-            "and request [swaps] with {mate} for {ill.his} [shifts] then",
-            note="{ill} will be in hospital. Please record {ill.him} as sick from {first} to "
-            "{last} and request [swaps] with {mate} for {ill.his} [shifts].",
+            "record it and request [swaps] with {mate} for {ill.his} [shifts] in that time.",
+            colleague="{ill} is off sick from {first} to {last}. Could you record that, please, "
+            "and request [swaps] with {mate} for {ill.his} [shifts] in that time?",
+            chat="{ill} is having an operation, off sick from {first} to {last}. can you put that "
+            "in and request [swaps] with {mate} for {ill.his} [shifts] then",
+            note="{ill} is going into hospital and will be off sick from {first} to {last}. Please "
+            "record that, and request [swaps] with {mate} for all {ill.his} [shifts] in that "
+            "time.",
         ),
         calls=(
             _who(ill),
@@ -352,12 +357,11 @@ def strike_it_from_the_rota(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{worker} is down for the early [shift] on {day}, but we're closed that "
             "morning. Could you take {worker.him} off the rota?",
-            colleague="{worker} is on the rota for {day}, but we're closed then. Please take "
-            "{worker.him} off.",
+            colleague="We're closed on {day}, but {worker} is still on the rota. Could you take "
+            "{worker.him} off for that day, please?",
             chat="can you take {worker} off the rota on {day}? we dont open that morning",
-            note="We're not opening until noon on {day}, because the water will be turned off. "
-            "{worker} is still down for the early [shift], so please take {worker.him} off the "
-            "rota.",
+            note="The water will be turned off on {day}, so we're not opening until noon. {worker} "
+            "is still down for the early [shift]; please take {worker.him} off the rota.",
         ),
         calls=(call("get_my_profile"), _who(worker), _shifts(maker, worker, day)),
         answer="I couldn't delete {worker}'s [shift] on {day}: only [supervisors] and [managers] "
@@ -381,12 +385,13 @@ def asked_for_the_wrong_day(maker: Maker) -> Draft:
         ask=Voices(
             email="{giver} has mixed up the dates: the [swap] with {taker} should be for {right} "
             "and not for {wrong}. Could you withdraw the old one and ask for the right one?",
-            colleague="{giver}'s [swap] with {taker} was put in for {wrong}, but it should be "
-            "{right}. Please correct it.",
+            colleague="{giver}'s [swap] with {taker} was requested for {wrong}, but it should have "
+            "been for {right}. Could you withdraw it and request the right one?",
             chat="{giver} mixed up the dates, the [swap] with {taker} should be for {right} and "
             "not {wrong}. can you fix that",
-            note="{giver} and {taker} want to swap on {right}, but somebody has put it in for "
-            "{wrong}. Please withdraw that one and ask for the right one instead. They both know.",
+            note="{giver} and {taker} want to swap on {right}, but somebody has requested it for "
+            "{wrong}. Please withdraw that [swap] and request one for the right day. Both of them "
+            "know.",
         ),
         calls=(
             _who(giver),

@@ -39,10 +39,11 @@ def leave_for_oneself(maker: Maker) -> Draft:
         ask=Voices(
             email="{me}'s leave from {first} to {last} is approved. Could you put it in the "
             "system before the rota goes out tonight? I won't get to it myself.",
-            colleague="Please put in {me}'s leave, {first} to {last}. It's approved.",
-            chat="{me} has leave {first} to {last}, i've ok'd it. can you put it in",
-            note="I've looked at {me}'s leave request, and {first} to {last} is fine. Please "
-            "record it today so the rota is right when it goes out. I'm back on Monday.",
+            colleague="{me}'s leave from {first} to {last} has been approved. Could you put it in "
+            "the system, please?",
+            chat="{me} has leave from {first} to {last}, i've ok'd it. can you put it in",
+            note="I've approved {me}'s leave from {first} to {last}. Please record it today, so "
+            "that the rota is right when it goes out; I'm not back until Monday.",
         ),
         calls=(call("get_my_profile"),),
         answer="I have not recorded it and cannot: nobody may enter an absence of their own, so a "
@@ -69,13 +70,13 @@ def two_halves_of_a_voyage(maker: Maker) -> Draft:
             email="{worker} is going on a long trip abroad, from {first} to {last}, and I've "
             "agreed. Please record the leave. If that's too long for one entry, make it two, one "
             "straight after the other.",
-            colleague="{worker} is on leave from {first} to {last}. Please record it, in two "
-            "parts if it's too long for one.",
-            chat="{worker} is off on a long trip {first} to {last}, can you put the leave in? (2 "
-            "parts if needed)",
-            note="{worker} has asked for leave from {first} to {last} and {worker.his} cover is "
-            "arranged. If the system won't take that many days at once, record it as two "
-            "absences, one straight after the other.",
+            colleague="{worker} is on leave from {first} to {last}. Could you record it, and make "
+            "two entries of it if it's too long for one?",
+            chat="{worker} is off on a long trip from {first} to {last}, can you put the leave in? "
+            "make it 2 entries if its too long for one",
+            note="{worker} has asked for leave from {first} to {last}, and {worker.his} cover is "
+            "arranged. Please record it. If the system won't take that many days at once, make it "
+            "two absences.",
         ),
         calls=(_who(worker), _record(worker)),
         answer="I have not entered {worker}'s leave and cannot: an absence may be {most} days at "
@@ -101,14 +102,14 @@ def the_same_a_week_later(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{worker}'s ferry now goes a week later. Could you move the leave that starts "
-            "on {first} to seven days later, too? It stays as long as it was.",
-            colleague="{worker}'s leave from {first} has to start seven days later, and end seven "
-            "days later as well. Please change it.",
-            chat="can you move {worker}'s leave from {first}? it starts exactly 7 days later now, "
-            "same number of days",
-            note="{worker} has rebooked {worker.his} holiday, exactly a week later. Please change "
-            "the leave that starts on {first}; it stays just as long.",
+            email="{worker}'s ferry now goes a week later. Could you move the leave that starts on "
+            "{first} by exactly seven days? It stays as long as it was.",
+            colleague="{worker} is going on holiday exactly a week later than planned. Could you "
+            "move the leave that starts on {first} by seven days, and keep it as long as it was?",
+            chat="{worker} is going away exactly a week later, can you move the leave that starts "
+            "on {first} by 7 days? same number of days",
+            note="{worker} has rebooked {worker.his} holiday, and everything is exactly a week "
+            "later now. Please change the leave that starts on {first}; it stays just as long.",
         ),
         calls=(
             _who(worker),
@@ -177,11 +178,11 @@ def a_change_of_scenery(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{worker} would like to join {team}, and both sides have agreed. Could you move "
             "{worker.him} over?",
-            colleague="{worker} is joining {team}. Please move {worker.him} over.",
+            colleague="{worker} is joining {team}, and everybody has agreed to it. Could you move "
+            "{worker.him} over in the system, please?",
             chat="can u switch {worker} to {team}? they've agreed already",
-            note="{team} is short of people, and {worker} has agreed to help out there "
-            "permanently. Please move {worker} to {team} from today; I've let {worker.his} old "
-            "[team] know.",
+            note="{team} is short of people, and {worker} has agreed to help out for good. Please "
+            "move {worker.him} to that [team] from today; I've let {worker.his} old [team] know.",
         ),
         calls=(call("get_my_profile"), _who(worker), call("list_teams")),
         answer="I could not move {worker} to {team}: only a [supervisor] or [a manager] can do "
@@ -206,12 +207,12 @@ def whom_somebody_leaves_behind(maker: Maker) -> Draft:
             email="{leaver} is leaving at the end of the month, and {heir} is taking over all "
             "{leaver.his} [customers]. Could you change that, and tell me which ones you can't "
             "move?",
-            colleague="{leaver} is leaving. Please move all {leaver.his} [customers] to {heir}, "
-            "who's taking over, and tell me which ones can't be moved.",
+            colleague="{leaver} is leaving us, and {heir} is taking over {leaver.his} [customers]. "
+            "Could you move all of them to {heir}, please, and tell me which ones can't be moved?",
             chat="{leaver} leaves at the end of the month, can you move {leaver.his} [customers] "
             "to {heir}? tell me if there are any you cant move",
-            note="{heir} is taking over {leaver}'s [customers], because {leaver} is leaving. "
-            "Please put {heir.him} down for all of them, and let me know which ones you can't "
+            note="{leaver} is leaving us, so {heir} will look after {leaver.his} [customers]. "
+            "Please put {heir.him} down for all of them, and let me know which ones you couldn't "
             "change.",
         ),
         calls=(
@@ -283,12 +284,12 @@ def it_was_a_business_trip(maker: Maker) -> Draft:
         ask=Voices(
             email="{worker} is visiting a supplier from {first}, but we've put it down as leave. "
             "Could you change it to travel? The dates are right.",
-            colleague="{worker} is travelling for work from {first}, but it's down as leave. "
-            "Please change it to travel, same days.",
+            colleague="{worker} is travelling for work from {first}, but it's been recorded as "
+            "leave. Could you change it to travel, with the same dates?",
             chat="{worker} is at a trade fair from {first} but its down as leave. can you change "
             "it to travel, the dates are ok",
-            note="I'm sending {worker} to a conference from {first}, and somebody has put it down "
-            "as leave. Please change it to travel, same dates.",
+            note="I'm sending {worker} to a conference from {first}, and somebody has recorded it "
+            "as leave. Please change it to travel, but leave the dates as they are.",
         ),
         calls=(
             _who(worker),

@@ -47,12 +47,12 @@ def a_seat_for_all_who_wait(maker: Maker) -> Draft | None:
         ask=Voices(
             email="There's a waiting list for “{course}” on {day}, and the room is big enough for "
             "everybody. Could you add as many seats as there are people waiting?",
-            colleague="Please add as many seats to “{course}” on {day} as there are people on the "
-            "waiting list.",
-            chat="can you add enough seats to “{course}” on {day} that nobody has to wait? no "
-            "spare ones",
-            note="There's a waiting list for “{course}” on {day}, and we can get the larger room. "
-            "Please add as many seats as it takes to get everybody in, and no more.",
+            colleague="There are some people on the waiting list for “{course}” on {day}. Could "
+            "you add exactly as many seats as there are people waiting?",
+            chat="can you add seats to “{course}” on {day} so that nobody has to wait? just enough "
+            "for the waiting list, no spare ones",
+            note="We can get the larger room for “{course}” on {day}. Please add just enough seats "
+            "for everyone on the waiting list, and no more.",
         ),
         calls=(
             call("list_courses"),
@@ -165,13 +165,13 @@ def clear_the_shelf(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="Somebody has complained that {phrase} is falling apart. We have two, and one "
-            "is worn. Please withdraw that one and keep the other.",
-            colleague="We have two of {phrase}, and one of them is worn. Please withdraw the worn "
-            "one.",
+            email="Somebody has complained that {phrase} is falling apart. We have two of these, "
+            "and only one is worn. Please withdraw the worn one and keep the other.",
+            colleague="We have {phrase} twice, and one of the two is worn. Could you withdraw the "
+            "worn one, please?",
             chat="we have {phrase} twice, can you take the worn one out of lending",
-            note="I checked the shelves this morning: we have {phrase} twice, one good and one "
-            "worn. Please withdraw the worn one; a new one is on order.",
+            note="I checked the shelves this morning, and we have {phrase} twice, one good and one "
+            "worn. Please withdraw the worn one; I've ordered a replacement.",
         ),
         calls=(
             call("search_items", query=title),
@@ -288,13 +288,14 @@ def the_whole_choir(maker: Maker) -> Draft | None:
             email="{name}'s group on {day} has grown to {people} people. Could you change the "
             "[booking] for the {small}? If that's too small, move them to the {large}, at the "
             "same time.",
-            colleague="{name}'s group on {day} will be {people} people. Please change the "
-            "[booking]; if the {small} is too small, move them to the {large} at the same time.",
-            chat="{name}'s group on {day} is {people} ppl now. can you change that? if the "
+            colleague="{name}'s group on {day} will be {people} people. Could you change the "
+            "[booking], please? If the {small} is too small, move them to the {large} at the same "
+            "time.",
+            chat="{name} is bringing {people} ppl on {day} now. can you change that? if the "
             "{small} is too small move them to the {large}, same time",
-            note="There are {people} people in {name}'s group on {day}, many more than "
-            "{name.he}'d booked for. Please change the number. If the {small} is too small, the "
-            "{large} is free at the same time.",
+            note="{name} is bringing {people} people on {day}, many more than {name.he} had booked "
+            "for. Please change the number. If the {small} is too small, move them to the {large} "
+            "at the same time.",
         ),
         calls=(
             _who(customer),
@@ -334,12 +335,12 @@ def in_somebody_elses_place(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{ill} is off sick. Please cancel {ill.his} [appointment] with {name}. The "
             "other one, which {mate} set up, goes ahead.",
-            colleague="{ill} is off sick. Please cancel {ill.his} own [appointment] with {name}; "
-            "the one {mate} organises goes ahead.",
-            chat="{ill} is ill, can you cancel {ill.his} own [appointment] with {name}? not the "
-            "one {mate} set up",
-            note="{ill} has been signed off for a month. Please cancel the [appointment] with "
-            "{name} that {ill.he} set up. The one that {mate} organises goes ahead.",
+            colleague="{ill} is off sick, so could you cancel the [appointment] that {ill.he} set "
+            "up with {name}? The other one, which {mate} organises, goes ahead.",
+            chat="{ill} is off sick, can you cancel the [appointment] {ill.he} set up with {name}? "
+            "the one {mate} set up stays",
+            note="{ill} has been signed off for a month. Please cancel {ill.his} own [appointment] "
+            "with {name}, but leave the one that {mate} set up as it is.",
         ),
         calls=(
             _who(customer),
@@ -372,14 +373,14 @@ def closed_over_their_heads(maker: Maker) -> Draft | None:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="The floor in the {room} can be done tomorrow, so please close it. There's only "
-            "{name} on {day}; cancel that, {name.he}'ll understand.",
-            colleague="Please close the {room}. {name}'s [booking] on {day} is in the way, so "
-            "cancel it.",
-            chat="can you close the {room}? {name}'s in there on {day}, just cancel that so it "
-            "works",
-            note="The {room} needs a new floor, and the firm can start tomorrow. Please close it "
-            "and cancel {name}'s [booking] on {day}; I'll write to {name.him} myself.",
+            email="The floor in the {room} can be done tomorrow, so please close the room. {name} "
+            "has booked it on {day}; please cancel that, {name.he}'ll understand.",
+            colleague="We need to close the {room}, but {name} has booked it on {day}. Could you "
+            "cancel the [booking] and close the room, please?",
+            chat="can you close the {room}? {name} has it on {day}, just cancel that [booking] so "
+            "it works",
+            note="The {room} needs a new floor, and the builders can start tomorrow. Please cancel "
+            "{name}'s [booking] on {day} and close the room; I'll write to {name.him} myself.",
         ),
         calls=(
             call("list_resources"),

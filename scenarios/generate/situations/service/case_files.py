@@ -36,12 +36,14 @@ def close_what_is_through(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} rang to say that everything's settled now. Could you close {name.his} "
             "open [cases]? If any of them can't be closed yet, tell me why.",
-            colleague="{name} doesn't need us any more. Please close {name.his} open [cases], and "
-            "tell me why if one has to stay open.",
-            chat="{name} says its all sorted, can you close {name.his} [cases]? if one has to "
-            "stay open tell me why",
-            note="As far as {name} is concerned, everything's settled. Please close {name.his} "
-            "open [cases], and let me know if one can't be closed yet, and why.",
+            colleague="{name} has told me that everything's settled. Could you close all "
+            "{name.his} open [cases], please? If one of the [cases] has to stay open, let me "
+            "know why.",
+            chat="{name} says its all sorted, can you close {name.his} open [cases]? if one of "
+            "them has to stay open tell me why",
+            note="{name} rang this morning to say that {name.he} doesn't need anything else from "
+            "us. Please close all {name.his} open [cases], and if one of them can't be closed "
+            "yet, tell me the reason.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -114,13 +116,14 @@ def closed_in_its_first_week(maker: Maker) -> Draft:
     return Draft(
         kind="decline",
         ask=Voices(
-            email="{name} was too quick the other day and doesn't need us for {subject.about} "
-            "after all. Could you close the [case]?",
-            colleague="{name} has settled {subject.about} without us. Please close the [case] "
-            "today.",
-            chat="{name} doesnt need us for {subject.about} any more, can you close the [case]",
-            note="{name} rang to say that {name.he} has settled {subject.about} and doesn't need "
-            "anything from us any more. Please close the [case] today.",
+            email="{name} has changed {name.his} mind and doesn't need our help with "
+            "{subject.about} after all. Could you close the [case]?",
+            colleague="{name} has sorted out {subject.about} without our help. Could you close "
+            "the [case] today, please?",
+            chat="{name} doesnt need our help with {subject.about} any more, can you close the "
+            "[case]",
+            note="{name} rang to say that {name.he} no longer needs our help with "
+            "{subject.about}. Please close the [case] today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -201,14 +204,16 @@ def cases_of_a_sick_handler(maker: Maker) -> Callable[[], Draft | None] | None:
             kind="change",
             ask=Voices(
                 email="{away} is signed off for the rest of the month. Could you give {away.his} "
-                "open high-priority [cases] to {boss} and all the other open ones to {heir}?",
-                colleague="{away} is off sick. Please reassign {away.his} open [cases]: high "
-                "priority to {boss}, everything else to {heir}.",
+                "open high-priority [cases] to {boss}, and all {away.his} other open [cases] to "
+                "{heir}?",
+                colleague="{away} is off sick, so somebody else has to look after {away.his} "
+                "open [cases]. Please give the high-priority [cases] to {boss} and all the "
+                "others to {heir}.",
                 chat="{away} is off sick all month. can you reassign {away.his} open [cases]? the "
                 "high priority ones to {boss}, the rest to {heir}",
-                note="{away} won't be back before next month. {boss} has agreed to take the "
-                "high-priority [cases] {away} has, and {heir} the rest. Please reassign "
-                "everything that's open.",
+                note="{away} won't be back before next month. Please give {away.his} open "
+                "[cases] with high priority to {boss}, who has agreed to take them, and all "
+                "{away.his} other open [cases] to {heir}.",
             ),
             calls=(
                 call("search_employees", query=boss["name"]),

@@ -195,12 +195,13 @@ def the_next_step_in_writing(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has written to ask what happens next with {subject.about}. Could you "
             "reply with the next [step] we've planned and its date?",
-            colleague="{name} wrote to us and would like to know what's next with "
-            "{subject.about}. Please answer with the next planned [step] and its date.",
-            chat="{name} wrote to ask whats next with {subject.about}. can you reply with the "
-            "next planned [step] and the date",
-            note="{name} wrote yesterday asking for an update on {subject.about}. Please look up "
-            "which planned [step] comes next, and reply with what it is and when.",
+            colleague="{name} has asked us how things are going with {subject.about}. Could you "
+            "reply to {name.his} message, please, and tell {name.him} the next [step] that we've "
+            "planned and its date?",
+            chat="{name} wrote to ask what happens next with {subject.about}. can you reply with "
+            "the next planned [step] and its date",
+            note="{name} wrote to us yesterday and would like an update on {subject.about}. "
+            "Please reply with the next [step] that's planned and the day it's planned for.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -349,14 +350,16 @@ def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
             email="{name} has sent us two [tickets] asking about {subject.about}, but {name.he} "
             "has an open [case] for that. Could you reply to both with the reference of the "
             "[case], and close them?",
-            colleague="{name} has opened two [tickets] about {subject.about}, but {name.he} "
-            "already has an open [case] for it. Please reply to both with the reference of "
-            "the [case], and close them.",
-            chat="{name} opened 2 [tickets] about {subject.about}, but theres [a case] for that "
-            "already. can you reply on both with the reference of the [case] and close them",
-            note="{name} has asked in two [tickets] how {subject.about} is going; nobody told "
-            "{name.him} the reference of the [case]. Please give it to {name.him} in a reply "
-            "on both and close them. {name.His} third [ticket] is about something else.",
+            colleague="{name} has an open [case] about {subject.about}, but {name.he}'s sent us "
+            "two [tickets] about it as well. Please reply to both [tickets] with the reference "
+            "of the [case], and then close the [tickets].",
+            chat="{name} opened 2 [tickets] about {subject.about}, but theres already an open "
+            "[case] for it. can you reply to both with the reference of the [case] and close the "
+            "[tickets]",
+            note="Nobody told {name} the reference of {name.his} [case] about {subject.about}, "
+            "so {name.he}'s asked about it in two [tickets]. Please give {name.him} the "
+            "reference in a reply to both, and close them. {name.His} third [ticket] is about "
+            "something else.",
         ),
         calls=tuple(calls),
         answer="{one} and {two} are solved, each with the reference {case}. I left {name}'s other "

@@ -92,13 +92,13 @@ def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{team} have been waiting for weeks to hear about their [requests]. Could "
                 "you approve what you can, and let me know what's wrong with the others?",
                 colleague="{team} can't order anything until you've gone through their "
-                "[requests]. Please approve what you can, and tell me what's holding up the "
-                "others.",
-                chat="{team} keep asking about the [requests] you have from them. can you approve "
-                "what you can and tell me whats wrong with the rest",
-                note="I'm meeting {team} at eleven, and they'll ask about the [requests] you have "
-                "from them. Please approve those you can before that, and tell me why you "
-                "can't approve the rest.",
+                "[requests]. Please approve the [requests] you can, and let me know why you "
+                "can't approve the others.",
+                chat="{team} keep asking about the [requests] they sent you. can you approve "
+                "what you can and tell me whats wrong with the others",
+                note="I'm meeting {team} at eleven, and they'll ask me about the [requests] "
+                "they've sent you. Please approve the ones you can before the meeting, and tell "
+                "me why you can't approve the rest.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -218,14 +218,14 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{author} has flagged one of {name}'s [reviews] as an insult. Could you hide "
-            "it, and publish the ones from {name.him} that are still pending?",
-            colleague="Please publish {name}'s pending [reviews], and hide the one that {author} "
-            "flagged as an insult.",
-            chat="can you publish {name}'s pending [reviews] and hide the one {author} flagged as "
-            "an insult",
+            "that [review], and publish the ones from {name.him} that are still pending?",
+            colleague="Could you publish the [reviews] from {name} that are still pending, "
+            "please? The one that {author} has flagged as an insult should be hidden.",
+            chat="can you publish the pending [reviews] from {name} and hide the one {author} "
+            "flagged as an insult",
             note="{name} was rude in one of {name.his} [reviews], and {author} has flagged it as "
-            "an insult. Please hide it, and publish {name.his} pending ones, whatever the "
-            "rating.",
+            "an insult. Please hide that [review], and publish the pending ones from {name.him}, "
+            "even if they're critical.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -283,13 +283,14 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="{leaver} is moving to another team and won't be working with {owner} any "
                 "more. Could you remove {leaver.his} access to all of {owner}'s [documents]?",
-                colleague="{leaver} doesn't work with {owner} any more. Please take {leaver.him} "
-                "off all the [documents] {owner} owns.",
-                chat="{leaver} has stopped working with {owner}, can you take away {leaver.his} "
-                "access to all of {owner}'s [documents]",
+                colleague="{leaver} has stopped working with {owner} and no longer needs access "
+                "to {owner.his} [documents]. Could you remove {leaver.him} from all the "
+                "[documents] that {owner} owns, please?",
+                chat="{leaver} doesnt work with {owner} any more. can you remove {leaver.his} "
+                "access to all the [documents] that {owner} owns",
                 note="{leaver} is changing departments on Monday and won't need {owner}'s "
-                "[documents] any more. Please find out which ones are shared with "
-                "{leaver.him}, and take {leaver.him} off.",
+                "[documents] any more. Please check which of them are shared with {leaver.him}, "
+                "and remove {leaver.his} access to those.",
             ),
             calls=(
                 call("search_employees", query=leaver["name"]),
@@ -346,15 +347,16 @@ def threads_of_their_people(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{owner} is back from parental leave. Could you give {owner.him} back the "
-                "open [threads] with all the [customers] {owner.he} looks after?",
-                colleague="{owner} is back from leave. Please move the open [threads] with all "
-                "{owner.his} [customers] back to {owner.him}.",
-                chat="{owner} is back from leave, can you give {owner.him} the open [threads] "
-                "with all {owner.his} [customers] again",
-                note="{owner} is back at work today. Please give {owner.him} the open [threads] "
-                "with every [customer] {owner.he} looks after; some may be with {owner.him} "
-                "already.",
+                email="{owner} is back from parental leave. Could you pass the open [threads] "
+                "with all the [customers] {owner.he} looks after back to {owner.him}?",
+                colleague="{owner} is back from leave and would like to look after {owner.his} "
+                "[customers] again. Please assign the open [threads] with all of them to "
+                "{owner.him}.",
+                chat="{owner} is back from leave. can you assign the open [threads] with all "
+                "{owner.his} [customers] to {owner.him} again",
+                note="{owner} is back at work today. I'd like {owner.him} to have the open "
+                "[threads] with all the [customers] {owner.he} looks after. Some of the "
+                "[threads] may be assigned to {owner.him} already.",
             ),
             calls=(
                 call("search_employees", query=owner["name"]),

@@ -101,11 +101,12 @@ def approved_too_late(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{author} asked for {subject} some time ago and hasn't heard anything. "
             "{author.He} still needs it. Could you approve the [request]?",
-            colleague="Please approve {author}'s [request] for {subject}. It must have been "
-            "overlooked.",
-            chat="can you approve {subject} for {author}? its been with you for ages",
-            note="{author}'s [request] for {subject} has been waiting with you all this time, "
-            "which is our fault. Please approve it today; I'll explain to {author} what happened.",
+            colleague="{author} has been waiting a long time to hear about {subject}. I think we "
+            "overlooked the [request]. Could you approve it for {author.him}, please?",
+            chat="can you approve the [request] from {author} for {subject}? its been with you "
+            "for ages",
+            note="{author}'s [request] for {subject} has been with you for a long time, which is "
+            "our fault. Please approve it today, and I'll explain the delay to {author.him}.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -234,12 +235,13 @@ def the_cheapest_of_three_offers(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{author} has put in three [requests] for {what}, one for each quote. Could you "
             "approve the cheapest and reject the other two?",
-            colleague="{author} got three quotes for {what} and put in [a request] for each. "
-            "Please approve the cheapest and reject the others.",
+            colleague="{author} got three quotes for {what} and put in [a request] for each of "
+            "them. Could you approve the cheapest [request], please, and reject the other two?",
             chat="{author} has 3 [requests] open for {what} (3 quotes). can you approve the "
             "cheapest and reject the other two",
             note="I asked {author} to get three quotes for {what}, and {author.he}'s put in [a "
-            "request] for each. Please approve the cheapest and reject the others.",
+            "request] for each. Please approve the cheapest one, and reject the two that cost "
+            "more.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -284,12 +286,12 @@ def waiting_for_how_much(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="Accounts would like to know how much {author} has asked for that hasn't "
                 "been decided on yet. What do {author.his} open [requests] add up to?",
-                colleague="{author} has put in a lot lately. What do {author.his} open [requests] "
-                "add up to?",
-                chat="what do {author}'s open [requests] add up to? just the ones nobody has "
-                "decided on yet",
-                note="I'm doing the budget. What do {author}'s [requests] that are still open add "
-                "up to? It doesn't matter who they're with.",
+                colleague="{author} has asked for a lot of money lately. Could you tell me what "
+                "{author.his} open [requests] add up to, please?",
+                chat="what do the open [requests] from {author} add up to? just the ones nobody "
+                "has decided on yet",
+                note="I'm working on the budget for next month. What do all of {author}'s open "
+                "[requests] add up to, no matter who has to decide on them?",
             ),
             calls=(
                 call("search_employees", query=author["name"]),
@@ -390,13 +392,14 @@ def above_my_limit(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{author} needs {subject} approved today, because the price goes up tomorrow. "
-            "Could you do it?",
-            colleague="{author} can't order {subject} until we've said yes. Could you approve the "
-            "[request]?",
-            chat="can you approve {author}'s [request] for {subject}? {author.he} needs it today",
+            email="{author} needs an answer about {subject} today, because the price goes up "
+            "tomorrow. Could you approve {author.his} [request]?",
+            colleague="{author} can't order {subject} until we've said yes. Could you approve "
+            "the [request] for {author.him} this morning, please?",
+            chat="can you approve the [request] from {author} for {subject}? {author.he} needs "
+            "it today",
             note="I promised {author} an answer about {subject} by tonight. It's a good idea and "
-            "we have the money, so please approve it.",
+            "we have the money, so please approve {author.his} [request].",
         ),
         calls=(
             call("search_employees", query=author["name"]),

@@ -56,12 +56,12 @@ def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="{team} say the work isn't shared out fairly. Which of them has the most "
                 "outstanding [tickets], and how many?",
-                colleague="I'd like to share out the work better among {team}. Who has the most "
-                "outstanding [tickets], and how many?",
+                colleague="I'd like to share out the work more fairly among {team}. Could you "
+                "tell me who has the most outstanding [tickets] at the moment, and how many?",
                 chat="{team} need some help. who has the most outstanding [tickets] right now and "
                 "how many? id like to take some off them",
-                note="I'm talking to {team} about the workload tomorrow. Which of them has the "
-                "most outstanding [tickets], and how many are there?",
+                note="I'm talking to {team} about their workload tomorrow. Which of them has the "
+                "most outstanding [tickets] today, and how many does that person have?",
             ),
             calls=(
                 call("list_teams"),
@@ -184,11 +184,13 @@ def what_comes_first(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has lost track of what we're doing for {name.him}. What's the next "
             "thing planned in {name.his} open [cases], and for which day?",
-            colleague="{name} is on the phone and wants to know what happens next. What's the "
-            "next [step] in any of {name.his} open [cases], and when?",
-            chat="{name} wants to know whats next in {name.his} [cases] and when",
-            note="I'm calling {name} at three. What's the next thing we've planned in {name.his} "
-            "open [cases], and when is it due?",
+            colleague="{name} is on the phone and wants to know what happens next. Could you "
+            "look at {name.his} open [cases] and tell me which [step] comes next, and on what "
+            "day?",
+            chat="{name} wants to know whats planned next in {name.his} open [cases] and for "
+            "which day",
+            note="I'm calling {name} at three. What's the next [step] that we've planned in any "
+            "of {name.his} open [cases], and which day is it planned for?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -222,13 +224,14 @@ def earliest_day_for_less(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} would like to switch from the {tier} [membership] to {cheap}. From "
             "which day can {name.he} do that, and how much would {name.he} save a month?",
-            colleague="{name} would like the {cheap} [membership] instead of {tier}. What's the "
-            "first possible day, and how much less is that a month?",
+            colleague="{name} would like to have the {cheap} [membership] instead of {tier}. "
+            "What's the first day on which {name.he} can switch, and how much less would "
+            "{name.he} pay a month?",
             chat="{name} wants to switch from the {tier} [membership] to {cheap}. whats the "
-            "earliest {name.he} can, and how much does {name.he} save a month",
+            "earliest day {name.he} can do that, and how much does {name.he} save a month",
             note="{name} finds the {tier} [membership] too expensive and is thinking about "
-            "{cheap}. What's the earliest day on which {name.he} can change, and how much less "
-            "would {name.he} pay a month?",
+            "{cheap}. What's the earliest day on which {name.he} can change, and how much would "
+            "that save {name.him} every month?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

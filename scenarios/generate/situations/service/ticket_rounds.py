@@ -113,12 +113,12 @@ def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | Non
                 email="{name} has complained that nobody answers {name.him}. Could you give any "
                 "of {name.his} [tickets] that aren't assigned yet to the colleague who looks "
                 "after {name.him}?",
-                colleague="Some of {name}'s [tickets] aren't assigned to anybody. Please give "
-                "them to the colleague who looks after {name.him}.",
+                colleague="Some of {name}'s [tickets] haven't been assigned to anybody yet. "
+                "Could you give them to the colleague who looks after {name.him}, please?",
                 chat="{name} is complaining, some of {name.his} [tickets] arent assigned to "
                 "anyone. can you give those to whoever looks after {name.him}",
                 note="{name} is annoyed, because nobody has taken some of {name.his} [tickets]. "
-                "Please assign those to the colleague who looks after {name.him}.",
+                "Please assign those [tickets] to the colleague who looks after {name.him}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -227,16 +227,17 @@ def complaint_in_a_thread(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="What {name} wrote about {subject.about} is really a complaint. Could you open "
-            "[a ticket] for it (same subject, normal priority), reply that the complaint is "
+            "[a ticket] with the same subject and normal priority, reply that the complaint is "
             "registered, and close the [thread]?",
-            colleague="{name} wrote to us to complain about {subject.about}. Please open [a "
-            "ticket] with the same subject and normal priority, reply that the complaint is "
-            "registered, and close the [thread].",
+            colleague="{name} has written to us to complain about {subject.about}. Please open "
+            "[a ticket] for that with the same subject and normal priority, reply that the "
+            "complaint is registered, and close the [thread].",
             chat="{name} wrote to complain about {subject.about}. can you open [a ticket] (same "
-            "subject, normal), reply that the complaint is registered and close the [thread]",
-            note="{name} isn't just asking about {subject.about}, {name.he}'s complaining. Please "
-            "open [a ticket] (same subject, normal priority), tell {name.him} in the [thread] "
-            "that the complaint is registered, and close the [thread].",
+            "subject, normal priority), reply that the complaint is registered and close the "
+            "[thread]",
+            note="{name} isn't just asking us about {subject.about}, it's a complaint. Please "
+            "open [a ticket] with the same subject and normal priority, tell {name.him} in the "
+            "[thread] that the complaint is registered, and then close the [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -377,17 +378,17 @@ def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{author} made a note of {name}'s call but forgot to open [a ticket]. Could "
-                "you open one with the subject from the note, normal priority, and assign it "
-                "to {author}?",
-                colleague="{author} took a call from {name} but only left a note. Please open [a "
-                "ticket] with the subject from the note, normal priority, and assign it to "
-                "{author}.",
-                chat="{author} took {name}'s call and only left a note. can you open [a ticket] "
-                "(subject as in the note, normal) and give it to {author}",
-                note="{name} is waiting for a call back: {author} made a note but didn't open [a "
-                "ticket]. Please open one, subject as in the note, normal priority, and "
-                "assign it to {author}.",
+                email="{author} made a note of {name}'s call but forgot to open [a ticket]. "
+                "Could you open one with the subject from the note and normal priority, and "
+                "assign it to {author}?",
+                colleague="{author} took a call from {name} but only left a note. Could you open "
+                "[a ticket] for it, please, with the subject from the note and normal priority, "
+                "and assign it to {author}?",
+                chat="{author} took a call from {name} and only left a note. can you open [a "
+                "ticket] with the subject from the note, normal priority, and give it to {author}",
+                note="{name} is waiting for a call back, but {author} only made a note and "
+                "didn't open [a ticket]. Please open one with the subject from the note and "
+                "normal priority, and assign it to {author}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

@@ -152,15 +152,15 @@ def wind_up_a_project(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{worker} is leaving “{project}”. Could you mark {worker.his} open [tasks] "
                 "with hours on them as done, and give the ones {worker.he} hasn't started to "
                 "the lead of the [project]?",
-                colleague="{worker} is leaving “{project}”. {worker.He} says everything "
-                "{worker.he}'s put hours on is finished, so please mark that as done and give "
-                "{worker.his} other open [tasks] to the lead.",
+                colleague="{worker} is leaving “{project}” and says that every [task] with hours "
+                "on it is finished. Please mark those open [tasks] of {worker.his} as done, and "
+                "give {worker.his} other open ones to the lead.",
                 chat="{worker} is leaving “{project}” and says whatever has hours on it is "
                 "finished. can you mark those of {worker.his} open [tasks] as done and give the "
                 "rest to the lead of the [project]",
                 note="{worker} is leaving “{project}” tomorrow. {worker.His} open [tasks] with "
-                "hours on them are finished, so please mark them as done. Those {worker.he} "
-                "hasn't started go to the lead.",
+                "hours on them are finished, so please mark them as done. The ones {worker.he} "
+                "hasn't started should go to the lead of the [project].",
             ),
             calls=(
                 call("search_projects", query=project["title"]),
@@ -414,13 +414,14 @@ def high_ones_to_the_supervisor(maker: Maker) -> Callable[[], Draft | None] | No
                 email="{team} can't get on with their work because of the high-priority "
                 "[tickets], and their [supervisor] has offered to take them all. Could you "
                 "assign the outstanding ones?",
-                colleague="Please assign all the outstanding high-priority [tickets] of {team} to "
-                "their [supervisor].",
+                colleague="{team} have too much to do, and their [supervisor] would like to "
+                "help. Please assign all their outstanding high-priority [tickets] to the "
+                "[supervisor].",
                 chat="can you give every outstanding high priority [ticket] {team} have to their "
                 "[supervisor]",
-                note="Until the end of the month, the [supervisor] of {team} is taking all their "
-                "outstanding high-priority [tickets]. Please assign those the others still "
-                "have.",
+                note="Until the end of the month, the [supervisor] of {team} will look after all "
+                "their outstanding high-priority [tickets]. Please assign the ones that the "
+                "others still have to the [supervisor].",
             ),
             calls=(
                 call("list_teams"),
@@ -461,14 +462,14 @@ def the_order_in_the_complaint(maker: Maker) -> Draft | None:
             email="{name} ordered something by mistake; {name.his} [ticket] says what. If the "
             "[order] is still open, please cancel it, reply on the [ticket] with its "
             "reference, and close that.",
-            colleague="{name} placed [an order] by mistake; {name.his} [ticket] says what it was "
-            "for. If it's still open, please cancel it, reply with its reference and close "
-            "the [ticket].",
+            colleague="{name} placed [an order] by mistake, and {name.his} [ticket] says what it "
+            "was for. If the [order] is still open, please cancel it, reply with its reference, "
+            "and close the [ticket].",
             chat="{name} ordered something by mistake, the [ticket] says what. can you cancel the "
             "open [order] with it, reply with its reference and close the [ticket]",
-            note="{name} has written to say an [order] was a mistake; {name.his} [ticket] says "
-            "for what. Please cancel the open [order], reply with its reference and close the "
-            "[ticket].",
+            note="{name} has opened [a ticket] to say that {name.he} ordered something by "
+            "mistake. Please cancel the open [order] for it, give {name.him} the reference of "
+            "the [order] in a reply, and close the [ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -216,8 +216,8 @@ def what_the_friend_pays(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has asked us in a [thread] whether {friend} pays less for the "
             "{product}. Could you reply with what {friend} pays?",
-            colleague="{name} would like to know what {friend} pays for the {product}; they're "
-            "friends. Please answer in {name.his} open [thread].",
+            colleague="{name} would like to know what {friend} pays for the {product}, because "
+            "they're friends. Could you answer {name.him} in {name.his} open [thread], please?",
             chat="{name} asks what {friend} pays for the {product}, can you answer in the "
             "[thread] with the amount",
             note="{name} thinks {friend} gets the {product} for less and has written to us about "
@@ -259,14 +259,15 @@ def one_subscription_too_many(maker: Maker) -> Draft | None:
             email="{name} can't afford both of {name.his} [subscriptions] any more and is keeping "
             "the one that costs less a month. Could you end the other one today, unless a "
             "[charge] on it has failed?",
-            colleague="{name} is keeping the cheaper of {name.his} two [subscriptions], by the "
-            "month. Please end the other one today, unless a [charge] on it has failed.",
+            colleague="{name} can't afford two [subscriptions] any more and is keeping the one "
+            "that's cheaper per month. Could you end the other one today, please, as long as no "
+            "[charge] on it has failed?",
             chat="{name} can only afford one of {name.his} 2 [subscriptions] and keeps the one "
             "thats cheaper per month. can you end the other one? check first that no [charge] on "
             "it failed",
-            note="{name} has to save money and is keeping whichever of {name.his} two "
-            "[subscriptions] costs less per month. Please end the other one today, unless a "
-            "[charge] on it has failed.",
+            note="{name} has to save money and is keeping only the [subscription] that costs "
+            "less per month. Please end {name.his} other one today, unless one of the [charges] "
+            "on it has failed.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -371,9 +372,9 @@ def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
             "[subscription] for it.",
             chat="{name} wants the 3% for five stars, {name.he} says {name.he} reviewed the "
             "{product}. can you check and put it on that [subscription]",
-            note="We promised three per cent off for a five-star [review] of a [subscription], "
-            "and {name} has asked for it on the {product}. Please check that the five stars "
-            "are there, and put it in.",
+            note="We promised three per cent off for a five-star [review], and {name} has asked "
+            "for it on the {product}. Please check that {name.he} really gave it five stars, and "
+            "enter the discount for {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -211,8 +211,8 @@ def two_freezes_in_a_row(maker: Maker) -> Draft:
             email="{name} will be away from {first} to {last}, which is longer than a freeze may "
             "last. Please put in two, one straight after the other. If only one of them works, "
             "leave it, {name.he} needs the whole time.",
-            colleague="{name} is away from {first} to {last}. That's too long for one freeze, so "
-            "please make it two in a row. One alone is no use to {name.him}.",
+            colleague="{name} will be away from {first} to {last}, which is too long for one "
+            "freeze. Could you make it two in a row, please? One alone is no use to {name.him}.",
             chat="{name} is away {first} to {last}. the system won't take that as one freeze, can "
             "you make it 2 in a row? just one wouldn't help",
             note="{name} is working abroad from {first} to {last} and has asked us for a freeze. "
@@ -461,13 +461,14 @@ def into_the_closed_tier(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has heard about {closed} from {friend}, who's on it, and would like the "
             "same [membership]. {name.He} knows what it costs. Could you move {name.him} over?",
-            colleague="{name} would like {closed}, the same as {friend}. Please move {name.him} "
-            "over; {name.he}'ll pay the full price.",
+            colleague="{name} would like to have the {closed} [membership], the same as "
+            "{friend}. Could you switch {name.him} to it, please? {name.He}'ll pay the full "
+            "price.",
             chat="can you move {name} to {closed}? {friend} has it too and told {name.him} about "
             "it",
-            note="{name} has asked me twice about {closed}, because {friend} has it and keeps "
-            "saying how good it is. Please change {name.his} [membership]; the price isn't a "
-            "problem.",
+            note="{name} has asked me twice about the {closed} [membership], because {friend} "
+            "has it and keeps saying how good it is. Please change it for {name.him}, the price "
+            "isn't a problem.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -57,12 +57,13 @@ def what_is_in_my_tray(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="{author} has two [requests] waiting with you and can't buy anything yet. "
                 "Please approve what's within your limit and pass the larger one on to {boss}.",
-                colleague="{author} has two [requests] waiting with you. Please approve what you "
-                "can and give {boss} what's over your limit.",
+                colleague="{author} has two [requests] waiting with you. Please approve the one "
+                "that's within your limit, and pass the one that's over your limit on to {boss}.",
                 chat="{author} is waiting for 2 [requests] from you. can you approve whats within "
                 "your limit and hand the rest to {boss}",
-                note="{author} asked me about two [requests] that you have. One is over your "
-                "limit, I think, so please pass that on to {boss} and approve the other.",
+                note="{author} asked me about two [requests] that are waiting with you. I think "
+                "one is over your limit, so please pass that one on to {boss} and approve the "
+                "other.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -347,14 +348,14 @@ def back_from_a_sick_decider(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{decider} is off for two weeks. Could you take over {decider.his} open "
                 "[requests] that are within your limit? Your own has to stay with "
                 "{decider.him}.",
-                colleague="{decider} is off sick for two weeks. Please take over {decider.his} "
-                "open [requests] that are within your limit; your own has to wait for "
-                "{decider.him}.",
+                colleague="{decider} is off sick for two weeks. Could you take over the open "
+                "[requests] {decider.he} has, please, if they're within your limit? Your own "
+                "[request] has to wait for {decider.him}.",
                 chat="{decider} is out for 2 weeks, can you take over {decider.his} open "
                 "[requests]? just what's within your limit, and not your own of course",
-                note="{decider} is off sick, and people are waiting. Please take over "
-                "{decider.his} open [requests] as far as your limit covers them, but not your "
-                "own. Don't decide on any yet.",
+                note="{decider} is off sick, and people are waiting for an answer. Please take "
+                "over all {decider.his} open [requests] that your limit covers, except your own, "
+                "but don't decide on any of them yet.",
             ),
             calls=(
                 call("get_my_profile"),

@@ -70,8 +70,8 @@ def last_words_are_a_colleagues(maker: Maker) -> Draft | None:
             "and not you, please approve it.",
             chat="can you approve “{title}”? only if {author} did the last version and not you, "
             "pls check first",
-            note="“{title}” has to be approved before the inspection, and I don't know whether "
-            "you or {author} worked on it last. If the latest version is by {author}, please "
+            note="“{title}” has to be approved before the inspection, but I'm not sure whether "
+            "you or {author} changed it last. If the latest version is by {author}, please "
             "approve it.",
         ),
         calls=(
@@ -226,12 +226,12 @@ def the_owner_has_left(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{owner} no longer has time to look after “{title}”. Could you make whoever "
             "wrote the latest version the owner? They've agreed to take it over.",
-            colleague="{owner} is giving up “{title}”. Please make the author of the latest "
-            "version the new owner.",
+            colleague="{owner} doesn't have time to look after “{title}” any more. Could you "
+            "make the person who wrote its latest version the new owner, please?",
             chat="{owner} doesnt have time for “{title}” any more, can you make the one who wrote "
             "the latest version the owner",
             note="{owner} has too much to do and would like to give up “{title}”. Please look up "
-            "who wrote the latest version and make them the owner.",
+            "who wrote the latest version, and make that colleague the owner.",
         ),
         calls=(
             call("search_documents", query=title),
@@ -258,8 +258,8 @@ def a_clerk_moves_the_owner(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{heir} uses “{title}” every day and would like to look after it. It's yours at "
             "the moment. Could you make {heir} the owner?",
-            colleague="You own “{title}”. Please make {heir} the owner instead, we've agreed on "
-            "that.",
+            colleague="You own “{title}” at the moment, but {heir} and I have agreed that "
+            "{heir.he}'ll look after it. Could you make {heir.him} the owner, please?",
             chat="can you make {heir} the owner of “{title}”? its yours now but {heir.he} does all "
             "the work on it",
             note="We've agreed that {heir} will look after “{title}” from now on instead of you. "
@@ -340,12 +340,14 @@ def make_room_for_a_share(maker: Maker) -> Draft | None:
             email="{newcomer} is taking over from {reader} and needs to edit “{title}”. It's "
             "shared with as many people as possible, so please take {reader} off and give "
             "{newcomer} edit access.",
-            colleague="Please let {newcomer} edit “{title}”. It can't be shared with anyone else, "
-            "so take off {reader}, who doesn't need it any more.",
+            colleague="{newcomer} needs to edit “{title}”, but it can't be shared with anyone "
+            "else. Please take {reader} off, who doesn't need it any more, and give {newcomer} "
+            "edit access.",
             chat="{newcomer} needs to edit “{title}”, but its shared with as many people as we "
             "can. can you take {reader} off and give {newcomer.him} edit access",
-            note="{newcomer} needs to edit “{title}” now instead of {reader}. It's shared with as "
-            "many people as we can, so please take {reader} off first.",
+            note="{newcomer} needs to edit “{title}” now instead of {reader}. We can't share it "
+            "with any more people, so please remove {reader} first and then give {newcomer} edit "
+            "access.",
         ),
         calls=(
             call("search_documents", query=title),

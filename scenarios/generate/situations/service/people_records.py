@@ -102,8 +102,8 @@ def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
             email="Our e-mails to {name} come back, because {author} mistyped the new address. "
             "It's right in {author}'s note of the call. Could you correct the record?",
             colleague="Our e-mails to {name} are bouncing, because {author} mistyped the new "
-            "address. Could you look it up in {author}'s note of the call, please, and correct "
-            "it on the record?",
+            "address. Could you look up the right one in {author}'s note of the call, please, "
+            "and correct the record?",
             chat="our e-mails to {name} are bouncing, {author} mistyped the new address. the "
             "right one is in the note {author} made of the call, can you correct it",
             note="{name} isn't getting our e-mails, because {author} made a mistake when typing "
@@ -257,8 +257,8 @@ def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] |
                 "[customers] who've been with us since before {year}. Could you assign those "
                 "to {boss.him}?",
                 colleague="{leaver} has too many [customers], and {boss} knows the older ones "
-                "well. Could you assign all of {leaver.his} [customers] who've been with us "
-                "since before {year} to {boss}, please?",
+                "well. Could you assign all of {leaver}'s [customers] who've been with us since "
+                "before {year} to {boss}, please?",
                 chat="{leaver} is going part-time and {boss} is taking over {leaver.his} "
                 "[customers] who've been with us since before {year}. can you assign them to "
                 "{boss.him}",

@@ -37,13 +37,14 @@ def finish_what_was_worked_on(maker: Maker) -> Draft:
             email="{lead} says everything in “{title}” that has hours on it is finished. Could "
             "you mark those open [tasks] as done? If one has no hours, leave it and tell me "
             "which.",
-            colleague="{lead} tells me that in “{title}” everything with hours on it is done. "
-            "Please mark those open [tasks] as done, and tell me which one nobody has started.",
+            colleague="{lead} tells me that every [task] in “{title}” with hours on it is "
+            "finished. Please mark the open ones with hours as done, and tell me which [task] "
+            "nobody has started.",
             chat="{lead} says whatever has hours on it in “{title}” is finished. can you tick "
             "those open [tasks] off? if one has no hours leave it open and tell me which",
-            note="I've been through “{title}” with {lead}. Whatever has hours on it is finished, "
-            "so please mark it as done. If an open [task] has none, leave it and tell me "
-            "which.",
+            note="I've been through “{title}” with {lead}. Every open [task] that has hours on "
+            "it is finished, so please mark those as done. If one has no hours, leave it open "
+            "and tell me which it is.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -184,8 +185,8 @@ def hours_so_far(maker: Maker) -> Draft:
             email="{name} would like to know how many minutes we've put into {name.his} current "
             "[project] so far, everything together. The old one has been paid. Could you give me "
             "the figure?",
-            colleague="How many minutes have gone into {name}'s current [project] so far, all "
-            "[tasks] together?",
+            colleague="How many minutes have we worked on {name}'s current [project] so far, "
+            "counting all the [tasks] together?",
             chat="how many minutes have we put into {name}'s current [project] so far? total pls",
             note="I'm about to send {name} an interim bill. How many minutes have we logged on "
             "the [project] that's still running? The one before it was billed at the time.",

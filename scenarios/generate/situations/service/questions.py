@@ -97,8 +97,8 @@ def dearest_by_the_month(maker: Maker) -> Draft | None:
             email="{name} would like to cut down a bit and asked where {name.he}'d save most. "
             "Which of {name.his} [subscriptions] costs {name.him} the most a month, and how much "
             "is that?",
-            colleague="Which of {name}'s [subscriptions] costs the most per month, and how much "
-            "is it?",
+            colleague="Could you tell me which of {name}'s [subscriptions] costs the most per "
+            "month, and how much that is?",
             chat="{name} wants to save money. which of {name.his} [subscriptions] costs the most "
             "per month and how much",
             note="{name} is coming in at noon to talk about what {name.he} pays us. Which of "
@@ -146,8 +146,8 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="I need somebody from {team} for a small job this week. Who has the fewest "
                 "open [tasks], and when's their next one due?",
-                colleague="Who out of {team} has the fewest open [tasks] at the moment, and when "
-                "is the next of them due? I've got something for them.",
+                colleague="I've got a small job for someone from {team}. Who has the fewest open "
+                "[tasks] at the moment, and when is the next of those due?",
                 chat="i need someone from {team}. who has the fewest open [tasks], and when is "
                 "their next one due?",
                 note="I've got a small job for somebody from {team}. Which of them has the fewest "
@@ -311,7 +311,8 @@ def approved_for_one_author(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="{author} has to report to our sponsor. How much money has been approved "
                 "for {author.him} so far, in total?",
-                colleague="How much has been approved for {author} so far, in total?",
+                colleague="Could you tell me how much money has been approved for {author} so "
+                "far, in total?",
                 chat="whats the total of everything thats been approved for {author} so far",
                 note="Somebody said that {author} gets everything {author.he} asks for. What do "
                 "{author}'s approved [requests] add up to so far? Leave out the rejected and "
@@ -350,7 +351,8 @@ def next_payment_with_discount(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like to know how much {name.his} next payment for the {product} "
             "will be, with the discount we gave {name.him}. Can you work it out?",
-            colleague="How much is {name}'s next payment for the {product}, after the discount?",
+            colleague="{name} has a discount on the {product}. How much will the next payment be "
+            "when that discount is taken off?",
             chat="how much is {name}'s next payment for the {product} with {name.his} discount",
             note="{name} has asked what we'll take from {name.his} account for the {product} next "
             "time. What's the payment, with {name.his} discount taken off?",

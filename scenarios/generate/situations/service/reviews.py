@@ -322,13 +322,13 @@ def average_of_a_product(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="The newspaper is printing a list of local firms and would like to know the "
                 "current average rating of our {product}. Only published [reviews], please, with "
                 "two decimals at most.",
-                colleague="What's the average rating of the {product}? Published [reviews] only, "
-                "two decimals at most.",
+                colleague="I need the average rating of our {product}. What is it, if you count "
+                "only the published [reviews] and give me two decimals at most?",
                 chat="whats the average rating of the {product} right now? published ones only, "
                 "max 2 decimals",
-                note="The new brochure shows how many stars the {product} gets on average. What's "
-                "the figure at the moment? Please count published [reviews] only and give me two "
-                "decimals at most.",
+                note="We'd like to put the average rating of our {product} in the new brochure. "
+                "What is it at the moment? Please count only the published [reviews], and give "
+                "me two decimals at most.",
             ),
             calls=(
                 call("search_products", query=product["name"]),
@@ -422,12 +422,14 @@ def flagged_without_reason(maker: Maker) -> Draft | None:
             email="{eager} has flagged two of {name}'s [reviews] as insults, but one only says "
             "{name.he} was bored. Could you read both and publish that one? The other stays "
             "as it is.",
-            colleague="{eager} flagged two [reviews] by {name} as insults, but one of them isn't. "
-            "Please publish that one and leave the other.",
+            colleague="{eager} has flagged two [reviews] by {name} as insults, but one of them "
+            "isn't insulting at all. Please read both, publish that one, and leave the other as "
+            "it is.",
             chat="{eager} flagged 2 [reviews] by {name} as insults. can you read both and "
             "publish only the harmless one",
-            note="{eager} has flagged two [reviews] by {name} as insults. One of them is only "
-            "unfriendly. Please read both, publish that one and leave the other as it is.",
+            note="{eager} has flagged two [reviews] by {name} as insults, but I think one of "
+            "them is only unfriendly. Please read both, publish the unfriendly one, and leave "
+            "the other as it is.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

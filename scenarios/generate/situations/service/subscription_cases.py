@@ -51,7 +51,7 @@ def pause_asked_in_a_thread(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} wrote to us about pausing the {product} and then changed the date. "
-            "Could you set up the pause for the date {name.he} gave last, and confirm it in "
+            "Could you set up the pause until the date {name.he} gave last, and confirm it in "
             "the [thread]?",
             colleague="{name} has asked us to pause the {product}, but then wrote again with "
             "another date. Could you set up the pause until the date {name.he} wants now, "
@@ -275,7 +275,8 @@ def discount_above_the_role(maker: Maker) -> Draft | None:
             "less.",
             colleague="{name} has asked for {wanted} % off the {product} and won't stay with us "
             "for less. Could you enter the whole discount for {name.him}, please?",
-            chat="can you give {name} {wanted}% off the {product}? not less, {name.he}'d leave",
+            chat="can you give {name} {wanted}% off the {product}? {name.he}'ll leave if its any "
+            "less",
             note="I've promised {name} {wanted} % off the {product}. Please enter the discount "
             "today, so that it's on the next bill, and don't make it less than I promised.",
         ),
@@ -322,15 +323,16 @@ def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} gets the anniversary discount: five per cent off whichever of "
-            "{name.his} running [subscriptions] {name.he}'s had longest. Could you put it in?",
-            colleague="{name} gets the anniversary discount: please put 5 % on the running "
-            "[subscription] {name.he}'s had longest.",
+            email="{name} gets our anniversary discount, five per cent off the running "
+            "[subscription] that {name.he}'s had longest. Could you enter it for {name.him}?",
+            colleague="{name} gets our anniversary discount. Could you put 5 % on the "
+            "[subscription] that {name.he}'s had longest, please, out of those that are still "
+            "running?",
             chat="{name} gets 5% off {name.his} oldest [subscription] thats still running "
             "(anniversary offer). can you enter that",
-            note="{name} has sent back the coupon from our anniversary letter: five per cent off "
-            "the [subscription] {name.he}'s had longest, of those still running. Please put "
-            "it on.",
+            note="{name} has sent back the coupon from our anniversary letter. Please give "
+            "{name.him} five per cent off the [subscription] that {name.he}'s had longest, out "
+            "of those still running.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -372,13 +374,13 @@ def wants_the_old_plan_back(maker: Maker) -> Draft | None:
             email="{name} used to pay for the {product} by the quarter, and the monthly payments "
             "are too much of a bother for {name.him}. Could you put {name.him} back on the "
             "three-month [plan]?",
-            colleague="{name} would like to pay for the {product} every three months again. Please "
-            "switch {name.him} to that [plan].",
+            colleague="{name} would like to pay for the {product} every three months again. "
+            "Could you switch {name.him} back to the three-month [plan], please?",
             chat="{name} had the 3-month [plan] of the {product} before and wants it back. can you "
             "switch {name.him}?",
             note="{name} asked about the three-month [plan] for the {product}, which some people "
-            "still have, so I said it shouldn't be a problem. Please switch {name.him} over "
-            "from monthly.",
+            "still have. I said it shouldn't be a problem, so please switch {name.him} from the "
+            "monthly [plan].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -151,9 +151,9 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
             email="We closed {name}'s [ticket] about {subject.about} some weeks ago, but the "
             "problem is still there. Could you reopen it? If it's been closed for too long, "
             "please open a new one with the same subject and normal priority.",
-            colleague="{name} wrote to us about {subject.about} a while ago, and now it's "
-            "happening again. Please reopen the old [ticket]. If it's too old for that, create a "
-            "new one with the same subject and normal priority.",
+            colleague="{name} wrote to us about {subject.about} a while ago, and now the problem "
+            "is back. Please reopen the old [ticket]. If it's too old for that, create a new one "
+            "with the same subject and normal priority.",
             chat="{name} wants the old [ticket] about {subject.about} reopened, the problem is "
             "back. if its too old can you open a new one, same subject and normal priority",
             note="{name} rang about {subject.about}, which we thought we'd put right. Please "
@@ -209,8 +209,8 @@ def reported_twice(maker: Maker) -> Draft:
             colleague=(
                 (
                     "{name} has written to us twice about {subject.about}. Please reply to the "
-                    "later [ticket] with the reference of the first one, then close it as a "
-                    "duplicate."
+                    "later [ticket] with the reference of the first one, then close the later "
+                    "one as a duplicate."
                 ),
                 (
                     "We have two [tickets] from {name} about {subject.about}. Could you send "

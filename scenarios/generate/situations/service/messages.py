@@ -135,8 +135,8 @@ def number_of_another_customer(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} thinks {other} took {name.his} umbrella home by mistake and has asked "
             "in a [thread] for {other.his} phone number. Could you reply there with it?",
-            colleague="{name} has asked for {other}'s phone number. Please send it in {name.his} "
-            "open [thread].",
+            colleague="{name} has asked us for {other}'s phone number. Could you send it to "
+            "{name.him} in {name.his} open [thread], please?",
             chat="{name} is asking for {other}'s number in {name.his} [thread], they know each "
             "other anyway. can you reply with it",
             note="{name} would like to have {other}'s phone number, because they park in the same "
@@ -182,7 +182,7 @@ def handler_is_leaving(maker: Maker) -> Callable[[], Draft | None] | None:
             colleague="{leaver}'s last day is Friday, and {leaver.he} still has open [threads] "
             "with {name}. Please pass them on to the colleague who looks after {name}.",
             chat="friday is the last day for {leaver}, can you pass {leaver.his} open [threads] "
-            "with {name} to whoever looks after {name.him}",
+            "with {name} to whoever looks after {name}",
             note="{leaver} is leaving on Friday, and {name} shouldn't be left waiting. I'd like "
             "the colleague who looks after {name} to take over the open [threads] that {leaver} "
             "has with {name.him}.",
@@ -234,8 +234,8 @@ def written_enough(maker: Maker) -> Draft:
             "send {name.him} another message in the same [thread], please?",
             chat="{name} still hasnt replied about {subject.about}, can you send {name.him} "
             "another reminder in the same [thread]",
-            note="We can't go on with {subject.about} until {name} replies. Please send "
-            "{name.him} another friendly reminder in the [thread] that we have about it.",
+            note="{name} still hasn't told us what we need to know about {subject.about}. Please "
+            "send {name.him} another friendly reminder in the [thread] that we have about it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -311,14 +311,14 @@ def new_thread_for_a_caller(maker: Maker) -> Draft:
             "back, with the number we have, in the open [thread] on that or in a new one "
             "(“{subject}”).",
             colleague="{name} rang about {subject.about}. Please e-mail {name.him} that we'll "
-            "call back, with the number we have, in the open [thread] on that or else in a new "
-            "one (“{subject}”).",
+            "call back, and give the number we have. Use the open [thread] about it, or start a "
+            "new one (“{subject}”) if there isn't any.",
             chat="{name} rang about {subject.about}. can you e-mail {name.him} that we'll call "
             "back, with the number we have? if no [thread] on that is open start one, subject "
             "“{subject}”",
             note="I promised {name}, who rang about {subject.about}, that we'd call back. Please "
-            "confirm that by e-mail, with the number we have, in the open [thread] or else in a "
-            "new one (“{subject}”).",
+            "confirm that by e-mail with the number we have. If there's no open [thread] about "
+            "it, start a new one (“{subject}”).",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -66,8 +66,8 @@ def last_words_are_a_colleagues(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{author} has been waiting since last week for “{title}” to be approved. If the "
             "latest version is {author.his} and not yours, could you approve it?",
-            colleague="“{title}” has to be approved today. If {author} wrote the latest version "
-            "and not you, please approve it.",
+            colleague="“{title}” has to be approved today. Could you check who wrote the latest "
+            "version, please? If it was {author} and not you, please approve it.",
             chat="can you approve “{title}”? only if {author} did the last version and not you, "
             "pls check first",
             note="“{title}” has to be approved before the inspection, but I'm not sure whether "

@@ -94,10 +94,10 @@ def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
                 "that are due before then to {heir}, who's covering? The later ones stay with "
                 "{away}.",
                 colleague="{away} is out of the office until {back}, and {heir} is covering for "
-                "{away.him}. Please move {away.his} open [tasks] that are due before that day to "
-                "{heir}.",
-                chat="{away} is off until {back}. can you give {heir} all the open [tasks] "
-                "{away.he} has that are due before then? in all [projects]",
+                "{away.him}. Please move all of {away}'s open [tasks] that are due before that "
+                "day to {heir}.",
+                chat="{away} is off until {back}. can you give {away.his} open [tasks] that are "
+                "due before then to {heir}? in all [projects]",
                 note="{away} had a skiing accident and will be back on {back}. {heir} is "
                 "covering for {away.him}, so please give {heir.him} all of {away}'s open [tasks] "
                 "that are due before that day.",

@@ -36,11 +36,11 @@ def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
             email="{name} pays for the {product} by the month and wonders whether the yearly "
             "[plan] would be worth it. How much would {name.he} save over twelve months, at our "
             "current prices?",
-            colleague="{name} pays for the {product} by the month. How much would {name.he} save "
+            colleague="{name} pays for the {product} every month. How much would {name.he} save "
             "in a year if {name.he} switched to the twelve-month [plan]?",
             chat="how much would {name} save in a year if {name.he} paid for the {product} yearly "
             "instead of monthly? need it for a call at 2",
-            note="I'm ringing people who pay by the month and might save money by paying yearly. "
+            note="I'm ringing people who pay every month and might save money by paying yearly. "
             "{name} is next, for the {product}. How much would {name.he} save over twelve months "
             "at today's prices?",
         ),
@@ -297,13 +297,14 @@ def one_of_two_is_too_old(maker: Maker) -> Draft | None:
             email="{name} was charged twice for the {product} on two occasions, each time on two "
             "days running, and it was our mistake. Please credit the repeats, and let me know if "
             "it's too late for one of them.",
-            colleague="{name} was billed for the {product} on two consecutive days, twice. It's "
-            "our error both times: please credit the repeats, and tell me if one is too old.",
+            colleague="We've charged {name} twice for the {product} on two occasions, each time "
+            "on two days running. It's our error, so please credit the repeats, and tell me if "
+            "it's too late for one of them.",
             chat="{name} paid double for the {product} on two occasions (next-day repeats, our "
             "bug). can you credit the repeats? tell me if one is too old",
-            note="We've twice charged {name} for the {product} on two days running, once last "
-            "week and once a while back. Please credit the repeats, and tell me if one is too "
-            "old.",
+            note="We charged {name} twice for the {product} last week, and the same happened a "
+            "while back, each time on two days running. Please credit both repeats, and tell me "
+            "if it's too late for one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -345,8 +346,8 @@ def as_much_discount_as_i_may(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has had a better offer for the {product} elsewhere and would stay for "
             "{wanted} % off. Please give {name.him} that, or as much as you're allowed to.",
-            colleague="{name} will only stay with the {product} for {wanted} % off. If that's "
-            "above your limit, please go as high as you're allowed.",
+            colleague="{name} will only keep the {product} for {wanted} % off. Could you enter "
+            "that, please? If it's above your limit, go as high as you're allowed to.",
             chat="{name} is about to leave, {wanted}% off the {product} would keep {name.him}. "
             "can you put that in, or the max you're allowed to give",
             note="{name} has a cheaper offer for the {product}, and I don't want to lose "
@@ -388,8 +389,8 @@ def away_for_longer_than_we_pause(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} won't need the {product} until {home} and has asked us to pause it from "
             "today. If that's too long, could you pause it for as long as we can?",
-            colleague="{name} is away until {home}. Please pause the {product} till then, or till "
-            "the last day possible if that's too long.",
+            colleague="{name} will be away until {home}. Could you pause the {product} from "
+            "today until then, please? If that's too long, pause it until the last day we allow.",
             chat="can you pause the {product} for {name}? away till {home}, if thats too long "
             "take the longest we do",
             note="I've told {name} we'd pause the {product} until {home}, starting today. If "

@@ -40,15 +40,15 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
             email="The [ticket] about {subject.about} should be {name}'s, but we opened it for "
             "{wrong}. Could you open a new one for {name} (same priority and [product]), tell "
             "{wrong} on the old one that it was our mistake, without names, and close it?",
-            colleague="The [ticket] about {subject.about} is under {wrong} instead of {name}. "
-            "Please open a new one for {name} (same priority and [product]), tell {wrong} on the "
-            "old one that it was our mistake, without names, and close it.",
+            colleague="We opened the [ticket] about {subject.about} for {wrong} instead of "
+            "{name}. Please open a new one for {name} with the same priority and [product]. Then "
+            "tell {wrong} on the old one that it was our mistake, without names, and close it.",
             chat="i opened the [ticket] about {subject.about} for {wrong} instead of {name}. can "
             "you open a new one for {name}, same priority and [product], tell {wrong} on the "
             "old one it was our mistake and close it",
-            note="We opened {name}'s [ticket] about {subject.about} for {wrong}. Please open a "
-            "new one for {name} with the same priority and [product], tell {wrong} on the old "
-            "one that it was our mistake (no names), and close it.",
+            note="{name}'s [ticket] about {subject.about} was opened for {wrong} by mistake. "
+            "Please open a new one for {name} with the same priority and [product], tell {wrong} "
+            "on the old one that it was our mistake (no names), and close the old one.",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),
@@ -185,8 +185,8 @@ def if_the_assignee_is_away(maker: Maker) -> Callable[[], Draft | None] | None:
                 "{subject.about} is due? if so give that one to {heir}",
                 note="I don't want {name}'s [ticket] about {subject.about} to be left while "
                 "{assignee} is on leave. Please look up when it's due, and if {assignee} isn't "
-                "here on that day, assign it to {heir}. {assignee.He} can keep {name.his} other "
-                "[ticket].",
+                "here on that day, assign it to {heir}. {name.His} other [ticket] can stay with "
+                "{assignee}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

@@ -52,12 +52,14 @@ def money_to_the_project_lead(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{author} is still waiting for an answer about {what}, which is for “{project}”. "
             "It's over your limit, so please pass the [request] on to the lead of that [project].",
-            colleague="{author} has asked for {what}, for “{project}”. It's too much for you to "
-            "approve, so please pass it on to whoever leads the [project].",
+            colleague="{author} has asked for {what}, which {author.he} needs for “{project}”. "
+            "The [request] is over your limit, so could you pass it on to the lead of the "
+            "[project], please?",
             chat="{author} wants {what} for “{project}”, thats over your limit. can you pass the "
             "[request] to the [project] lead",
             note="{author}'s [request] for {what} is over your limit. It's for “{project}”, so "
-            "please pass it on to the [project]'s lead. {author.His} other one can wait.",
+            "please pass it on to the colleague who leads that [project]. {author.His} other "
+            "[request] can wait.",
         ),
         calls=(
             call("search_employees", query=author["name"]),
@@ -99,11 +101,12 @@ def the_handler_needs_the_paper(maker: Maker) -> Draft | None:
             email="The colleague who has {name}'s [case] about {subject.about} now can't open "
             "“{title}”, which you look after. Could you share it with them? Reading is enough.",
             colleague="The colleague on {name}'s [case] about {subject.about} has to read "
-            "“{title}”, which you look after. Please share it.",
+            "“{title}”, which you look after. Could you share it with that colleague, please? "
+            "Read access is enough.",
             chat="can you share “{title}” with whoever has {name}s [case] about {subject.about}? "
             "they only need to read it",
             note="The colleague dealing with {subject.about} for {name} can't open “{title}”, "
-            "which you look after. Please share it, just to read.",
+            "which you look after. Please share it with that colleague, just for reading.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -145,8 +148,8 @@ def when_will_it_be_ready(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has asked in an open [thread] when “{project}” will be finished. Could "
             "you reply with the due date?",
-            colleague="{name} wants to know when “{project}” is due. Please answer in the open "
-            "[thread].",
+            colleague="{name} has asked us when “{project}” is due. Could you give {name.him} "
+            "the date in the open [thread], please?",
             chat="{name} asks in the [thread] when “{project}” will be done, can you answer with "
             "the due date",
             note="{name} has asked when “{project}” will be finished, and nobody has answered "
@@ -195,12 +198,13 @@ def the_next_step_in_writing(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has written to ask what happens next with {subject.about}. Could you "
             "reply with the next [step] we've planned and its date?",
-            colleague="{name} wrote to us and would like to know what's next with "
-            "{subject.about}. Please answer with the next planned [step] and its date.",
-            chat="{name} wrote to ask whats next with {subject.about}. can you reply with the "
-            "next planned [step] and the date",
-            note="{name} wrote yesterday asking for an update on {subject.about}. Please look up "
-            "which planned [step] comes next, and reply with what it is and when.",
+            colleague="{name} has asked us how things are going with {subject.about}. Could you "
+            "reply to {name.his} message, please, and tell {name.him} the next [step] that we've "
+            "planned and its date?",
+            chat="{name} wrote to ask what happens next with {subject.about}. can you reply with "
+            "the next planned [step] and its date",
+            note="{name} wrote to us yesterday and would like an update on {subject.about}. "
+            "Please reply with the next [step] that's planned and the day it's planned for.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -244,12 +248,12 @@ def lead_and_owner(maker: Maker) -> Draft | None:
         ask=Voices(
             email="“{title}” is only used for “{project}” now, so the lead of that [project] "
             "should look after it instead of {owner}. Could you change the owner?",
-            colleague="Please make the lead of “{project}” the owner of “{title}”, instead of "
-            "{owner}.",
+            colleague="{owner} doesn't need to look after “{title}” any more. Could you make the "
+            "lead of “{project}” the owner instead, please?",
             chat="can you make the lead of “{project}” the owner of “{title}”? {owner} is fine "
             "with it",
-            note="“{project}” is under way, so “{title}” should belong to the [project]'s lead "
-            "rather than to {owner}. Please change the owner before we send anything out.",
+            note="“{project}” has started, so the lead of that [project] should own “{title}” "
+            "rather than {owner}. Please change the owner before we send anything out.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -291,11 +295,13 @@ def the_rules_for_the_assignee(maker: Maker) -> Draft | None:
             "and whoever has it can't open the document. It's one of yours. Could you give "
             "them read access?",
             colleague="{name} has quoted “{title}” in {name.his} [ticket] about {subject.about}. "
-            "It's yours; please let the colleague who has the [ticket] read it.",
+            "You own the [document], so could you share it with the colleague who has that "
+            "[ticket], please? Reading is all that's needed.",
             chat="{name} keeps quoting “{title}” about {subject.about}. can you share it with "
             "whoever has that [ticket]? just to read",
-            note="Whoever has {name}'s [ticket] about {subject.about} needs to read “{title}”, "
-            "which is yours. Please share it, read-only. You'll see on the [ticket] who it is.",
+            note="The colleague who has {name}'s [ticket] about {subject.about} needs to read "
+            "“{title}”, which is yours. Please look on the [ticket] who that is, and give that "
+            "colleague read access.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -349,14 +355,16 @@ def tickets_that_belong_to_a_case(maker: Maker) -> Draft:
             email="{name} has sent us two [tickets] asking about {subject.about}, but {name.he} "
             "has an open [case] for that. Could you reply to both with the reference of the "
             "[case], and close them?",
-            colleague="{name} has opened two [tickets] about {subject.about}, but {name.he} "
-            "already has an open [case] for it. Please reply to both with the reference of "
-            "the [case], and close them.",
-            chat="{name} opened 2 [tickets] about {subject.about}, but theres [a case] for that "
-            "already. can you reply on both with the reference of the [case] and close them",
-            note="{name} has asked in two [tickets] how {subject.about} is going; nobody told "
-            "{name.him} the reference of the [case]. Please give it to {name.him} in a reply "
-            "on both and close them. {name.His} third [ticket] is about something else.",
+            colleague="{name} has an open [case] about {subject.about}, but {name.he}'s sent us "
+            "two [tickets] about it as well. Please reply to both [tickets] with the reference "
+            "of the [case], and then close the [tickets].",
+            chat="{name} opened 2 [tickets] about {subject.about}, but theres already an open "
+            "[case] for it. can you reply to both with the reference of the [case] and close the "
+            "[tickets]",
+            note="Nobody told {name} the reference of {name.his} [case] about {subject.about}, "
+            "so {name.he}'s asked about it in two [tickets]. Please give {name.him} the "
+            "reference in a reply to both, and close them. {name.His} third [ticket] is about "
+            "something else.",
         ),
         calls=tuple(calls),
         answer="{one} and {two} are solved, each with the reference {case}. I left {name}'s other "

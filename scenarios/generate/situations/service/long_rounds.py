@@ -92,13 +92,13 @@ def the_tray_by_team(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{team} have been waiting for weeks to hear about their [requests]. Could "
                 "you approve what you can, and let me know what's wrong with the others?",
                 colleague="{team} can't order anything until you've gone through their "
-                "[requests]. Please approve what you can, and tell me what's holding up the "
-                "others.",
-                chat="{team} keep asking about the [requests] you have from them. can you approve "
-                "what you can and tell me whats wrong with the rest",
-                note="I'm meeting {team} at eleven, and they'll ask about the [requests] you have "
-                "from them. Please approve those you can before that, and tell me why you "
-                "can't approve the rest.",
+                "[requests]. Please approve the [requests] you can, and let me know why you "
+                "can't approve the others.",
+                chat="{team} keep asking about the [requests] they sent you. can you approve "
+                "what you can and tell me whats wrong with the others",
+                note="I'm meeting {team} at eleven, and they'll ask me about the [requests] "
+                "they've sent you. Please approve the ones you can before the meeting, and tell "
+                "me why you can't approve the rest.",
             ),
             calls=(
                 call("get_my_profile"),
@@ -152,15 +152,15 @@ def wind_up_a_project(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{worker} is leaving “{project}”. Could you mark {worker.his} open [tasks] "
                 "with hours on them as done, and give the ones {worker.he} hasn't started to "
                 "the lead of the [project]?",
-                colleague="{worker} is leaving “{project}”. {worker.He} says everything "
-                "{worker.he}'s put hours on is finished, so please mark that as done and give "
-                "{worker.his} other open [tasks] to the lead.",
+                colleague="{worker} is leaving “{project}” and says that every [task] with hours "
+                "on it is finished. Please mark those open [tasks] of {worker.his} as done, and "
+                "give {worker.his} other open ones to the lead.",
                 chat="{worker} is leaving “{project}” and says whatever has hours on it is "
                 "finished. can you mark those of {worker.his} open [tasks] as done and give the "
                 "rest to the lead of the [project]",
                 note="{worker} is leaving “{project}” tomorrow. {worker.His} open [tasks] with "
-                "hours on them are finished, so please mark them as done. Those {worker.he} "
-                "hasn't started go to the lead.",
+                "hours on them are finished, so please mark them as done. The ones {worker.he} "
+                "hasn't started should go to the lead of the [project].",
             ),
             calls=(
                 call("search_projects", query=project["title"]),
@@ -218,14 +218,14 @@ def sort_out_a_busy_pen(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{author} has flagged one of {name}'s [reviews] as an insult. Could you hide "
-            "it, and publish the ones from {name.him} that are still pending?",
-            colleague="Please publish {name}'s pending [reviews], and hide the one that {author} "
-            "flagged as an insult.",
-            chat="can you publish {name}'s pending [reviews] and hide the one {author} flagged as "
-            "an insult",
+            "that [review], and publish the ones from {name.him} that are still pending?",
+            colleague="Could you publish the [reviews] from {name} that are still pending, "
+            "please? The one that {author} has flagged as an insult should be hidden.",
+            chat="can you publish the pending [reviews] from {name} and hide the one {author} "
+            "flagged as an insult",
             note="{name} was rude in one of {name.his} [reviews], and {author} has flagged it as "
-            "an insult. Please hide it, and publish {name.his} pending ones, whatever the "
-            "rating.",
+            "an insult. Please hide that [review], and publish the pending ones from {name.him}, "
+            "even if they're critical.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -283,13 +283,14 @@ def shares_of_a_leaver(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="{leaver} is moving to another team and won't be working with {owner} any "
                 "more. Could you remove {leaver.his} access to all of {owner}'s [documents]?",
-                colleague="{leaver} doesn't work with {owner} any more. Please take {leaver.him} "
-                "off all the [documents] {owner} owns.",
-                chat="{leaver} has stopped working with {owner}, can you take away {leaver.his} "
-                "access to all of {owner}'s [documents]",
+                colleague="{leaver} has stopped working with {owner} and no longer needs access "
+                "to {owner.his} [documents]. Could you remove {leaver.him} from all the "
+                "[documents] that {owner} owns, please?",
+                chat="{leaver} doesnt work with {owner} any more. can you remove {leaver.his} "
+                "access to all the [documents] that {owner} owns",
                 note="{leaver} is changing departments on Monday and won't need {owner}'s "
-                "[documents] any more. Please find out which ones are shared with "
-                "{leaver.him}, and take {leaver.him} off.",
+                "[documents] any more. Please check which of them are shared with {leaver.him}, "
+                "and remove {leaver.his} access to those.",
             ),
             calls=(
                 call("search_employees", query=leaver["name"]),
@@ -346,15 +347,16 @@ def threads_of_their_people(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{owner} is back from parental leave. Could you give {owner.him} back the "
-                "open [threads] with all the [customers] {owner.he} looks after?",
-                colleague="{owner} is back from leave. Please move the open [threads] with all "
-                "{owner.his} [customers] back to {owner.him}.",
-                chat="{owner} is back from leave, can you give {owner.him} the open [threads] "
-                "with all {owner.his} [customers] again",
-                note="{owner} is back at work today. Please give {owner.him} the open [threads] "
-                "with every [customer] {owner.he} looks after; some may be with {owner.him} "
-                "already.",
+                email="{owner} is back from parental leave. Could you pass the open [threads] "
+                "with all the [customers] {owner.he} looks after back to {owner.him}?",
+                colleague="{owner} is back from leave and would like to look after {owner.his} "
+                "[customers] again. Please assign the open [threads] with all of them to "
+                "{owner.him}.",
+                chat="{owner} is back from leave. can you assign the open [threads] with all "
+                "{owner.his} [customers] to {owner.him} again",
+                note="{owner} is back at work today. I'd like {owner.him} to have the open "
+                "[threads] with all the [customers] {owner.he} looks after. Some of the "
+                "[threads] may be assigned to {owner.him} already.",
             ),
             calls=(
                 call("search_employees", query=owner["name"]),
@@ -412,13 +414,14 @@ def high_ones_to_the_supervisor(maker: Maker) -> Callable[[], Draft | None] | No
                 email="{team} can't get on with their work because of the high-priority "
                 "[tickets], and their [supervisor] has offered to take them all. Could you "
                 "assign the outstanding ones?",
-                colleague="Please assign all the outstanding high-priority [tickets] of {team} to "
-                "their [supervisor].",
+                colleague="{team} have too much to do, and their [supervisor] would like to "
+                "help. Please assign all their outstanding high-priority [tickets] to the "
+                "[supervisor].",
                 chat="can you give every outstanding high priority [ticket] {team} have to their "
                 "[supervisor]",
-                note="Until the end of the month, the [supervisor] of {team} is taking all their "
-                "outstanding high-priority [tickets]. Please assign those the others still "
-                "have.",
+                note="Until the end of the month, the [supervisor] of {team} will look after all "
+                "their outstanding high-priority [tickets]. Please assign the ones that the "
+                "others still have to the [supervisor].",
             ),
             calls=(
                 call("list_teams"),
@@ -459,14 +462,14 @@ def the_order_in_the_complaint(maker: Maker) -> Draft | None:
             email="{name} ordered something by mistake; {name.his} [ticket] says what. If the "
             "[order] is still open, please cancel it, reply on the [ticket] with its "
             "reference, and close that.",
-            colleague="{name} placed [an order] by mistake; {name.his} [ticket] says what it was "
-            "for. If it's still open, please cancel it, reply with its reference and close "
-            "the [ticket].",
+            colleague="{name} placed [an order] by mistake, and {name.his} [ticket] says what it "
+            "was for. If the [order] is still open, please cancel it, reply with its reference, "
+            "and close the [ticket].",
             chat="{name} ordered something by mistake, the [ticket] says what. can you cancel the "
             "open [order] with it, reply with its reference and close the [ticket]",
-            note="{name} has written to say an [order] was a mistake; {name.his} [ticket] says "
-            "for what. Please cancel the open [order], reply with its reference and close the "
-            "[ticket].",
+            note="{name} has opened [a ticket] to say that {name.he} ordered something by "
+            "mistake. Please cancel the open [order] for it, give {name.him} the reference of "
+            "the [order] in a reply, and close the [ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -39,13 +39,14 @@ def notice_given_in_a_thread(maker: Maker) -> Draft:
             email="{name} has written that {name.he} wants to leave this week, which is too soon. "
             "Could you end {name.his} [membership] with the normal notice from today, and "
             "reply with the date?",
-            colleague="{name} has written to give notice. Please end {name.his} [membership] with "
-            "the normal notice from today, and reply with the date.",
+            colleague="{name} has written to us because {name.he} wants to leave. Could you end "
+            "{name.his} [membership] with the normal notice from today, please, and send "
+            "{name.him} the date in a reply?",
             chat="{name} wrote to give notice. can you end {name.his} [membership] with the "
             "normal notice from today and reply with the date",
-            note="{name} has written that {name.he}'d like to leave at once, but we need the full "
-            "notice from today. Please end {name.his} [membership] on the first possible day, "
-            "and write back with the date.",
+            note="{name} has written that {name.he}'d like to leave at once, but we need the "
+            "full notice from today. Please end {name.his} [membership] on the first possible "
+            "day, and write back to {name.him} with the date.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -87,17 +88,17 @@ def claims_a_dearer_tier(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} says in {name.his} [ticket] that {name.he} isn't getting what a {high} "
-            "[membership] includes. I don't think {name.he} has one. Could you check, reply "
-            "with the actual [tier], and close it?",
-            colleague="{name} says in {name.his} [ticket] that {name.he} has a {high} "
-            "[membership]. Please look it up, reply with {name.his} actual [tier] and close "
-            "the [ticket].",
-            chat="{name} thinks {name.he}'s got a {high} [membership], im not so sure. can you "
+            email="{name} says in {name.his} [ticket] that {name.he} isn't getting everything "
+            "the {high} [membership] includes. I don't think {name.he} has that one. Could you "
+            "check, reply with the actual [tier], and close the [ticket]?",
+            colleague="{name} says in {name.his} [ticket] that {name.he} has the {high} "
+            "[membership]. Could you look up which [tier] {name.he} really has, please, tell "
+            "{name.him} in a reply, and close the [ticket]?",
+            chat="{name} thinks {name.he} has the {high} [membership], im not so sure. can you "
             "check, tell {name.him} the real [tier] on {name.his} [ticket] and close it",
-            note="{name} is convinced that {name.he} has a {high} [membership]. Please find out "
-            "which [tier] {name.he}'s in today, tell {name.him} kindly on {name.his} "
-            "[ticket], and close it.",
+            note="{name} is convinced that {name.he} has the {high} [membership] and has opened "
+            "[a ticket] about it. Please find out which [tier] {name.he}'s in now, let "
+            "{name.him} know in a friendly reply, and close the [ticket].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -160,16 +161,18 @@ def freeze_by_message_with_a_limit(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} is going on a long holiday and has written to us with the dates. Could "
-            "you freeze {name.his} [membership] from the first day, up to our maximum if it's "
-            "longer, and reply with the last day?",
-            colleague="{name} wrote to ask for [a freeze]. Please put it in from the first day "
-            "{name.he} gives, for as long as we allow, and reply with the last day.",
-            chat="{name} wants [a freeze], the dates are in {name.his} [thread]. can you put it "
-            "in from the first day (our maximum if its too long) and reply with the last day",
+            email="{name} is going on a long holiday and has sent us the dates. Could you freeze "
+            "{name.his} [membership] from the first day for as long as we allow, and reply with "
+            "the last day?",
+            colleague="{name} has written to ask us for [a freeze]. Please enter it from the "
+            "first day that {name.he} mentions, for as long as our rules allow, and reply with "
+            "the last day.",
+            chat="{name} wants to freeze {name.his} [membership], the dates are in {name.his} "
+            "[thread]. can you start it on the first day {name.he} gives (our maximum if its too "
+            "long) and reply with the last day",
             note="{name} has written to us about a long holiday. Please freeze {name.his} "
-            "[membership] from the day {name.he} leaves, up to our maximum if it's longer, "
-            "and write back with the last day.",
+            "[membership] from the day {name.he} leaves, but only up to our maximum, and write "
+            "back to {name.him} with the last day.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -213,8 +216,8 @@ def what_the_friend_pays(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has asked us in a [thread] whether {friend} pays less for the "
             "{product}. Could you reply with what {friend} pays?",
-            colleague="{name} would like to know what {friend} pays for the {product}; they're "
-            "friends. Please answer in {name.his} open [thread].",
+            colleague="{name} would like to know what {friend} pays for the {product}, because "
+            "they're friends. Could you answer {name.him} in {name.his} open [thread], please?",
             chat="{name} asks what {friend} pays for the {product}, can you answer in the "
             "[thread] with the amount",
             note="{name} thinks {friend} gets the {product} for less and has written to us about "
@@ -256,14 +259,15 @@ def one_subscription_too_many(maker: Maker) -> Draft | None:
             email="{name} can't afford both of {name.his} [subscriptions] any more and is keeping "
             "the one that costs less a month. Could you end the other one today, unless a "
             "[charge] on it has failed?",
-            colleague="{name} is keeping the cheaper of {name.his} two [subscriptions], by the "
-            "month. Please end the other one today, unless a [charge] on it has failed.",
+            colleague="{name} can't afford two [subscriptions] any more and is keeping the one "
+            "that's cheaper per month. Could you end the other one today, please, as long as no "
+            "[charge] on it has failed?",
             chat="{name} can only afford one of {name.his} 2 [subscriptions] and keeps the one "
             "thats cheaper per month. can you end the other one? check first that no [charge] on "
             "it failed",
-            note="{name} has to save money and is keeping whichever of {name.his} two "
-            "[subscriptions] costs less per month. Please end the other one today, unless a "
-            "[charge] on it has failed.",
+            note="{name} has to save money and is keeping only the [subscription] that costs "
+            "less per month. Please end {name.his} other one today, unless one of the [charges] "
+            "on it has failed.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -307,16 +311,17 @@ def the_complaint_was_right(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} has opened [a ticket] about being charged twice for the {product}. If "
-            "that's so, it's our mistake. Could you credit the later [charge], tell "
-            "{name.him} the amount on the [ticket] and close it?",
-            colleague="{name} has [a ticket] about being charged twice for the {product}. If it's "
-            "true, it's our error: please credit the second [charge], reply with the amount "
-            "and close the [ticket].",
-            chat="{name} has [a ticket] about a double [charge] for the {product}. if its true "
-            "credit the 2nd one (our fault), reply with the amount and close it",
+            "that's true, it's our mistake. Could you credit the later [charge], tell {name.him} "
+            "the amount on the [ticket] and close it?",
+            colleague="{name} says in [a ticket] that we've charged {name.him} twice for the "
+            "{product}. If that's true, it's our error, so please credit the second [charge], "
+            "reply with the amount, and close the [ticket].",
+            chat="{name} says in [a ticket] that we charged {name.him} twice for the {product}. "
+            "if its true its our fault, can you credit the 2nd [charge], reply with the amount "
+            "and close the [ticket]",
             note="We've had a few double [charges] lately, and {name} reports one for the "
-            "{product}. If {name.he}'s right, it's our fault: please credit the later one, "
-            "reply on {name.his} [ticket] with the amount, and close it.",
+            "{product} in [a ticket]. If {name.he}'s right, it's our fault. Please credit the "
+            "later [charge], reply on the [ticket] with the amount, and close it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -367,9 +372,9 @@ def thanks_to_a_loyal_reviewer(maker: Maker) -> Draft | None:
             "[subscription] for it.",
             chat="{name} wants the 3% for five stars, {name.he} says {name.he} reviewed the "
             "{product}. can you check and put it on that [subscription]",
-            note="We promised three per cent off for a five-star [review] of a [subscription], "
-            "and {name} has asked for it on the {product}. Please check that the five stars "
-            "are there, and put it in.",
+            note="We promised three per cent off for a five-star [review], and {name} has asked "
+            "for it on the {product}. Please check that {name.he} really gave it five stars, and "
+            "enter the discount for {name.him}.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -409,16 +414,17 @@ def upgrade_promised_in_a_note(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} says {author} promised {name.him} the {best} [membership] after two "
-            "years. Could you look up {author}'s note and, if the two years are over, give "
-            "{name.him} what it says?",
-            colleague="{name} says {author} promised {name.him} the {best} [membership] after two "
-            "years. Please look up in the notes what {author} really promised, and if the two "
-            "years are over, change it to that.",
-            chat="{name} wants {best} and says {author} promised it after 2 years. can you look "
-            "up what {author} noted and give {name.him} that, if the 2 years are over",
-            note="{name} is asking for the {best} [membership], which {author} is said to have "
-            "promised {name.him} after two years. Please look up {author}'s note, and change "
-            "it to what it says if the two years are over.",
+            "years. Could you check {author}'s note and, if the two years are over, give "
+            "{name.him} the [tier] that it mentions?",
+            colleague="{name} tells me that {author} promised {name.him} the {best} [membership] "
+            "after two years, but I'm not sure. Please look up {author}'s note, and if the two "
+            "years are over, give {name.him} the [tier] that was promised.",
+            chat="{name} wants the {best} [membership] and says {author} promised it after 2 "
+            "years. can you look up what {author} noted and give {name.him} that, if the 2 years "
+            "are over",
+            note="{name} has asked for the {best} [membership], because {author} is said to have "
+            "promised it to {name.him} after two years. Please find {author}'s note, and if the "
+            "two years are over, switch {name.him} to the [tier] named in the note.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -34,13 +34,13 @@ def cheaper_too_early(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} doesn't need everything that comes with the {tier} [membership] and "
             "would like to switch to {cheap} from this month. Could you change it?",
-            colleague="{name} would like to switch from the {tier} [membership] to {cheap}. "
-            "Please change it today.",
+            colleague="{name} has asked to switch from the {tier} [membership] to {cheap}, "
+            "because {name.he} wants to spend less. Could you change it today, please?",
             chat="can you switch {name} from the {tier} [membership] to {cheap}? {name.he} "
             "doesn't use the extras",
             note="{name} was at the desk this morning and finds the {tier} [membership] too "
-            "expensive. I said we'd put {name.him} on {cheap}. Please change it before the "
-            "next payment goes out.",
+            "expensive. I told {name.him} that we'd switch {name.him} to {cheap}, so please "
+            "change it before the next payment goes out.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -77,14 +77,14 @@ def just_past_the_bound(maker: Maker) -> Draft:
             email="The {tier} [membership] is too expensive for {name}, who'd like {cheap} "
             "instead. I'm not sure {name.he}'s been with us long enough. Could you check, and "
             "change it if {name.he} has?",
-            colleague="{name} wants to switch from the {tier} [membership] to {cheap}. Please "
-            "check when {name.he} joined, and change it if {name.he}'s been with us long "
-            "enough.",
+            colleague="{name} would like to switch from the {tier} [membership] to {cheap}. "
+            "Could you check when {name.he} joined, please, and change it if {name.he}'s been "
+            "with us for long enough?",
             chat="{name} wants to switch to the {cheap} [membership]. can you check when "
             "{name.he} joined and change it if {name.he}'s been here long enough",
-            note="{name} was told it's too early to switch from the {tier} [membership] to "
-            "{cheap}, but nobody looked it up. Please check when {name.he} joined, and change "
-            "it if {name.he} can.",
+            note="A colleague told {name} that it was too early to switch from the {tier} "
+            "[membership] to {cheap}, but nobody looked it up. Please check when {name.he} "
+            "joined, and make the change if it's possible now.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -118,13 +118,13 @@ def out_as_soon_as_possible(maker: Maker) -> Draft:
             email="{name} is moving to the coast and would like to leave as soon as possible. "
             "Could you end {name.his} [membership] with the normal notice, counting from "
             "today, and let me have the date?",
-            colleague="{name} is moving away. Please end {name.his} [membership] as early as "
-            "possible, with the notice counted from today.",
+            colleague="{name} is moving away and would like to leave as early as possible. Could "
+            "you end {name.his} [membership] with the usual notice, please, counted from today?",
             chat="{name} is moving away. can you end {name.his} [membership] as soon as possible, "
             "with the normal notice from today",
             note="{name} called to cancel {name.his} [membership], because {name.he}'s leaving "
-            "town. Please end it with the usual notice from today. I promised to ring back "
-            "with the date.",
+            "town. Please end it with the usual notice from today, and tell me the date, because "
+            "I promised to ring {name.him} back.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -156,14 +156,16 @@ def out_at_once(maker: Maker) -> Draft | None:
         kind="decline",
         because="permission",
         ask=Voices(
-            email="{name} has complained again and wants {last} to be {name.his} last day. I'd "
-            "rather let {name.him} go. Could you end the [membership] on that day, not later?",
-            colleague="Please end {name}'s [membership] on {last}. It has to be that day, "
-            "{name.he} won't accept another.",
-            chat="{name} wants {last} to be {name.his} last day, can you end the [membership] "
-            "then? no other date, i've had {name.him} on the phone twice about it",
-            note="I've promised {name} that {name.his} [membership] ends on {last}. Please enter "
-            "that as {name.his} last day, and no other date.",
+            email="{name} isn't happy with us and wants {last} to be {name.his} last day. I'd "
+            "rather not argue with {name.him}. Could you end the [membership] on that day, not "
+            "later?",
+            colleague="{name} has asked to leave on {last} and won't accept a later date. Could "
+            "you end {name.his} [membership] on that day, please?",
+            chat="{name} wants {last} to be {name.his} last day. can you end {name.his} "
+            "[membership] on that day? not later, i've had {name.him} on the phone twice about it",
+            note="I've promised {name} that {last} will be the last day of {name.his} "
+            "[membership]. Please enter that day and no other, because I don't want to go back "
+            "on my word.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -209,8 +211,8 @@ def two_freezes_in_a_row(maker: Maker) -> Draft:
             email="{name} will be away from {first} to {last}, which is longer than a freeze may "
             "last. Please put in two, one straight after the other. If only one of them works, "
             "leave it, {name.he} needs the whole time.",
-            colleague="{name} is away from {first} to {last}. That's too long for one freeze, so "
-            "please make it two in a row. One alone is no use to {name.him}.",
+            colleague="{name} will be away from {first} to {last}, which is too long for one "
+            "freeze. Could you make it two in a row, please? One alone is no use to {name.him}.",
             chat="{name} is away {first} to {last}. the system won't take that as one freeze, can "
             "you make it 2 in a row? just one wouldn't help",
             note="{name} is working abroad from {first} to {last} and has asked us for a freeze. "
@@ -262,12 +264,14 @@ def the_trip_was_put_off(maker: Maker) -> Draft:
             email="{name}'s flight has been moved, so {name.he}'ll be away from {first} now, for "
             "just as long as before. Could you move the freeze on {name.his} [membership] to "
             "match?",
-            colleague="{name}'s trip has been postponed. Please move the upcoming freeze on "
-            "{name.his} [membership] to {first}, same length.",
-            chat="{name}s holiday has moved. can you move the freeze so it starts on {first}? "
-            "same number of days",
-            note="{name} has had to rebook. Please move the upcoming freeze on {name.his} "
-            "[membership] so that it starts on {first} and is as long as it is now.",
+            colleague="{name}'s trip has been postponed. Could you move the upcoming freeze on "
+            "{name.his} [membership], please, so that it starts on {first} and lasts just as "
+            "long?",
+            chat="{name} is going on holiday later than planned. can you move {name.his} freeze "
+            "so it starts on {first}? same number of days",
+            note="{name} has had to rebook {name.his} holiday. Please move the upcoming freeze "
+            "on {name.his} [membership] so that it starts on {first} and lasts for the same "
+            "number of days as before.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -313,13 +317,14 @@ def room_for_two_guests(maker: Maker) -> Draft | None:
             email="{name} would like to bring {name.his} two grandchildren along without paying "
             "for them each time. Please move {name.him} to the cheapest [tier] that includes two "
             "free guests.",
-            colleague="{name} wants to be able to bring two people for free. Can you move "
-            "{name.him} to the cheapest [tier] that covers it?",
-            chat="{name} always brings 2 people and wants that to be free. can you move {name.him} "
-            "to the cheapest [tier] that has that",
-            note="{name} asked at the desk about guests: {name.he}'d like to bring two people "
-            "each time without paying extra. Please put {name.him} on the cheapest [tier] "
-            "where that works.",
+            colleague="{name} would like to bring two people along without paying extra for "
+            "them. Could you switch {name.him} to the cheapest [tier] that includes two free "
+            "guests, please?",
+            chat="{name} always brings 2 people and wants them to get in free. can you move "
+            "{name.him} to the cheapest [tier] that includes that",
+            note="{name} asked at the desk whether {name.he} could bring two people each time "
+            "without paying extra. Please find the cheapest [tier] with two free guests, and "
+            "switch {name.him} to it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -365,12 +370,13 @@ def frozen_the_wrong_person(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} asked us to freeze {name.his} [membership], and we froze {wrong}'s "
             "instead. Could you cancel that freeze and put in the same dates for {name}?",
-            colleague="My mistake: I froze {wrong}'s [membership] and it should have been "
-            "{name}'s. Please cancel it and put in the same days for {name}.",
-            chat="i froze {wrong}s [membership] by mistake, should have been {name}s. can you "
-            "cancel that and put the same dates in for {name}",
-            note="We've frozen {wrong}'s [membership], but it was {name} who asked for it. Please "
-            "cancel that freeze and enter the same dates for {name}.",
+            colleague="I froze {wrong}'s [membership] by mistake, although it was {name} who'd "
+            "asked for it. Could you cancel that freeze, please, and freeze {name}'s "
+            "[membership] for the same dates?",
+            chat="i froze the [membership] of {wrong} by mistake, {name} was the one who asked. "
+            "can you cancel that freeze and put the same dates in for {name}",
+            note="{name} asked us for a freeze, but one of us entered it for {wrong}. Please "
+            "cancel the freeze on {wrong}'s [membership], and enter the same dates for {name}.",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),
@@ -410,15 +416,16 @@ def straight_on_after_the_end(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} had given notice but has decided to stay, with a {tier} [membership]. "
-            "Could you set that up so that it starts the day after the current one ends?",
-            colleague="{name} is staying after all. Please start a {tier} [membership] for "
-            "{name.him}, the day after the current one ends.",
-            chat="{name} has changed {name.his} mind about leaving. can you start a {tier} "
-            "[membership] for {name.him} right after the current one runs out, no gap",
+            email="{name} had given notice but has decided to stay, with the {tier} "
+            "[membership]. Could you set that up so that it starts the day after {name.his} "
+            "current one ends?",
+            colleague="{name} has decided to stay with us after all. Could you start the {tier} "
+            "[membership] for {name.him} on the day after {name.his} current one ends, please?",
+            chat="{name} has changed {name.his} mind about leaving and wants the {tier} "
+            "[membership]. can you start it right after the current one runs out, no gap",
             note="I rang {name} about the cancellation, and {name.he}'d like to carry on, but "
-            "with a {tier} [membership]. Please let the new one start the day after the "
-            "current one ends.",
+            "with the {tier} [membership]. Please set up the new one so that it starts on the "
+            "day after the current one ends.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -454,13 +461,14 @@ def into_the_closed_tier(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has heard about {closed} from {friend}, who's on it, and would like the "
             "same [membership]. {name.He} knows what it costs. Could you move {name.him} over?",
-            colleague="{name} would like {closed}, the same as {friend}. Please move {name.him} "
-            "over; {name.he}'ll pay the full price.",
+            colleague="{name} would like to have the {closed} [membership], the same as "
+            "{friend}. Could you switch {name.him} to it, please? {name.He}'ll pay the full "
+            "price.",
             chat="can you move {name} to {closed}? {friend} has it too and told {name.him} about "
             "it",
-            note="{name} has asked me twice about {closed}, because {friend} has it and keeps "
-            "saying how good it is. Please change {name.his} [membership]; the price isn't a "
-            "problem.",
+            note="{name} has asked me twice about the {closed} [membership], because {friend} "
+            "has it and keeps saying how good it is. Please change it for {name.him}, the price "
+            "isn't a problem.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -102,11 +102,13 @@ def typed_wrongly_by_a_colleague(maker: Maker) -> Draft | None:
             email="Our e-mails to {name} come back, because {author} mistyped the new address. "
             "It's right in {author}'s note of the call. Could you correct the record?",
             colleague="Our e-mails to {name} are bouncing, because {author} mistyped the new "
-            "address. Please correct it from {author}'s note of the call.",
-            chat="our e-mails to {name} are bouncing, {author} mistyped the new address. its "
-            "right in {author}'s note of the call, can you correct it",
-            note="{name} isn't getting our e-mails, because {author} mistyped the new address. "
-            "It's right in {author}'s note of the call, so please correct the record.",
+            "address. Could you look up the right one in {author}'s note of the call, please, "
+            "and correct the record?",
+            chat="our e-mails to {name} are bouncing, {author} mistyped the new address. the "
+            "right one is in the note {author} made of the call, can you correct it",
+            note="{name} isn't getting our e-mails, because {author} made a mistake when typing "
+            "in the new address. The right one is in {author}'s note of the call. Please correct "
+            "the record.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -145,11 +147,13 @@ def a_blocked_record(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has moved to {street} in {city}, which we have as {name.his} second "
             "address. Could you make it the main one?",
-            colleague="{name} lives at {street}, {city} now. Please make that the main address.",
-            chat="{name} now lives at {street}, {city} (on file as 2nd address), can you make it "
-            "the main one",
+            colleague="{name} lives at {street} in {city} now, which is already on the record as "
+            "{name.his} second address. Could you make it {name.his} main address, please?",
+            chat="{name} now lives at {street} in {city} (we have that as the 2nd address), can "
+            "you make it the main one",
             note="{name} has moved to {street} in {city}. We already have that as {name.his} "
-            "second address, so please make it the main one before the next letter goes out.",
+            "second address, so please make it {name.his} main one before the next letter goes "
+            "out.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -194,11 +198,11 @@ def block_them_for_me(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has threatened one of us on the phone, for the second time. Could you "
             "block {name.him}?",
-            colleague="{name} has threatened us again, on the phone this time. Please block "
-            "{name.him}.",
+            colleague="{name} rang this morning and threatened one of us again. Could you block "
+            "{name.him} today, please?",
             chat="{name} threatened the front desk again, can you block {name.him}",
-            note="{name} shouted at our people again yesterday, there's a note about it on the "
-            "record. We don't have to put up with that. Please block {name.him} today.",
+            note="{name} shouted at our people again yesterday, and there's a note about it on "
+            "the record. We don't have to put up with that, so please block {name.him} today.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -253,11 +257,14 @@ def long_standing_ones_to_the_boss(maker: Maker) -> Callable[[], Draft | None] |
                 "[customers] who've been with us since before {year}. Could you assign those "
                 "to {boss.him}?",
                 colleague="{leaver} has too many [customers], and {boss} knows the older ones "
-                "well. Please assign {boss.him} those who've been with us since before {year}.",
-                chat="{leaver} is going part-time, {boss} is taking {leaver.his} [customers] from "
-                "before {year}. can you assign them to {boss.him}",
-                note="{leaver} needs more time for new [customers]. Please give {boss} those of "
-                "{leaver}'s who've been with us since before {year}.",
+                "well. Could you assign all of {leaver}'s [customers] who've been with us since "
+                "before {year} to {boss}, please?",
+                chat="{leaver} is going part-time and {boss} is taking over {leaver.his} "
+                "[customers] who've been with us since before {year}. can you assign them to "
+                "{boss.him}",
+                note="{leaver} needs more time for new [customers], so {boss} will look after "
+                "the older ones. Please assign {boss.him} all of {leaver}'s [customers] who've "
+                "been with us since before {year}.",
             ),
             calls=(
                 call("search_employees", query=boss["name"]),

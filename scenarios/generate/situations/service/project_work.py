@@ -37,13 +37,14 @@ def finish_what_was_worked_on(maker: Maker) -> Draft:
             email="{lead} says everything in “{title}” that has hours on it is finished. Could "
             "you mark those open [tasks] as done? If one has no hours, leave it and tell me "
             "which.",
-            colleague="{lead} tells me that in “{title}” everything with hours on it is done. "
-            "Please mark those open [tasks] as done, and tell me which one nobody has started.",
+            colleague="{lead} tells me that every [task] in “{title}” with hours on it is "
+            "finished. Please mark the open ones with hours as done, and tell me which [task] "
+            "nobody has started.",
             chat="{lead} says whatever has hours on it in “{title}” is finished. can you tick "
             "those open [tasks] off? if one has no hours leave it open and tell me which",
-            note="I've been through “{title}” with {lead}. Whatever has hours on it is finished, "
-            "so please mark it as done. If an open [task] has none, leave it and tell me "
-            "which.",
+            note="I've been through “{title}” with {lead}. Every open [task] that has hours on "
+            "it is finished, so please mark those as done. If one has no hours, leave it open "
+            "and tell me which it is.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -92,13 +93,14 @@ def due_while_away(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{away} is off sick until {back}. Could you move {away.his} open [tasks] "
                 "that are due before then to {heir}, who's covering? The later ones stay with "
                 "{away}.",
-                colleague="{away} is out until {back}. Please move {away.his} open [tasks] that "
-                "are due before then to {heir}.",
+                colleague="{away} is out of the office until {back}, and {heir} is covering for "
+                "{away.him}. Please move all of {away}'s open [tasks] that are due before that "
+                "day to {heir}.",
                 chat="{away} is off until {back}. can you give {away.his} open [tasks] that are "
                 "due before then to {heir}? in all [projects]",
-                note="{away} had a skiing accident and is back on {back}. {heir} is covering, so "
-                "please give {heir.him} all {away}'s open [tasks] that are due before that "
-                "day.",
+                note="{away} had a skiing accident and will be back on {back}. {heir} is "
+                "covering for {away.him}, so please give {heir.him} all of {away}'s open [tasks] "
+                "that are due before that day.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),
@@ -133,14 +135,14 @@ def hours_of_a_colleague(maker: Maker) -> Draft | None:
         kind="decline",
         ask=Voices(
             email="{other} is locked out of the system and the time sheets go out today. "
-            "{other.He} worked three hours on “{title}” (“{project}”) yesterday. Could you put "
-            "them in for {other.him}?",
-            colleague="Please enter three hours for {other}, from yesterday, on “{title}” in "
-            "“{project}”. {other.He} can't log in.",
+            "{other.He} worked three hours on “{title}” in “{project}” yesterday. Could you "
+            "enter them for {other.him}?",
+            colleague="{other} can't log in today. Could you enter three hours for {other.him}, "
+            "please? {other.He} worked on “{title}” in “{project}” yesterday.",
             chat="{other} did 3h on “{title}” (“{project}”) yesterday and cant log in. can you "
             "enter that for {other.him}",
-            note="{other} is off today and hasn't logged yesterday's three hours on “{title}” in "
-            "“{project}”. Please put the time in for {other.him}.",
+            note="{other} is off today and forgot to log the three hours {other.he} worked "
+            "yesterday on “{title}” in “{project}”. Please put the time in for {other.him}.",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -183,8 +185,8 @@ def hours_so_far(maker: Maker) -> Draft:
             email="{name} would like to know how many minutes we've put into {name.his} current "
             "[project] so far, everything together. The old one has been paid. Could you give me "
             "the figure?",
-            colleague="How many minutes have gone into {name}'s current [project] so far, all "
-            "[tasks] together?",
+            colleague="How many minutes have we worked on {name}'s current [project] so far, "
+            "counting all the [tasks] together?",
             chat="how many minutes have we put into {name}'s current [project] so far? total pls",
             note="I'm about to send {name} an interim bill. How many minutes have we logged on "
             "the [project] that's still running? The one before it was billed at the time.",
@@ -229,11 +231,11 @@ def more_time_for_the_project(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} needs more time before we can finish “{title}” and has asked for "
             "{later}, which is fine by me. Could you change the due date?",
-            colleague="Could you move the due date of “{title}” ({name}) to {later}? We agreed it "
-            "on the phone.",
+            colleague="{name} and I agreed on the phone that “{title}” will take longer. Could "
+            "you move the due date of the [project] to {later}, please?",
             chat="{name} asked for more time for “{title}”, can you move the due date to {later}",
-            note="I spoke to {name} about “{title}”. We won't be ready in time, so we settled on "
-            "{later}. Please change the due date.",
+            note="I spoke to {name} about “{title}”, because we won't be ready in time. We "
+            "settled on {later}, so please change the due date of the [project].",
         ),
         calls=(
             call("search_projects", query=project["title"]),
@@ -282,15 +284,15 @@ def extend_and_add(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{name} would like “{title}” done as part of “{project}”, too, and gives us "
                 "another week. Could you extend the [project] by a week and add the [task] "
                 "for {worker}, due on the new end date?",
-                colleague="{name} wants “{title}” added to “{project}” and gives us another week "
-                "for it. Please extend the [project] by that week and add the [task] for "
-                "{worker}, due on the new end date.",
+                colleague="{name} would like us to add “{title}” to “{project}” and gives us "
+                "another week for it. Could you extend the [project] by that week, please, and "
+                "add the [task] for {worker}, due on the new end date?",
                 chat="{name} wants “{title}” in “{project}” as well, and we get another week. can "
                 "you extend the [project] by a week and add the [task] for {worker}, due on "
                 "the new end date",
-                note="I've agreed with {name} that “{project}” will run a week longer, so that we "
-                "can fit in “{title}”. Please extend it and add the [task] for {worker}, due "
-                "on the new end date.",
+                note="I've agreed with {name} that “{project}” will run a week longer, so that "
+                "we have time for “{title}”. Please extend the [project], and add the [task] for "
+                "{worker}, due on the new end date.",
             ),
             calls=(
                 call("search_projects", query=project["title"]),

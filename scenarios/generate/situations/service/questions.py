@@ -56,12 +56,12 @@ def load_of_a_team(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="{team} say the work isn't shared out fairly. Which of them has the most "
                 "outstanding [tickets], and how many?",
-                colleague="I'd like to share out the work better among {team}. Who has the most "
-                "outstanding [tickets], and how many?",
+                colleague="I'd like to share out the work more fairly among {team}. Could you "
+                "tell me who has the most outstanding [tickets] at the moment, and how many?",
                 chat="{team} need some help. who has the most outstanding [tickets] right now and "
                 "how many? id like to take some off them",
-                note="I'm talking to {team} about the workload tomorrow. Which of them has the "
-                "most outstanding [tickets], and how many are there?",
+                note="I'm talking to {team} about their workload tomorrow. Which of them has the "
+                "most outstanding [tickets] today, and how many does that person have?",
             ),
             calls=(
                 call("list_teams"),
@@ -97,8 +97,8 @@ def dearest_by_the_month(maker: Maker) -> Draft | None:
             email="{name} would like to cut down a bit and asked where {name.he}'d save most. "
             "Which of {name.his} [subscriptions] costs {name.him} the most a month, and how much "
             "is that?",
-            colleague="Which of {name}'s [subscriptions] costs the most per month, and how much "
-            "is it?",
+            colleague="Could you tell me which of {name}'s [subscriptions] costs the most per "
+            "month, and how much that is?",
             chat="{name} wants to save money. which of {name.his} [subscriptions] costs the most "
             "per month and how much",
             note="{name} is coming in at noon to talk about what {name.he} pays us. Which of "
@@ -146,8 +146,8 @@ def free_hands_in_the_team(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="I need somebody from {team} for a small job this week. Who has the fewest "
                 "open [tasks], and when's their next one due?",
-                colleague="Who out of {team} has the fewest open [tasks] at the moment, and when "
-                "is the next of them due? I've got something for them.",
+                colleague="I've got a small job for someone from {team}. Who has the fewest open "
+                "[tasks] at the moment, and when is the next of those due?",
                 chat="i need someone from {team}. who has the fewest open [tasks], and when is "
                 "their next one due?",
                 note="I've got a small job for somebody from {team}. Which of them has the fewest "
@@ -184,11 +184,13 @@ def what_comes_first(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has lost track of what we're doing for {name.him}. What's the next "
             "thing planned in {name.his} open [cases], and for which day?",
-            colleague="{name} is on the phone and wants to know what happens next. What's the "
-            "next [step] in any of {name.his} open [cases], and when?",
-            chat="{name} wants to know whats next in {name.his} [cases] and when",
-            note="I'm calling {name} at three. What's the next thing we've planned in {name.his} "
-            "open [cases], and when is it due?",
+            colleague="{name} is on the phone and wants to know what happens next. Could you "
+            "look at {name.his} open [cases] and tell me which [step] comes next, and on what "
+            "day?",
+            chat="{name} wants to know whats planned next in {name.his} open [cases] and for "
+            "which day",
+            note="I'm calling {name} at three. What's the next [step] that we've planned in any "
+            "of {name.his} open [cases], and which day is it planned for?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -222,13 +224,14 @@ def earliest_day_for_less(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} would like to switch from the {tier} [membership] to {cheap}. From "
             "which day can {name.he} do that, and how much would {name.he} save a month?",
-            colleague="{name} would like the {cheap} [membership] instead of {tier}. What's the "
-            "first possible day, and how much less is that a month?",
+            colleague="{name} would like to have the {cheap} [membership] instead of {tier}. "
+            "What's the first day on which {name.he} can switch, and how much less would "
+            "{name.he} pay a month?",
             chat="{name} wants to switch from the {tier} [membership] to {cheap}. whats the "
-            "earliest {name.he} can, and how much does {name.he} save a month",
+            "earliest day {name.he} can do that, and how much does {name.he} save a month",
             note="{name} finds the {tier} [membership] too expensive and is thinking about "
-            "{cheap}. What's the earliest day on which {name.he} can change, and how much less "
-            "would {name.he} pay a month?",
+            "{cheap}. What's the earliest day on which {name.he} can change, and how much would "
+            "that save {name.him} every month?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -308,7 +311,8 @@ def approved_for_one_author(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="{author} has to report to our sponsor. How much money has been approved "
                 "for {author.him} so far, in total?",
-                colleague="How much has been approved for {author} so far, in total?",
+                colleague="Could you tell me how much money has been approved for {author} so "
+                "far, in total?",
                 chat="whats the total of everything thats been approved for {author} so far",
                 note="Somebody said that {author} gets everything {author.he} asks for. What do "
                 "{author}'s approved [requests] add up to so far? Leave out the rejected and "
@@ -347,7 +351,8 @@ def next_payment_with_discount(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} would like to know how much {name.his} next payment for the {product} "
             "will be, with the discount we gave {name.him}. Can you work it out?",
-            colleague="How much is {name}'s next payment for the {product}, after the discount?",
+            colleague="{name} has a discount on the {product}. How much will the next payment be "
+            "when that discount is taken off?",
             chat="how much is {name}'s next payment for the {product} with {name.his} discount",
             note="{name} has asked what we'll take from {name.his} account for the {product} next "
             "time. What's the payment, with {name.his} discount taken off?",

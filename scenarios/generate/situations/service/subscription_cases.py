@@ -51,16 +51,16 @@ def pause_asked_in_a_thread(maker: Maker) -> Draft | None:
         kind="change",
         ask=Voices(
             email="{name} wrote to us about pausing the {product} and then changed the date. "
-            "Could you set up the pause for the date {name.he} gave last, and confirm it in "
+            "Could you set up the pause until the date {name.he} gave last, and confirm it in "
             "the [thread]?",
-            colleague="{name} wrote that {name.he} wants to pause the {product}, and then gave us "
-            "another date. Please set it up as {name.he} last wanted it and confirm the date in "
-            "that [thread].",
+            colleague="{name} has asked us to pause the {product}, but then wrote again with "
+            "another date. Could you set up the pause until the date {name.he} wants now, "
+            "please, and confirm that date in the [thread]?",
             chat="{name} wrote to us about pausing the {product}. can you set it up as {name.he} "
             "wants it now and confirm the date in the [thread]",
             note="{name} wants to pause the {product} and wrote again to change the date, but "
-            "nobody has replied. Please set it up as {name.he} wants it now, and confirm the "
-            "date in that [thread].",
+            "nobody has replied yet. Please set up the pause as {name.he} wants it now, and "
+            "confirm the date in the same [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -123,13 +123,14 @@ def promised_less_than_claimed(maker: Maker) -> Draft | None:
             email="{name} says we promised {name.him} twenty per cent off the {product} after the "
             "delay. Could you look up what we really wrote on {name.his} complaint, and set "
             "that discount?",
-            colleague="{name} says we promised twenty per cent off the {product} when {name.he} "
-            "complained about the delay. Please look up what we answered and set that discount.",
+            colleague="{name} says that we promised {name.him} twenty per cent off the {product} "
+            "when {name.he} complained about the delay. Could you look up what we really wrote, "
+            "please, and set that discount?",
             chat="{name} says we promised 20 percent off the {product} on {name.his} old [ticket] "
             "about the delay. can you look it up and set whatever we really wrote",
             note="{name} says {author} promised {name.him} twenty per cent off the {product} "
-            "after the delay, which sounds like a lot. Please look up what {author} really "
-            "wrote on the complaint, and set that.",
+            "after the delay, which sounds like a lot to me. Please look up what {author} really "
+            "wrote on the complaint, and set the discount to that.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -167,14 +168,14 @@ def started_for_the_namesake(maker: Maker) -> Draft | None:
             email="We signed {wrong} up for the {product} today, but it was {name} ({email}) "
             "who'd asked for it. Could you end {wrong}'s [subscription] and start the same "
             "[plan] for {name}?",
-            colleague="I mixed up two people: I put {wrong} down for the {product} today, but it "
-            "should have been {name} ({email}). Please end the [subscription] and start the "
-            "same [plan] for {name}.",
+            colleague="I mixed up two people: I signed {wrong} up for the {product} today, but "
+            "it should have been {name} ({email}). Could you end that [subscription], please, "
+            "and start the same [plan] for {name}?",
             chat="oops, i put {wrong} down for the {product}, but it was {name}, {email}. can you "
             "end that [subscription] and start the same [plan] for {name}",
-            note="It was {name} ({email}) who signed up for the {product} today, but we put "
-            "{wrong} down for it. Please end {wrong}'s [subscription] and start one for "
-            "{name} on the same [plan].",
+            note="{name} ({email}) asked for the {product} today, but we signed {wrong} up for "
+            "it by mistake. Please end {wrong}'s [subscription], and start one for {name} on the "
+            "same [plan].",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),
@@ -216,13 +217,14 @@ def break_for_both(maker: Maker) -> Draft | None:
             email="{name} is having a knee operation. Please freeze {name.his} [membership] from "
             "tomorrow, up to and including {last}, and pause the {product} from today until the "
             "same day.",
-            colleague="{name} has an operation coming up. Please freeze {name.his} [membership] "
-            "from tomorrow to {last} and pause the {product} until the same day.",
+            colleague="{name} has to have an operation. Could you freeze {name.his} [membership] "
+            "from tomorrow to {last}, please, and pause the {product} from today until the same "
+            "day?",
             chat="{name} is having an operation. can you freeze {name.his} [membership] from "
             "tomorrow to {last} and pause the {product} until {last} too",
-            note="{name} is going into hospital. {name.His} [membership] should be frozen from "
-            "tomorrow, with {last} as the last day, and the {product} paused until that day as "
-            "well. I've sent {name.him} our best wishes.",
+            note="{name} is going into hospital. Please freeze {name.his} [membership] from "
+            "tomorrow, up to and including {last}, and pause the {product} from today until that "
+            "day as well. I've already sent {name.him} our best wishes.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -269,12 +271,14 @@ def discount_above_the_role(maker: Maker) -> Draft | None:
         because="permission",
         ask=Voices(
             email="{name} is leaving because of the price, unless {name.he} gets {wanted} % off "
-            "the {product}. Could you put that in? {name.He} won't stay for less.",
-            colleague="Please give {name} {wanted} % off the {product}. It has to be that, "
-            "{name.he} won't stay for less.",
-            chat="can you give {name} {wanted}% off the {product}? not less, {name.he}'d leave",
-            note="I've promised {name} {wanted} % off the {product}. Please enter it today, so "
-            "that it's on the next bill, and don't make it less.",
+            "the {product}. Could you give {name.him} that discount? {name.He} won't stay for "
+            "less.",
+            colleague="{name} has asked for {wanted} % off the {product} and won't stay with us "
+            "for less. Could you enter the whole discount for {name.him}, please?",
+            chat="can you give {name} {wanted}% off the {product}? {name.he}'ll leave if its any "
+            "less",
+            note="I've promised {name} {wanted} % off the {product}. Please enter the discount "
+            "today, so that it's on the next bill, and don't make it less than I promised.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -319,15 +323,16 @@ def five_percent_for_the_oldest(maker: Maker) -> Draft | None:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} gets the anniversary discount: five per cent off whichever of "
-            "{name.his} running [subscriptions] {name.he}'s had longest. Could you put it in?",
-            colleague="{name} gets the anniversary discount: please put 5 % on the running "
-            "[subscription] {name.he}'s had longest.",
+            email="{name} gets our anniversary discount, five per cent off the running "
+            "[subscription] that {name.he}'s had longest. Could you enter it for {name.him}?",
+            colleague="{name} gets our anniversary discount. Could you put 5 % on the "
+            "[subscription] that {name.he}'s had longest, please, out of those that are still "
+            "running?",
             chat="{name} gets 5% off {name.his} oldest [subscription] thats still running "
             "(anniversary offer). can you enter that",
-            note="{name} has sent back the coupon from our anniversary letter: five per cent off "
-            "the [subscription] {name.he}'s had longest, of those still running. Please put "
-            "it on.",
+            note="{name} has sent back the coupon from our anniversary letter. Please give "
+            "{name.him} five per cent off the [subscription] that {name.he}'s had longest, out "
+            "of those still running.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -369,13 +374,13 @@ def wants_the_old_plan_back(maker: Maker) -> Draft | None:
             email="{name} used to pay for the {product} by the quarter, and the monthly payments "
             "are too much of a bother for {name.him}. Could you put {name.him} back on the "
             "three-month [plan]?",
-            colleague="{name} would like to pay for the {product} every three months again. Please "
-            "switch {name.him} to that [plan].",
+            colleague="{name} would like to pay for the {product} every three months again. "
+            "Could you switch {name.him} back to the three-month [plan], please?",
             chat="{name} had the 3-month [plan] of the {product} before and wants it back. can you "
             "switch {name.him}?",
             note="{name} asked about the three-month [plan] for the {product}, which some people "
-            "still have, so I said it shouldn't be a problem. Please switch {name.him} over "
-            "from monthly.",
+            "still have. I said it shouldn't be a problem, so please switch {name.him} from the "
+            "monthly [plan].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -36,13 +36,13 @@ def yearly_instead_of_monthly(maker: Maker) -> Draft | None:
             email="{name} pays for the {product} by the month and wonders whether the yearly "
             "[plan] would be worth it. How much would {name.he} save over twelve months, at our "
             "current prices?",
-            colleague="{name} pays for the {product} by the month. How much would {name.he} save "
-            "in a year on the twelve-month [plan]?",
+            colleague="{name} pays for the {product} every month. How much would {name.he} save "
+            "in a year if {name.he} switched to the twelve-month [plan]?",
             chat="how much would {name} save in a year if {name.he} paid for the {product} yearly "
             "instead of monthly? need it for a call at 2",
-            note="I'm ringing people who pay by the month and would be better off paying yearly. "
-            "{name} is next, with the {product}. What would {name.he} save over twelve months, "
-            "going by today's prices?",
+            note="I'm ringing people who pay every month and might save money by paying yearly. "
+            "{name} is next, for the {product}. How much would {name.he} save over twelve months "
+            "at today's prices?",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -74,12 +74,14 @@ def cheapest_plan_on_offer(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} needs to save money. Could you switch {name.his} {product} to the "
             "[plan] with the lowest price per month that we still offer?",
-            colleague="{name} wants to pay less for the {product}. Please switch {name.him} to "
-            "the cheapest [plan] per month that we still offer.",
+            colleague="{name} would like to spend less on the {product}. Could you switch "
+            "{name.him} to the [plan] with the lowest price per month, please, out of those we "
+            "still offer?",
             chat="{name} is keeping the {product} but wants to pay less. can you switch "
             "{name.him} to the [plan] with the lowest price per month that we still offer",
-            note="{name} would like to pay less for the {product}. Please move {name.him} to the "
-            "[plan] that costs the least per month, of those we offer today.",
+            note="{name} is thinking of cancelling the {product} because of the price. Please "
+            "move {name.him} to the [plan] that costs the least per month, as long as we still "
+            "offer it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -121,12 +123,13 @@ def back_and_on_the_long_plan(maker: Maker) -> Draft | None:
             email="{name} is back earlier than planned and would like the {product} to start "
             "again today. {name.He} also wants to pay by the year from now on. Could you end the "
             "pause and change the [plan]?",
-            colleague="{name} is back. Please restart {name.his} [subscription] for the {product} "
-            "today and put it on the twelve-month [plan].",
-            chat="{name} is back early, can you start the {product} up again today? {name.he} "
-            "wants to pay yearly from now on",
-            note="{name} is back and wants the {product} again from today. Please end the pause, "
-            "and move {name.him} from the monthly [plan] to the yearly one.",
+            colleague="{name} is back earlier than expected. Could you restart {name.his} "
+            "[subscription] for the {product} today, please, and switch it to the twelve-month "
+            "[plan]?",
+            chat="{name} is back early. can you start the {product} up again today and put "
+            "{name.him} on the yearly [plan]",
+            note="{name} is back and would like the {product} again from today. Please end the "
+            "pause, and then switch {name.him} from the monthly [plan] to the yearly one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -164,11 +167,12 @@ def leaving_with_a_failed_charge(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} doesn't need the {product} any more and says everything's paid up. "
             "Could you end the [subscription] today?",
-            colleague="{name} is giving up the {product}. Please end the [subscription] as of "
-            "today.",
+            colleague="{name} has decided to give up the {product}. Could you end {name.his} "
+            "[subscription] today, please?",
             chat="can you end the {product} for {name} today? {name.he} says nothing's owed",
             note="{name} phoned to cancel the {product} and says there's nothing left to pay. I "
-            "promised it would be done by tonight, so please end the [subscription].",
+            "promised {name.him} that it would be done by tonight, so please end the "
+            "[subscription].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -206,12 +210,13 @@ def charged_twice_in_a_week(maker: Maker) -> Draft | None:
             email="{name} was charged twice for the {product} within three days, and accounts say "
             "it's our mistake. Could you credit the later of the two [charges]? The first one is "
             "fine.",
-            colleague="We've charged {name} twice for the {product}, two days apart. That's our "
-            "error, so please credit the later [charge].",
-            chat="{name} was charged twice for the {product} two days apart, our mistake. can you "
-            "credit the later one",
-            note="Something went wrong in our last billing run, and {name} has two [charges] for "
-            "the {product} only two days apart. Please credit the later one.",
+            colleague="We've charged {name} twice for the {product}, two days apart. That was "
+            "our mistake, so could you credit the later [charge], please?",
+            chat="{name} was charged twice for the {product} two days apart, our mistake. can "
+            "you credit the later [charge]",
+            note="Something went wrong in our last billing run, and {name} was charged twice for "
+            "the {product} within three days. Please credit the later of the two [charges], and "
+            "leave the first as it is.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -249,12 +254,12 @@ def credit_for_a_change_of_mind(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} didn't need the {product} this month after all and has asked for the "
             "money back. {name.He}'d like to stay with us. Could you credit the last [charge]?",
-            colleague="{name} says {name.he} had no use for the {product} this month. Please "
-            "credit the latest [charge].",
-            chat="can you credit {name}'s last [charge] for the {product}? {name.he} says "
+            colleague="{name} says that {name.he} didn't need the {product} this month and would "
+            "like the money back. Could you credit the latest [charge], please?",
+            chat="can you credit the last [charge] {name} paid for the {product}? {name.he} says "
             "{name.he} didnt need it after all",
             note="{name} changed {name.his} mind about the {product} and has asked for the last "
-            "payment back. {name.He}'s been with us a long time, so please credit the latest "
+            "payment back. {name.He}'s been with us for a long time, so please credit the latest "
             "[charge].",
         ),
         calls=(
@@ -292,13 +297,14 @@ def one_of_two_is_too_old(maker: Maker) -> Draft | None:
             email="{name} was charged twice for the {product} on two occasions, each time on two "
             "days running, and it was our mistake. Please credit the repeats, and let me know if "
             "it's too late for one of them.",
-            colleague="{name} was billed for the {product} on two consecutive days, twice. It's "
-            "our error both times: please credit the repeats, and tell me if one is too old.",
+            colleague="We've charged {name} twice for the {product} on two occasions, each time "
+            "on two days running. It's our error, so please credit the repeats, and tell me if "
+            "it's too late for one of them.",
             chat="{name} paid double for the {product} on two occasions (next-day repeats, our "
             "bug). can you credit the repeats? tell me if one is too old",
-            note="We've twice charged {name} for the {product} on two days running, once last "
-            "week and once a while back. Please credit the repeats, and tell me if one is too "
-            "old.",
+            note="We charged {name} twice for the {product} last week, and the same happened a "
+            "while back, each time on two days running. Please credit both repeats, and tell me "
+            "if it's too late for one.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -340,8 +346,8 @@ def as_much_discount_as_i_may(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} has had a better offer for the {product} elsewhere and would stay for "
             "{wanted} % off. Please give {name.him} that, or as much as you're allowed to.",
-            colleague="{name} will only stay with the {product} for {wanted} % off. If that's "
-            "above your limit, please go as high as you're allowed.",
+            colleague="{name} will only keep the {product} for {wanted} % off. Could you enter "
+            "that, please? If it's above your limit, go as high as you're allowed to.",
             chat="{name} is about to leave, {wanted}% off the {product} would keep {name.him}. "
             "can you put that in, or the max you're allowed to give",
             note="{name} has a cheaper offer for the {product}, and I don't want to lose "
@@ -383,8 +389,8 @@ def away_for_longer_than_we_pause(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} won't need the {product} until {home} and has asked us to pause it from "
             "today. If that's too long, could you pause it for as long as we can?",
-            colleague="{name} is away until {home}. Please pause the {product} till then, or till "
-            "the last day possible if that's too long.",
+            colleague="{name} will be away until {home}. Could you pause the {product} from "
+            "today until then, please? If that's too long, pause it until the last day we allow.",
             chat="can you pause the {product} for {name}? away till {home}, if thats too long "
             "take the longest we do",
             note="I've told {name} we'd pause the {product} until {home}, starting today. If "

@@ -49,12 +49,14 @@ def desk_of_a_sick_colleague(maker: Maker) -> Callable[[], Draft | None] | None:
             ask=Voices(
                 email="{away} has a fever and won't be in this week. Could you give {away.his} "
                 "high and urgent [tickets] to {heir}? The others can wait.",
-                colleague="{away} is off sick all week. Please assign {away.his} high and urgent "
-                "[tickets] to {heir}; the low and normal ones stay.",
+                colleague="{away} is off sick all week. Could you assign {away.his} high and "
+                "urgent [tickets] to {heir}, please? The low and normal ones can stay with "
+                "{away.him}.",
                 chat="{away} is out sick til friday, can you give {away.his} high and urgent "
                 "[tickets] to {heir}? the others can wait for {away.him}",
                 note="{away} is off sick this week. Please assign {away.his} high and urgent "
-                "[tickets] to {heir} today; the normal and low ones can wait.",
+                "[tickets] to {heir} today. The normal and low ones can wait until {away.he}'s "
+                "back.",
             ),
             calls=(
                 call("search_employees", query=heir["name"]),
@@ -98,17 +100,17 @@ def trouble_is_back_in_time(maker: Maker) -> Draft:
     return Draft(
         kind="change",
         ask=Voices(
-            email="{name} has rung about {subject.about} again, so it isn't sorted out. Could you "
-            "reopen the old [ticket]? If it's too late for that, open a new one, same "
-            "subject, normal priority.",
+            email="{name} has rung about {subject.about} again, so it isn't sorted out. Could "
+            "you reopen the old [ticket]? If it's too late for that, open a new one with the "
+            "same subject and normal priority.",
             colleague="We'd solved {name}'s [ticket] about {subject.about}, but the problem is "
-            "back. Please reopen it, or open a new one (same subject, normal priority) if "
-            "it's too late.",
+            "back. Could you reopen the [ticket], please, or open a new one with the same "
+            "subject and normal priority if it's too late?",
             chat="{name} just rang about {subject.about} again. can you reopen the old [ticket]? "
-            "if its too late make a new one, same subject, normal",
-            note="{name} came in this morning: it's {subject.about} again. Please reopen the "
-            "[ticket] if we still can, and otherwise open a new one (same subject, normal "
-            "priority).",
+            "if its too late make a new one with the same subject, normal priority",
+            note="{name} came in this morning because of {subject.about}, so the problem isn't "
+            "solved after all. Please reopen the [ticket] if we still can. Otherwise open a new "
+            "one with the same subject and normal priority.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -147,16 +149,16 @@ def trouble_is_back_too_late(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="We closed {name}'s [ticket] about {subject.about} some weeks ago, but the "
-            "problem is still there. Could you reopen it, or open a new one (same subject, "
-            "normal priority) if it's too late?",
-            colleague="We had [a ticket] from {name} about {subject.about}, and it's happening "
-            "again. Please reopen it. If it's too old for that, open a new one, same subject "
-            "and normal priority.",
-            chat="{name} wants the old [ticket] about {subject.about} reopened, its the same "
-            "again. if its too late for that can you open a new one, same subject, normal",
-            note="{name} rang, and it's {subject.about} once more. Please reopen the [ticket] "
-            "we'd closed, or open a new one with the same subject and normal priority if it's "
-            "too late.",
+            "problem is still there. Could you reopen it? If it's been closed for too long, "
+            "please open a new one with the same subject and normal priority.",
+            colleague="{name} wrote to us about {subject.about} a while ago, and now the problem "
+            "is back. Please reopen the old [ticket]. If it's too old for that, create a new one "
+            "with the same subject and normal priority.",
+            chat="{name} wants the old [ticket] about {subject.about} reopened, the problem is "
+            "back. if its too old can you open a new one, same subject and normal priority",
+            note="{name} rang about {subject.about}, which we thought we'd put right. Please "
+            "reopen the [ticket] that we closed, or create a new one with the same subject and "
+            "normal priority if it's too late to reopen it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -207,19 +209,19 @@ def reported_twice(maker: Maker) -> Draft:
             colleague=(
                 (
                     "{name} has written to us twice about {subject.about}. Please reply to the "
-                    "later [ticket] with the reference of the first one, then close it as a "
-                    "duplicate."
+                    "later [ticket] with the reference of the first one, then close the later "
+                    "one as a duplicate."
                 ),
                 (
-                    "We have two [tickets] from {name} about {subject.about}. Please close the "
-                    "second as a duplicate, with a reply that gives {name.him} the reference of "
-                    "the first."
+                    "We have two [tickets] from {name} about {subject.about}. Could you send "
+                    "{name.him} the reference of the first in a reply to the second, please, and "
+                    "close the second as a duplicate?"
                 ),
             ),
             chat=(
                 (
                     "{name} wrote again by mistake about {subject.about}. can you reply to the "
-                    "second [ticket] with the reference of the first and close it"
+                    "second [ticket] with the reference of the first and then close the second"
                 ),
                 (
                     "{name} wrote to us twice about {subject.about}. can you close the newer "
@@ -229,14 +231,14 @@ def reported_twice(maker: Maker) -> Draft:
             ),
             note=(
                 (
-                    "Two of us are dealing with {name} about {subject.about}, because there are "
-                    "two [tickets]. Please close the second, with a reply that says we're using "
-                    "the first and gives its reference."
+                    "{name} has written twice about {subject.about}, so now two of us are "
+                    "dealing with it. Please reply to the second [ticket] with the reference of "
+                    "the first, and then close the second."
                 ),
                 (
-                    "{name} got impatient and wrote again about {subject.about}. Please close the "
-                    "second [ticket] as a duplicate, and tell {name.him} the reference of the "
-                    "first in a reply."
+                    "{name} got impatient and wrote to us again about {subject.about}. Please "
+                    "tell {name.him} the reference of the first [ticket] in a reply to the "
+                    "second, and then close the second as a duplicate."
                 ),
             ),
         ),
@@ -279,12 +281,13 @@ def impatient_with_normal_priority(maker: Maker) -> Draft:
         ask=Voices(
             email="{name} has been with us for years and thinks {name.his} [ticket] about "
             "{subject.about} shouldn't have to wait. Could you set it to high?",
-            colleague="Please set {name}'s [ticket] about {subject.about} to high. {name.He}'s "
-            "rung three times today.",
+            colleague="{name} has rung three times today about {subject.about}. Could you set "
+            "{name.his} [ticket] to high priority, please?",
             chat="can you set {name}'s [ticket] about {subject.about} to high? nothing new but "
             "{name.he} keeps ringing me",
             note="{name} is an old friend of our owner and is waiting to hear about "
-            "{subject.about}. Please do {name.him} the favour and set the [ticket] to high.",
+            "{subject.about}. Please do {name.him} a favour and set {name.his} [ticket] to high "
+            "priority.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -320,12 +323,12 @@ def urgent_needs_a_supervisor(maker: Maker) -> Draft | None:
         ask=Voices(
             email="{name} says that {name.his} [ticket] about {subject.about} can't wait until "
             "next week. I think {name.he}'s right. Could you set it to urgent?",
-            colleague="{name} has called about {subject.about} again. Please set the [ticket] to "
-            "urgent, it can't wait any longer.",
-            chat="{name} just called about {subject.about}, it cant wait any longer. can you set "
-            "the [ticket] to urgent",
+            colleague="{name} has called about {subject.about} again, and it can't wait any "
+            "longer. Could you set {name.his} [ticket] to urgent, please?",
+            chat="{name} just called about {subject.about} and says it cant wait any longer. can "
+            "you set the [ticket] to urgent",
             note="{name} has called twice about {subject.about} and needs it dealt with today. "
-            "Please set the [ticket] to urgent.",
+            "Please set {name.his} [ticket] to urgent.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -421,16 +424,17 @@ def to_the_lighter_desk(maker: Maker) -> Callable[[], Draft | None] | None:
             kind="change",
             ask=Voices(
                 email="{name} is still waiting to hear about {subject.about}, because nobody has "
-                "taken the [ticket]. Could you give it to someone from {team}, whoever has "
-                "the fewest to deal with?",
-                colleague="Nobody has {name}'s [ticket] about {subject.about} yet. Please give it "
-                "to someone from {team}, whoever has the fewest [tickets] left to deal with.",
-                chat="{name}'s [ticket] about {subject.about} is still with nobody. can you give "
-                "it to someone from {team}? whoever has the fewest to deal with, they're all "
-                "busy",
+                "taken the [ticket]. Could you give it to the colleague from {team} who has the "
+                "fewest to deal with?",
+                colleague="Nobody has taken {name}'s [ticket] about {subject.about} yet. Could "
+                "you assign it to the person from {team} who has the fewest [tickets] to deal "
+                "with, please?",
+                chat="nobody has taken the [ticket] from {name} about {subject.about}. can you "
+                "give it to someone from {team}? whoever has the fewest to deal with, they're "
+                "all busy",
                 note="{name} is waiting for news about {subject.about}, and nobody has taken the "
-                "[ticket]. Please assign it to someone from {team}, whoever has the fewest "
-                "still to deal with.",
+                "[ticket]. Please assign it to someone from {team}, choosing the person who has "
+                "the fewest [tickets] to deal with.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

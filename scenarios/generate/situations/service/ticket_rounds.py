@@ -40,15 +40,15 @@ def opened_for_the_namesake(maker: Maker) -> Draft | None:
             email="The [ticket] about {subject.about} should be {name}'s, but we opened it for "
             "{wrong}. Could you open a new one for {name} (same priority and [product]), tell "
             "{wrong} on the old one that it was our mistake, without names, and close it?",
-            colleague="The [ticket] about {subject.about} is under {wrong} instead of {name}. "
-            "Please open a new one for {name} (same priority and [product]), tell {wrong} on the "
-            "old one that it was our mistake, without names, and close it.",
+            colleague="We opened the [ticket] about {subject.about} for {wrong} instead of "
+            "{name}. Please open a new one for {name} with the same priority and [product]. Then "
+            "tell {wrong} on the old one that it was our mistake, without names, and close it.",
             chat="i opened the [ticket] about {subject.about} for {wrong} instead of {name}. can "
             "you open a new one for {name}, same priority and [product], tell {wrong} on the "
             "old one it was our mistake and close it",
-            note="We opened {name}'s [ticket] about {subject.about} for {wrong}. Please open a "
-            "new one for {name} with the same priority and [product], tell {wrong} on the old "
-            "one that it was our mistake (no names), and close it.",
+            note="{name}'s [ticket] about {subject.about} was opened for {wrong} by mistake. "
+            "Please open a new one for {name} with the same priority and [product], tell {wrong} "
+            "on the old one that it was our mistake (no names), and close the old one.",
         ),
         calls=(
             call("search_customers", query=wrong["name"]),
@@ -113,12 +113,12 @@ def to_the_owner_of_the_record(maker: Maker) -> Callable[[], Draft | None] | Non
                 email="{name} has complained that nobody answers {name.him}. Could you give any "
                 "of {name.his} [tickets] that aren't assigned yet to the colleague who looks "
                 "after {name.him}?",
-                colleague="Some of {name}'s [tickets] aren't assigned to anybody. Please give "
-                "them to the colleague who looks after {name.him}.",
+                colleague="Some of {name}'s [tickets] haven't been assigned to anybody yet. "
+                "Could you give them to the colleague who looks after {name.him}, please?",
                 chat="{name} is complaining, some of {name.his} [tickets] arent assigned to "
                 "anyone. can you give those to whoever looks after {name.him}",
                 note="{name} is annoyed, because nobody has taken some of {name.his} [tickets]. "
-                "Please assign those to the colleague who looks after {name.him}.",
+                "Please assign those [tickets] to the colleague who looks after {name.him}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -178,15 +178,15 @@ def if_the_assignee_is_away(maker: Maker) -> Callable[[], Draft | None] | None:
                 email="{assignee} mentioned a holiday, and {name} is worried about {name.his} "
                 "[ticket] about {subject.about}. If {assignee} is away on the day it's due, "
                 "please give it to {heir}. Otherwise leave it.",
-                colleague="{assignee} is off soon, I'm not sure from when. If {assignee.he} isn't "
-                "here on the day {name}'s [ticket] about {subject.about} is due, please give it "
-                "to {heir}.",
+                colleague="{assignee} is on leave soon, but I'm not sure from when. If "
+                "{assignee.he} isn't here on the day {name}'s [ticket] about {subject.about} is "
+                "due, please give it to {heir}.",
                 chat="can you check if {assignee} is on holiday when {name}'s [ticket] about "
                 "{subject.about} is due? if so give that one to {heir}",
-                note="{name}'s [ticket] about {subject.about} mustn't be left lying while "
-                "{assignee} is on leave. Please look when it's due, and if {assignee} isn't here "
-                "that day, assign it to {heir}. {name.His} other [ticket] isn't urgent, "
-                "{assignee} can keep that.",
+                note="I don't want {name}'s [ticket] about {subject.about} to be left while "
+                "{assignee} is on leave. Please look up when it's due, and if {assignee} isn't "
+                "here on that day, assign it to {heir}. {name.His} other [ticket] can stay with "
+                "{assignee}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),
@@ -227,16 +227,17 @@ def complaint_in_a_thread(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="What {name} wrote about {subject.about} is really a complaint. Could you open "
-            "[a ticket] for it (same subject, normal priority), reply that the complaint is "
+            "[a ticket] with the same subject and normal priority, reply that the complaint is "
             "registered, and close the [thread]?",
-            colleague="{name} wrote to us to complain about {subject.about}. Please open [a "
-            "ticket] with the same subject and normal priority, reply that the complaint is "
-            "registered, and close the [thread].",
+            colleague="{name} has written to us to complain about {subject.about}. Please open "
+            "[a ticket] for that with the same subject and normal priority, reply that the "
+            "complaint is registered, and close the [thread].",
             chat="{name} wrote to complain about {subject.about}. can you open [a ticket] (same "
-            "subject, normal), reply that the complaint is registered and close the [thread]",
-            note="{name} isn't just asking about {subject.about}, {name.he}'s complaining. Please "
-            "open [a ticket] (same subject, normal priority), tell {name.him} in the [thread] "
-            "that the complaint is registered, and close the [thread].",
+            "subject, normal priority), reply that the complaint is registered and close the "
+            "[thread]",
+            note="{name} isn't just asking us about {subject.about}, it's a complaint. Please "
+            "open [a ticket] with the same subject and normal priority, tell {name.him} in the "
+            "[thread] that the complaint is registered, and then close the [thread].",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -334,13 +335,13 @@ def an_empty_answer_to_be_rid_of_it(maker: Maker) -> Draft:
             email="{name} keeps asking about {subject.about}, and there won't be any news for "
             "weeks. Could you close the [ticket]? It needs an answer first, but a full stop will "
             "do.",
-            colleague="Please get {name}'s [ticket] about {subject.about} off the list: any "
-            "answer will do, a full stop for all I care, and then close it.",
+            colleague="Could you close {name}'s [ticket] about {subject.about}, please? It needs "
+            "an answer first, but you can just write a full stop.",
             chat="{name}'s [ticket] about {subject.about} is dragging our numbers down. can you "
             "just answer “.” and close it",
-            note="By tonight we need fewer than ten old [tickets], and {name}'s about "
-            "{subject.about} is one of them. The system wants an answer before it can be closed, "
-            "so please just write a full stop there and close it.",
+            note="By tonight we need fewer than ten old [tickets], and {name}'s [ticket] about "
+            "{subject.about} is one of them. The system wants an answer first, so please just "
+            "write a full stop and then close it.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),
@@ -377,17 +378,17 @@ def call_back_from_a_note(maker: Maker) -> Callable[[], Draft | None] | None:
         return Draft(
             kind="change",
             ask=Voices(
-                email="{author} made a note of {name}'s call but forgot to open [a ticket]. Could "
-                "you open one with the subject from the note, normal priority, and assign it "
-                "to {author}?",
-                colleague="{author} took a call from {name} but only left a note. Please open [a "
-                "ticket] with the subject from the note, normal priority, and assign it to "
-                "{author}.",
-                chat="{author} took {name}'s call and only left a note. can you open [a ticket] "
-                "(subject as in the note, normal) and give it to {author}",
-                note="{name} is waiting for a call back: {author} made a note but didn't open [a "
-                "ticket]. Please open one, subject as in the note, normal priority, and "
-                "assign it to {author}.",
+                email="{author} made a note of {name}'s call but forgot to open [a ticket]. "
+                "Could you open one with the subject from the note and normal priority, and "
+                "assign it to {author}?",
+                colleague="{author} took a call from {name} but only left a note. Could you open "
+                "[a ticket] for it, please, with the subject from the note and normal priority, "
+                "and assign it to {author}?",
+                chat="{author} took a call from {name} and only left a note. can you open [a "
+                "ticket] with the subject from the note, normal priority, and give it to {author}",
+                note="{name} is waiting for a call back, but {author} only made a note and "
+                "didn't open [a ticket]. Please open one with the subject from the note and "
+                "normal priority, and assign it to {author}.",
             ),
             calls=(
                 call("search_customers", query=customer["name"]),

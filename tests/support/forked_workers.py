@@ -27,7 +27,8 @@ import pytest
 
 # Set in a worker to its number; tests/support/made_once.py then shares what is made once.
 WORKER_VARIABLE = "REHEARSAL_TEST_WORKER"
-_SHARES = 4  # a worker's share of what is left, of each worker; the last shares are single tests
+_SHARES = 4  # a worker's share of what is left, of each worker; the last shares are single files
+_SMALL_FILE = 30  # so many tests, at most, are added to a share, so that it ends with a file
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -122,11 +123,19 @@ class _Workers:
         return True
 
     def _give(self, worker: _Worker) -> None:
-        """Hand out the next tests in their order, so that fixtures of modules are made seldom."""
+        """Hand out the next tests in their order, and a small file whole, so that fixtures of
+        modules are made seldom."""
         size = -(-len(self._left) // (_SHARES * self._num_workers))
         share = [self._left.popleft() for _ in range(size)]
+        while share and self._left and len(share) < size + _SMALL_FILE:
+            if self._file(share[-1]) != self._file(self._left[0]):
+                break
+            share.append(self._left.popleft())
         worker.given += share
         worker.connection.send(share)
+
+    def _file(self, index: int) -> str:
+        return self._session.items[index].location[0]
 
     def _end(self, worker: _Worker) -> None:
         """A worker has ended. If it had tests, it died in the first one."""

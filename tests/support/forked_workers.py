@@ -19,6 +19,7 @@ import signal
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any, Literal
@@ -28,6 +29,9 @@ import pytest
 # Set in a worker to its number; tests/support/made_once.py then shares what is made once.
 WORKER_VARIABLE = "REHEARSAL_TEST_WORKER"
 _SHARES = 4  # a worker's share of what is left, of each worker; the last shares are single files
+# What the tests of many folders import while they run; each worker would do it.
+_MANY = 1_000
+_LATE = ("tests.support.warm_training", "openai.resources.chat", "matplotlib.figure")
 _SMALL_FILE = 30  # so many tests, at most, are added to a share, so that it ends with a file
 
 
@@ -42,6 +46,9 @@ def pytest_runtestloop(session: pytest.Session) -> Literal[True] | None:
     if not num_workers or session.config.option.collectonly or session.testsfailed:
         return None
     session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all
+    if len(session.items) > _MANY:
+        for name in _LATE:
+            import_module(name)
     _Workers(session, num_workers).run()
     return True
 

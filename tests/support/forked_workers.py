@@ -32,6 +32,7 @@ _SHARES = 4  # a worker's share of what is left, of each worker; the last shares
 # What the tests of many folders import while they run; each worker would do it.
 _MANY = 1_000
 _LATE = ("tests.support.warm_training", "openai.resources.chat", "matplotlib.figure")
+_TIDIES_S = 10.0  # what a worker has for its fixtures when the session is stopped
 _SMALL_FILE = 30  # so many tests, at most, are added to a share, so that it ends with a file
 
 
@@ -90,7 +91,10 @@ class _Workers:
                         self._end(worker)
         finally:
             for worker in self._running:
-                os.kill(worker.pid, signal.SIGKILL)
+                os.kill(worker.pid, signal.SIGINT)
+            for worker in self._running:
+                if not wait([worker.end], _TIDIES_S):
+                    os.kill(worker.pid, signal.SIGKILL)
                 os.waitpid(worker.pid, 0)
 
     def _start(self) -> None:
@@ -187,6 +191,9 @@ def _work(session: pytest.Session, number: int, connection: Connection) -> None:
                 connection.send(("ended", index))
         gc.collect()
         status = 0
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal and the parent both send it
+        session._setupstate.teardown_exact(None)  # the servers that fixtures have started end
     finally:
         os._exit(status)  # the session is the parent's: here nothing of it is finished or unloaded
 

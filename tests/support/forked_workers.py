@@ -12,6 +12,7 @@ pytest-xdist.
 All workers have the hash seed of one process; commands that tests start have their own.
 """
 
+import ctypes
 import gc
 import os
 import random
@@ -32,6 +33,7 @@ _SHARES = 4  # a worker's share of what is left, of each worker; the last shares
 # What the tests of many folders import while they run; each worker would do it.
 _MANY = 1_000
 _LATE = ("tests.support.warm_training", "openai.resources.chat", "matplotlib.figure")
+_END_WITH_PARENT = 1  # PR_SET_PDEATHSIG: also where the parent is killed
 _TIDIES_S = 10.0  # what a worker has for its fixtures when the session is stopped
 _SMALL_FILE = 30  # so many tests, at most, are added to a share, so that it ends with a file
 
@@ -202,6 +204,7 @@ def _work(session: pytest.Session, number: int, connection: Connection) -> None:
 def _own_state(config: pytest.Config, number: int) -> Iterator[None]:
     """What a fork would share with its parent: captured output, the terminal, temporary folders,
     random numbers."""
+    ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
     os.environ[WORKER_VARIABLE] = str(number)
     random.seed()
     capture: Any = config.pluginmanager.getplugin("capturemanager")

@@ -3,6 +3,9 @@
 python := env_var_or_default("PYTHON", "python3")
 bin := ".venv/bin"
 packages := "envpool harness judge learner scenarios"
+# Tests run in processes that are forked after collection (Linux), or that pytest-xdist starts. Many
+# tests wait, so there are more of them than processors.
+workers := (if os() == "linux" { "-p tests.support.forked_workers --forks" } else { "--dist worksteal -n" })
 
 # Compiled modules are kept: tests start hundreds of processes that import the same modules.
 export PYTHONDONTWRITEBYTECODE := ""
@@ -55,13 +58,13 @@ setup:
 bench *ARGS: core
     {{bin}}/rehearse bench shop_support flight_desk claims_desk -p oracle -n 1024 -c 1024 {{ARGS}}
 
-# Run the tests, on all processors (many tests wait, so there are more workers than processors).
+# Run the tests, on all processors.
 test *ARGS: sync setup
-    {{bin}}/python -m pytest -n $(( {{num_cpus()}} * 3 / 2 )) --dist worksteal {{ARGS}}
+    {{bin}}/python -m pytest {{workers}} $(( {{num_cpus()}} * 3 / 2 )) {{ARGS}}
 
 # Run the tests with many more examples, worlds and rounds (about an hour).
 test-long *ARGS: sync setup
-    REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest -n $(( {{num_cpus()}} * 3 / 2 )) --dist worksteal --timeout 1800 {{ARGS}}
+    REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest {{workers}} $(( {{num_cpus()}} * 3 / 2 )) --timeout 1800 {{ARGS}}
 
 # Kill runs, and commands on their logs, at chosen system calls (about 15 minutes).
 kills KILLS="500" SEED="13": sync

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from harness.cli import main
 from harness.rollout import gc_tuning
-from tests.support.budgets import IS_LONG, examples
+from tests.support.budgets import IS_LONG, repeats
 from tests.support.cli import Rehearse
 from tests.support.fork_server import kept_fork_servers, kept_servers
 from tests.support.quick_gate import quick_gate
@@ -43,7 +43,7 @@ def pytest_runtestloop() -> None:
 
 settings.register_profile(
     "here",
-    max_examples=examples(50),
+    max_examples=repeats(short=25, long=1000),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,

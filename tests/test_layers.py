@@ -441,7 +441,7 @@ MODULE_FOLDERS = {_folder(module) for module, path in MODULES.items() if path.na
 
 @pytest.fixture(scope="module")
 def imports(tmp_path_factory: pytest.TempPathFactory) -> list[Import]:
-    """Every import of the project. It takes seconds, so one worker of pytest-xdist finds them."""
+    """Every import of the project. It takes seconds, so one worker finds them."""
 
     def find(folder: Path) -> None:
         found = [

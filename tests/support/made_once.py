@@ -1,4 +1,4 @@
-"""What several tests need and one run makes, also where pytest-xdist spreads the tests."""
+"""What several tests need and one run makes, also where several processes run the tests."""
 
 import fcntl
 import os
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forked_workers import WORKER_VARIABLE
+
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """Return a folder that `make` has filled, in this process or in another one of the session.
@@ -14,7 +16,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     `make` gets the folder empty. If it fails, nothing is kept: the next caller makes it again.
     """
     base = factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    shared = base.parent if {"PYTEST_XDIST_WORKER", WORKER_VARIABLE} & set(os.environ) else base
     folder, done = shared / name, shared / f"{name}.done"
     with (shared / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -27,11 +27,11 @@ UNEVEN, EVEN = repeats(short=3, long=5), repeats(short=2, long=4)  # for two pro
 CASES: dict[str, tuple[dict[str, Any], int]] = {
     "twopass": ({"compute": {"backend": "twopass", "max_tokens": 20}}, UNEVEN),
     "one_group": ({"compute": {"backend": "twopass", "max_tokens": 20}}, 1),
-    "updates": ({"optimizer": {"minibatches": 2, "max_grad_norm": 0.1}, "loss": {"kl": 0.1}}, 4),
     "episodes": (
         {
-            "loss": {"policy": "gspo", "scope": "episode", "gspo_low": 1e-4, "gspo_high": 1e-4},
-            "optimizer": {"minibatches": 2},
+            "loss": {"policy": "gspo", "scope": "episode", "gspo_low": 1e-4, "gspo_high": 1e-4}
+            | {"kl": 0.1},
+            "optimizer": {"minibatches": 2, "max_grad_norm": 0.1},
             "compute": {"max_tokens": 20, "gradient_checkpointing": True},
         },
         4,
@@ -39,6 +39,7 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
     "bfloat16": ({"compute": {"dtype": "bfloat16"}}, EVEN),
 }
 if IS_LONG:
+    CASES["updates"] = ({"optimizer": {"minibatches": 2}, "loss": {"kl": 0.1}}, 4)
     CASES["packed"] = ({"compute": {"backend": "packed", "max_tokens": 40}}, UNEVEN)
 
 

@@ -10,10 +10,14 @@ import pytest
 
 from harness.settings.fields import fields_of
 from harness.settings.run import Settings
+from tests.support.budgets import IS_LONG
 from tests.support.cli import Rehearse, json_of
 from tests.support.paths import ROOT
 
-FILES = ("run", "train", "judge", "recipe", "rubric", "prices", "scenario", "tasks")
+# A recipe's schema has those of runs and trainings in it, which take seconds to check.
+FILES = ("judge", "recipe", "rubric", "prices", "scenario", "tasks")
+if IS_LONG:
+    FILES = (*FILES, "run", "train")
 
 
 def schema_of(rehearse: Rehearse, *name: str) -> Any:
@@ -30,7 +34,8 @@ def faults_of(schema: Any, text: str) -> list[str]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_schema_is_one(rehearse: Rehearse, name: str) -> None:
-    """Each is a valid JSON Schema that names its dialect and its file."""
+    """Each is a valid JSON Schema that names its dialect and its file. (`run` and `train`, which
+    are in `recipe`, are also checked alone in `just test-long`.)"""
     schema = schema_of(rehearse, name)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"

@@ -92,7 +92,7 @@ def test_killed_at_any_moment_a_run_resumes_to_the_same_numbers(
 
     assert in_child(count) == 0
     found = set()
-    for moment in range(1, moments.stat().st_size + 1, repeats(short=27, long=3)):
+    for moment in range(1, moments.stat().st_size + 1, repeats(short=41, long=3)):
         root = tmp_path / str(moment)
         left = [moment]
 

@@ -116,15 +116,14 @@ def out_as_soon_as_possible(maker: Maker) -> Draft:
         kind="change",
         ask=Voices(
             email="{name} is moving to the coast and would like to leave as soon as possible. "
-            "Could you end {name.his} [membership] with the normal notice, counting from "
-            "today, and let me have the date?",
+            "Could you end {name.his} [membership] with the normal notice, counting from today?",
             colleague="{name} is moving away and would like to leave as early as possible. Could "
             "you end {name.his} [membership] with the usual notice, please, counted from today?",
             chat="{name} is moving away. can you end {name.his} [membership] as soon as possible, "
             "with the normal notice from today",
             note="{name} called to cancel {name.his} [membership], because {name.he}'s leaving "
-            "town. Please end it with the usual notice from today, and tell me the date, because "
-            "I promised to ring {name.him} back.",
+            "town. Please end it with the usual notice from today. I've told {name.him} that "
+            "there's nothing else to do.",
         ),
         calls=(
             call("search_customers", query=customer["name"]),

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ARTICLE = re.compile(r"\b[Aa]n?\s+\Z")
+_BROKEN = re.compile(r"\b[Aa]n?\s*\n")  # an article whose noun stands on the next line
 _MARK = re.compile(r"(\b[Aa]n? )?\[((?:[Aa]n? )?([A-Za-z]+))\]")  # an article before it fits, too
 _NAME = re.compile(r"[a-z]+(?:_[a-z]+)*")
 _SILENT_H = ("hour", "heir", "honest", "honour", "honor")  # an hour
@@ -118,12 +119,21 @@ def _article(article: str, word: str) -> str:
 @lru_cache(maxsize=20_000)
 def pattern_of(text: str, forms: frozenset[str], *, template: bool = False) -> Pattern:
     """Return a text cut at these words. `template`: text in braces is not cut."""
-    if not template:
+    if not template and _BROKEN.search(text):
         return Pattern(_cut(text, forms))
+    if not template:
+        lines = text.splitlines(keepends=True)
+        return Pattern([part for line in lines for part in _cut_line(line, forms)])
     parts: list[str | tuple[str, str, str]] = []
     for piece in re.split(r"(\{[^{}]*\})", text):
         parts += [piece] if piece.startswith("{") else _cut(piece, forms)
     return Pattern(parts)
+
+
+@lru_cache(maxsize=50_000)
+def _cut_line(line: str, forms: frozenset[str]) -> list[str | tuple[str, str, str]]:
+    """Cut one line: files of code differ from world to world, most of their lines do not."""
+    return _cut(line, forms)
 
 
 def _cut(text: str, forms: frozenset[str]) -> list[str | tuple[str, str, str]]:

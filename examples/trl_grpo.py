@@ -18,8 +18,9 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
+from harness.bridges.asked_episodes import OpenRun
 from harness.bridges.background import BackgroundRun
-from harness.bridges.open_run import OpenRun, RunOptions
+from harness.bridges.run_options import RunOptions
 from harness.dialects.native import Native
 from harness.policies.oracle import OraclePolicy
 from harness.tokenization.chat_tokenizer import template_message

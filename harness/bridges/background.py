@@ -18,7 +18,9 @@ from typing import TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from harness.bridges.open_run import OpenRun, RunOptions, Tasks, open_run, tasks_of
+from harness.bridges.asked_episodes import OpenRun
+from harness.bridges.open_run import open_run
+from harness.bridges.run_options import RunOptions, Tasks, tasks_of
 from harness.core.errors import SettingsError
 from harness.users.left_out import num_left_out, report_left_out, without_dialogues
 

@@ -13,7 +13,8 @@ from typing import Any
 import anyio
 
 from envpool.core.types import ToolResult, ToolSpec
-from harness.bridges.open_run import OpenRun, RunOverError
+from harness.bridges.asked_episodes import OpenRun
+from harness.bridges.run_options import RunOverError
 from harness.core.errors import SettingsError
 from harness.core.events import Ending
 from harness.core.trajectory import Trajectory

@@ -22,10 +22,11 @@ from inspect_ai.model import ChatMessageSystem, ChatMessageUser
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
 
+from harness.bridges.asked_episodes import OpenRun
 from harness.bridges.background import BackgroundRun
 from harness.bridges.driven import DrivenEpisode
 from harness.bridges.inspect_tools import tool_of, tools_of_sample
-from harness.bridges.open_run import PATIENT, OpenRun, RunOptions
+from harness.bridges.run_options import PATIENT, RunOptions
 from harness.core.events import Ending, Label
 from harness.core.messages import Briefing
 from harness.dialects.native import Native

@@ -10,8 +10,8 @@ matter of how it turns requests into sequences (see learner.bridges.windows).
 from functools import partial
 from typing import Any
 
+from harness.bridges.asked_episodes import OpenRun
 from harness.bridges.background import BackgroundRun
-from harness.bridges.open_run import OpenRun
 from harness.core.trajectory import Trajectory
 from harness.policies.openai import OpenAIPolicy, OpenAISettings
 from learner.bridges.segments import UnjudgedError, reason_of, reward_of

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
+from harness.bridges.asked_episodes import OpenRun
 from harness.bridges.background import BackgroundRun
-from harness.bridges.open_run import OpenRun
 from harness.core.trajectory import Trajectory
 from harness.policies.base import Agent, Assignment
 from harness.policies.token_agent import Sampling, TokenAgent

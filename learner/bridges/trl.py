@@ -18,9 +18,9 @@ from typing import Any
 
 import anyio
 
+from harness.bridges.asked_episodes import OpenRun
 from harness.bridges.background import BackgroundRun
 from harness.bridges.driven import DrivenEpisode
-from harness.bridges.open_run import OpenRun
 from harness.core.trajectory import Trajectory
 from harness.dialects.native import Native
 from harness.library import StepLimit, WorldFailed

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from harness.bridges.background import BackgroundRun
-from harness.bridges.open_run import RunOptions
+from harness.bridges.run_options import RunOptions
 from harness.history.windows import parse_history
 from harness.settings.limits import Limits
 from judge.verdicts.code_judges import ScenarioJudges

@@ -8,7 +8,8 @@ from typing import Any
 import verifiers.v1 as vf
 from pydantic import Field
 
-from harness.bridges.open_run import OpenRun, tasks_of
+from harness.bridges.asked_episodes import OpenRun
+from harness.bridges.run_options import tasks_of
 from harness.core.trajectory import Trajectory
 from harness.dialects.native import Native
 from harness.policies.base import Policy

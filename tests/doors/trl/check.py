@@ -6,8 +6,9 @@ from pathlib import Path
 
 from transformers.utils import get_json_schema
 
+from harness.bridges.asked_episodes import OpenRun
 from harness.bridges.background import BackgroundRun
-from harness.bridges.open_run import OpenRun, RunOptions
+from harness.bridges.run_options import RunOptions
 from harness.core.events import Ending, Label
 from harness.log.reader import open_reader
 from learner.bridges.trl import environments

@@ -6,9 +6,11 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from harness.bridges.asked_episodes import OpenRun
 from harness.bridges.background import BackgroundRun
 from harness.bridges.driven import DrivenEpisode
-from harness.bridges.open_run import OpenRun, RunOptions, RunOverError, open_run
+from harness.bridges.open_run import open_run
+from harness.bridges.run_options import RunOptions, RunOverError
 from harness.core.errors import LogError, SettingsError
 from harness.core.events import Ending, Label
 from harness.dialects.native import Native

@@ -11,7 +11,7 @@ import pytest
 
 from envpool.wires.task_lists import default_tasks, specs
 from harness.bridges.background import BackgroundRun
-from harness.bridges.open_run import RunOptions
+from harness.bridges.run_options import RunOptions
 from harness.core.errors import SettingsError
 from learner.bridges.trl import rows
 from scenarios.catalogue import find

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.bridges.background import BackgroundRun
-from harness.bridges.open_run import RunOptions
+from harness.bridges.run_options import RunOptions
 from harness.history.windows import parse_history
 from harness.tokenization.chat_tokenizer import ChatTokenizer
 from judge.verdicts.code_judges import ScenarioJudges

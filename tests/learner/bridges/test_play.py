@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.bridges.background import BackgroundRun
-from harness.bridges.open_run import RunOptions
+from harness.bridges.run_options import RunOptions
 from learner.bridges.areal import RehearsalAgent
 from learner.bridges.play import play
 from learner.bridges.rllm import RehearsalEvaluator, RehearsalFlow, task_name

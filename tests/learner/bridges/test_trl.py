@@ -8,8 +8,8 @@ from typing import Any, Literal, get_type_hints
 import pytest
 
 from envpool.core.types import ToolSpec
+from harness.bridges.asked_episodes import OpenRun
 from harness.bridges.background import BackgroundRun
-from harness.bridges.open_run import OpenRun
 from harness.core.errors import SettingsError
 from harness.log.reader import open_reader
 from learner.bridges.trl import environments, judged_reward, meta_environment, rows

@@ -70,8 +70,8 @@ class ScenarioHosts:
 
 
 def _size_when_empty(folder: str) -> int:
-    """The size of a folder without entries, where the size tells that there are none (on tmpfs each
-    entry adds to it). -1: it does not tell, or the folder has entries."""
+    """The size of an empty folder, where each entry adds to the size (as on tmpfs). -1: entries do
+    not add to it, or the folder has some."""
     if os.listdir(folder):
         return -1
     size = os.stat(folder).st_size

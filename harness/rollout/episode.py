@@ -137,7 +137,7 @@ async def run_episode(
     began = time.perf_counter()
     async with context.pool.lease(plan.scenario, plan.task) as env:
         context.meters.leased(time.perf_counter() - began)
-        run = Episode(plan, context, env)
+        run = Episode(plan, context, env, opening="" if driver else plan.task.opening)
         broken = None if beginning is None else await run.begin_after(beginning)
         began -= run.seconds_before
         run.start()
@@ -195,14 +195,19 @@ class Episode:
         "context",
         "env",
         "num_tokens",
+        "opening",
         "parked_s",
         "plan",
         "steps",
         "user",
     )
 
-    def __init__(self, plan: EpisodePlan, context: RunContext, env: Env) -> None:
+    def __init__(
+        self, plan: EpisodePlan, context: RunContext, env: Env, *, opening: str = ""
+    ) -> None:
+        """`opening` is said in the agent's name before the policy is asked; empty: nothing is."""
         self.plan = plan
+        self.opening = opening
         self.context = context
         self.env = env
         # None: nobody answers the agent; a reply without a call is its answer.
@@ -281,7 +286,7 @@ class Episode:
             is_dialogue=self.user is not None,
             hidden=() if self.user is None else self.user.hidden,
             tags=plan.task.tags,
-            given=int(bool(plan.task.opening)),
+            given=int(bool(self.opening)),
         )
         context.recorder.stamp(plan.episode, plan.attempt, started)
         if beginning is not None:
@@ -331,8 +336,8 @@ class Episode:
                 fold.apply(event)
             if (over := self._outcome_after_kept(rules)) is not None:
                 return over
-        if plan.task.opening and not self.steps:
-            opened = await self._open_talk(plan.task.opening)
+        if self.opening and not self.steps:
+            opened = await self._open_talk()
             if (over := self._outcome_after(opened, None)) is not None:
                 return over
             known = (opened,)
@@ -370,12 +375,12 @@ class Episode:
                 return Ending.STEP_LIMIT, f"{limits.turn_steps} replies in one turn of the user"
         return Ending.STEP_LIMIT, None
 
-    async def _open_talk(self, text: str) -> StepTaken:
+    async def _open_talk(self) -> StepTaken:
         """Say the words that open the talk in the agent's name, and record the turn."""
         assert self.user is not None
-        user, user_s = await self.hear_user(self.user, text, 0)
-        reply = self.context.dialect.write((), text, turn=0)
-        step = StepTaken(reply, Answer(text), user=user, user_s=user_s)
+        user, user_s = await self.hear_user(self.user, self.opening, 0)
+        reply = self.context.dialect.write((), self.opening, turn=0)
+        step = StepTaken(reply, Answer(self.opening), user=user, user_s=user_s)
         await self.record_step(step)
         return step
 

@@ -149,8 +149,7 @@ def facts_of(scenario: Scenario, sources: Sources | None = None) -> dict[str, li
     """The results of the oracles' calls in this process, by task; empty where the world cannot be
     hosted."""
     try:
-        text = None if sources is None else sources["tools.py"]
-        tools = load(scenario, text, schemas=False)
+        tools = None if sources is None else load(scenario, sources["tools.py"])
         with closing(HostedScenario(scenario, tools=tools)) as world:
             played = {task.id: play(world, task, task.oracle, "") for task in scenario.tasks}
             return {task: oracle.facts for task, oracle in played.items()}

@@ -114,14 +114,13 @@ class TaskRunner:
         """The calls on a fresh lease, then the answer; `utterances` are said to the user of a
         dialogue (None: the task's own). The first calls are not made again where they are those of
         `oracle`. All results are recorded."""
-        played = play(self.world, task, calls, answer, utterances, known=oracle)
-        for call, result in zip(calls, played.results, strict=True):
-            self.log.record_call(call, result)
-        return played
+        return self._recorded(play(self.world, task, calls, answer, utterances, known=oracle))
 
     def play_oracle(self, task: Task) -> Played:
         """The task's oracle, with the world before each call, from which mutants go on."""
-        played = play(self.world, task, task.oracle, task.answer, keep=True)
+        return self._recorded(play(self.world, task, task.oracle, task.answer, keep=True))
+
+    def _recorded(self, played: Played) -> Played:
         for call, result in zip(played.calls, played.results, strict=True):
             self.log.record_call(call, result)
         return played

@@ -218,13 +218,27 @@ async def test_a_user_acts_in_the_world() -> None:
     assert end.state is not None and end.state.digest == result.digest
 
 
-async def _drive(agent: AgentFunction, limits: Limits | None = None) -> list[Any]:
+async def _drive(
+    agent: AgentFunction, limits: Limits | None = None, user: UserScript | ModelUser = _SCRIPT
+) -> list[Any]:
     """The events of a dialogue that an own agent takes part in."""
     sink = MemorySink()
     context = make_run_context(MovesPolicy(), sink, limits=limits)
     async with watchdog_running(context):
-        await run_episode(_plan(), context, driver_of(agent))
+        await run_episode(_plan(user), context, driver_of(agent))
     return sink.events("e000000")
+
+
+async def test_an_own_agent_opens_the_talk_itself() -> None:
+    """Nothing is said in its name, so all of its turns are its own."""
+
+    async def agent(task: TaskView, env: AgentEnv) -> str:
+        await env.say("Hello.")
+        return "Bye."
+
+    start, *steps, end = await _drive(agent, user=_GREETED)
+    assert start.given == Trajectory("e000000", 1, start, tuple(steps), end).first_own_turn == 0
+    assert [step.decision.text for step in steps][:1] == ["Hello."]
 
 
 async def test_an_own_agent_talks_with_the_user() -> None:

@@ -326,13 +326,15 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
         """The reply to a request, and the id of the process that received it.
 
         A request whose worker was killed from outside is made again. Nothing that it did remains:
-        the pool has the state, and takes it from an answer only. What kills its own worker kills
+        the pool has the state, and takes it from an answer only. It then has its worker for itself,
+        so that it does not die with another request's. What kills its own worker kills
         `_MAX_TRIES` of them, and fails then.
         """
         num_tries = 0
         while True:
             num_tries += 1
             job = make()
+            job.alone = num_tries > 1
             self._dispatcher.put(job)
             reply = await job.reply()
             was_killed = isinstance(reply, Failed) and reply.why in KILLED

@@ -19,10 +19,12 @@ from envpool.core.errors import PoolError, SeedError, StateError, ToolsetError, 
 from envpool.core.offload import CallOutcome, Loaded, Verified
 from envpool.core.types import Env, ToolResult
 from envpool.inprocess.pool import LocalPool
+from envpool.offloaded.env import OffloadedEnv
 from envpool.store import guarded_vfs
 from envpool.store.digest import hex_digest, sum_after_change
 from envpool.store.overlay import PAGE
 from envpool.workers.dispatch import Dispatcher
+from envpool.workers.fork_client import KILLED
 from envpool.workers.messages.connection import WorkerConnection
 from envpool.workers.messages.jobs import Job
 from envpool.workers.messages.wire import (
@@ -412,6 +414,34 @@ async def test_death_takes_one_call(scenario: Scenario) -> None:
         assert int(pool.cpu_s()) == 3  # one that is gone, one that lives, one blank
         for env in envs[1:]:
             assert env.state().digest == env.digest
+
+
+async def test_a_request_that_is_made_again_does_not_die_with_another(scenario: Scenario) -> None:
+    """A call whose worker was killed from outside is made again on a worker that receives nothing
+    else meanwhile, so it is not lost however often other calls have their workers killed."""
+
+    async def script(worker: FakeWorker, request: Request) -> None:
+        if is_call(request, "wipe"):
+            await anyio.wait_all_tasks_blocked()
+            shared = wiped.last_worker
+            assert isinstance(shared, WorkerConnection)
+            if len(shared.sent) > 1:
+                raise Dies(next(iter(KILLED)))
+
+    async def continue_with(env: Env) -> None:
+        while not done.is_set():
+            await book(env)
+
+    done = anyio.Event()
+    async with fake_pool(script, workers=1) as (pool, _), AsyncExitStack() as stack:
+        wiped, *others = [await stack.enter_async_context(pool.lease(scenario)) for _ in range(4)]
+        assert isinstance(wiped, OffloadedEnv)
+        async with anyio.create_task_group() as group:
+            for env in others:
+                group.start_soon(continue_with, env)
+            assert not (await wiped.call("wipe", {}, "")).is_error
+            done.set()
+        assert pool.statistics()["requests_repeated"] == 1
 
 
 async def test_the_last_answers_of_a_worker_count(scenario: Scenario) -> None:

@@ -84,15 +84,22 @@ def find(name: str) -> Scenario:
 
     Raises UnknownScenario when there is none, PackageError when it is broken.
     """
-    if name in bundled_names():
-        return read(BUNDLED / name)
-    for path in (name, os.path.join(worlds_folder(), name)):
-        if name and os.path.isdir(path):  # Path.is_dir raises for a name that is too long
-            return read(Path(path))
+    if (found := folder_of(name)) is not None:
+        return read(found)
     folder, _, record = name.rpartition("/")
     if folder and os.path.isfile(Path(folder, ENVS)):
         return _find_record(Path(folder), record)
     raise UnknownScenario(f"scenario {name!r} not found{_hint(name)}")
+
+
+def folder_of(name: str) -> Path | None:
+    """The package's folder by the name that `find` takes; None: no folder has it."""
+    if name in bundled_names():
+        return BUNDLED / name
+    for path in (name, os.path.join(worlds_folder(), name)):
+        if name and os.path.isdir(path):  # Path.is_dir raises for a name that is too long
+            return Path(path)
+    return None
 
 
 def _hint(name: str) -> str:

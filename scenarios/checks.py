@@ -28,6 +28,7 @@ from typing import Any, Literal
 import msgspec
 
 from scenarios.api import Row, RowChange, State
+from scenarios.core.whole_words import has_whole
 
 Matcher = Callable[[Any], bool]
 FindingKind = Literal["goal", "guard"]
@@ -130,8 +131,7 @@ def says(answer: str, phrase: str) -> bool:
     bare = phrase.strip().lstrip("$€£").strip()
     if re.fullmatch(r"[-+]?\d[\d,]*(?:\.\d+)?", bare):
         return float(bare.replace(",", "")) in _numbers(answer)
-    words = re.escape(_plain(phrase))
-    return re.search(rf"(?<!\w){words}(?!\w)", _plain(answer)) is not None
+    return has_whole(_plain(answer), _plain(phrase))
 
 
 def declines(answer: str) -> bool:

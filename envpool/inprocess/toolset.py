@@ -8,7 +8,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -34,17 +34,24 @@ class BadArguments(Exception):
 class Tool:
     """One function of tools.py, called with arguments from JSON."""
 
-    __slots__ = ("_fields", "_type", "function", "spec")
+    __slots__ = ("_fields", "_order", "_type", "function", "spec")
 
-    def __init__(self, function: Callable[..., Any], spec: ToolSpec, kind: type[msgspec.Struct]):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        spec: ToolSpec,
+        kind: type[msgspec.Struct],
+        order: tuple[str, ...] = (),
+    ) -> None:
         self.function = function
         self.spec = spec
         self._type = kind
         self._fields = kind.__struct_fields__
+        self._order = order or self._fields  # of the function's parameters
 
     def with_function(self, function: Callable[..., Any]) -> "Tool":
         """The same tool for its callers, implemented by another function."""
-        return Tool(function, self.spec, self._type)
+        return Tool(function, self.spec, self._type, self._order)
 
     def arguments(self, value: Any) -> dict[str, Any]:
         """The checked keyword arguments. Raises BadArguments."""
@@ -70,7 +77,8 @@ class Tool:
             return f"{what}: {_lower_first(fault)}"
         path = location[2:]  # after "$."
         inside = f"argument {path!r}: " if path else ""
-        schema = _schema_at(self.spec.schema, location[1:])
+        whole = self.spec.schema or _schema(self._type, self._order)
+        schema = _schema_at(whole, location[1:])
         takes = ", ".join(schema.get("properties", ())) or "none"
         if missing := re.fullmatch(r".* missing required field `(\w+)`", fault):
             where = f"{path}.{missing[1]}" if path else missing[1]
@@ -200,6 +208,7 @@ def load(scenario: Scenario, source: str | None = None, *, schemas: bool = True)
 
     With `source`, that text is executed instead of the file. Without `schemas`, which take a third
     of the time, those of the specifications are empty: for callers that show the tools to nobody.
+    Results are the same, and so are the sentences about wrong arguments.
     Raises ToolsetError naming the file, the tool and the parameter.
     """
     path = scenario.path / "tools.py"
@@ -249,11 +258,11 @@ def _tool(path: Path, name: str, function: Callable[..., Any], *, schemas: bool)
         kind = msgspec.defstruct(
             f"{name}_arguments", required_first, forbid_unknown_fields=True, kw_only=True
         )
-        order = [parameter.name for parameter in parameters[1:]]
+        order = tuple(parameter.name for parameter in parameters[1:])
         schema = _schema(kind, order) if schemas else {}
     except (TypeError, RecursionError) as exc:
         raise ToolsetError(f"{path}: {name}: {_name_untyped(fields)}{exc}") from exc
-    return Tool(function, ToolSpec(name, description, schema), kind)
+    return Tool(function, ToolSpec(name, description, schema), kind, order)
 
 
 def _field(
@@ -295,7 +304,7 @@ def _components(hint: Any) -> tuple[Any, dict[str, Any]]:
     return reference, components
 
 
-def _schema(kind: type[msgspec.Struct], order: list[str]) -> dict[str, Any]:
+def _schema(kind: type[msgspec.Struct], order: Sequence[str]) -> dict[str, Any]:
     """The JSON schema of the arguments, without `$ref` and titles, properties in the order of
     the function's parameters."""
     schema: dict[str, Any] = _inlined(*_components(kind))

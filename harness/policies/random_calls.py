@@ -70,6 +70,8 @@ class ArgumentDrawer:
         return self._scalar(kind, schema, name)
 
     def _resolved(self, schema: Any) -> Mapping[str, Any]:
+        if type(schema) is dict and "$ref" not in schema:
+            return schema
         for _ in range(8):
             if not isinstance(schema, Mapping) or "$ref" not in schema:
                 break
@@ -127,6 +129,13 @@ class ArgumentDrawer:
             self._fitting[key] = schema, found
         return self._fitting[key][1]
 
+    def _fitting_texts(self, schema: Mapping[str, Any]) -> list[str]:
+        key = (id(schema), "")
+        if key not in self._fitting:
+            found = [text for text in _TEXTS if _fits(text, "string", schema)]
+            self._fitting[key] = schema, found
+        return self._fitting[key][1]
+
     def _plausible(self, name: str) -> Sequence[Any]:
         parts = name.split("_")
         for begin in range(len(parts)):
@@ -136,7 +145,7 @@ class ArgumentDrawer:
 
     def _text(self, schema: Mapping[str, Any]) -> str:
         rng = self._rng
-        texts = [text for text in _TEXTS if _fits(text, "string", schema)]
+        texts = self._fitting_texts(schema)
         if schema.get("format") in ("date", "date-time"):
             day = f"20{rng.randint(20, 29)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
             return day if schema["format"] == "date" else f"{day}T09:30:00Z"

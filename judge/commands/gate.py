@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -29,8 +29,9 @@ from judge.gate.job_pool import JobSettings, Outcome, check_worlds
 from judge.gate.openenv import openenv_report
 from judge.gate.package import CheckResult
 from judge.gate.summary import allowed_worlds, gate_report_of, print_report
+from scenarios.catalogue import folder_of
 from scenarios.errors import PackageError
-from scenarios.format import Scenario
+from scenarios.format import Scenario, read_identity
 
 
 @click.command("check", cls=SectionedCommand)
@@ -117,7 +118,7 @@ async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[Ou
     )
     async with pool_of(settings) as pool:
         if not settings.worlds.awm:
-            pool.announce(_readable(names, finder(settings)))
+            pool.announce(_identities(names))
         if settings.worlds.awm or any(map(is_record, names)):
             await pool.start()
         async with BlockingPortal() as portal:
@@ -136,14 +137,13 @@ async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[Ou
     return outcomes
 
 
-def _readable(names: Sequence[str], find: Callable[[str], Scenario]) -> list[Scenario]:
-    """The packages in our format that can be read; a broken one fails its check."""
+def _identities(names: Sequence[str]) -> list[Scenario]:
+    """The packages in our format, without their tasks; a broken one fails its check."""
     found = []
     for name in names:
-        if is_record(name):
-            continue
+        folder = None if is_record(name) else folder_of(name)
         with suppress(PackageError, OSError):
-            found.append(find(name))
+            found += [] if folder is None else [read_identity(folder)]
     return found
 
 

@@ -132,7 +132,7 @@ def inspect(
         texts = sources_of(scenario.path) if sources is None else sources
         tools = load(scenario, texts["tools.py"])
         with closing(HostedScenario(scenario, tools=tools)) as world:
-            fresh_tools = load(scenario, texts["tools.py"])
+            fresh_tools = load(scenario, texts["tools.py"], schemas=False)
             with closing(HostedScenario(scenario, tools=fresh_tools)) as second:
                 verifier = Verifier(scenario, texts["verify.py"])
                 inspection = _Inspection(world, second, verifier, texts, settings)
@@ -149,7 +149,8 @@ def facts_of(scenario: Scenario, sources: Sources | None = None) -> dict[str, li
     """The results of the oracles' calls in this process, by task; empty where the world cannot be
     hosted."""
     try:
-        tools = None if sources is None else load(scenario, sources["tools.py"])
+        source = None if sources is None else sources["tools.py"]
+        tools = load(scenario, source, schemas=False)
         with closing(HostedScenario(scenario, tools=tools)) as world:
             played = {task.id: play(world, task, task.oracle, "") for task in scenario.tasks}
             return {task: oracle.facts for task, oracle in played.items()}

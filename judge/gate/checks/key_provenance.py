@@ -6,7 +6,6 @@ Amounts, dates and other words may be derived, and are not checked; nor are the 
 refusal, which no verifier demands.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from envpool.inprocess.world import HostedScenario
 from harness.policies.mutations import is_id
 from judge.playback.playback import Played, format_call
 from scenarios.core.dialogue import UserAutomaton
+from scenarios.core.whole_words import has_whole
 from scenarios.format import Task
 
 _SMALL = 10  # smaller keys occur in so many texts that the check would prove nothing
@@ -71,8 +71,7 @@ def _is_key(name: str, value: Any) -> bool:
 
 
 def _contains(text: str, value: Any) -> bool:
-    word = re.escape(str(value).casefold())
-    return re.search(rf"(?<![\w.]){word}(?!\w)", text) is not None
+    return has_whole(text, str(value).casefold(), not_after=".")
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -43,8 +43,8 @@ def features_of(
     """A world's features as 32-bit hashes, sorted. `tables` are columns by table, `words` the
     trade's words with the modules' own (see scenarios.generate.output_folder)."""
     back = Dresser(words or {}, frozenset(words or ()))
-    texts = {crc32(back.text(text).encode()) for text in _features(scenario, tables, tools)}
-    return tuple(sorted(texts))
+    texts = back.texts(_features(scenario, tables, tools))
+    return tuple(sorted({crc32(text.encode()) for text in texts}))
 
 
 def _features(

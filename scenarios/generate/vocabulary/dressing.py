@@ -10,7 +10,7 @@ renamed either.
 import builtins
 import keyword
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -169,6 +169,11 @@ class Dresser:
     def text(self, text: str) -> str:
         """Return dressed code, SQL or prose."""
         return pattern_of(text, self._forms).dress(self._words)
+
+    def texts(self, texts: Iterable[str]) -> list[str]:
+        """Return many short dressed texts, in one pass and without keeping how they were cut."""
+        whole = "\0".join(texts)
+        return Pattern(_cut(whole, self._forms)).dress(self._words).split("\0")
 
     def template(self, text: str, values: Mapping[str, object]) -> str:
         """Return a text that is dressed and then filled, so that the values are not dressed.

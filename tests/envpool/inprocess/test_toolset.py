@@ -122,6 +122,13 @@ def test_arguments_reach_the_function_as_its_types(tools: dict[str, Tool]) -> No
     assert list(arguments) and set(arguments) == set(_TAKES.split(", "))
 
 
+@pytest.fixture(scope="module")
+def unlisted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tool]:
+    """The same tools, without their schemas."""
+    scenario = ledger(tmp_path_factory.mktemp("unlisted"), tools_py=_TOOLS)
+    return load(scenario, schemas=False)
+
+
 _MESSAGES: dict[str, tuple[Any, str]] = {
     "not an object": ([], "the arguments must be a JSON object."),
     "a text": ("{}", "the arguments must be a JSON object."),
@@ -181,14 +188,19 @@ _MESSAGES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", _MESSAGES)
-def test_a_message_lets_an_agent_correct_its_arguments(tools: dict[str, Tool], case: str) -> None:
-    """The message names the tool, the argument, what was expected and what was found."""
+def test_a_message_lets_an_agent_correct_its_arguments(
+    tools: dict[str, Tool], unlisted: dict[str, Tool], case: str
+) -> None:
+    """The message names the tool, the argument, what was expected and what was found, also where
+    the tools were loaded without their schemas."""
     arguments, message = _MESSAGES[case]
     complete = isinstance(arguments, dict) and case not in ("missing", "unknown", "unknown half")
     arguments = {"how": "cash", "lines": _LINES, **arguments} if complete else arguments
-    with pytest.raises(BadArguments) as caught:
-        tools["order"].arguments(arguments)
-    assert str(caught.value) == f"order: {message}"
+    for order in (tools["order"], unlisted["order"]):
+        with pytest.raises(BadArguments) as caught:
+            order.arguments(arguments)
+        assert str(caught.value) == f"order: {message}"
+    assert not unlisted["order"].spec.schema
 
 
 def test_arguments_that_are_nested_deeply(tools: dict[str, Tool]) -> None:

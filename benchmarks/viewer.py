@@ -5,7 +5,8 @@
 The log is that of a real run (the oracle on the bundled worlds, some ten turns an episode), whose
 records are repeated under other names until there are enough episodes. All of it is measured in CPU
 seconds of one process, full text included. The cost of being watched is the CPU of a run's process
-with a viewer whose page listens, against that of an equal run beside it, in turns.
+with a viewer whose page listens, against that of an equal run beside it, in turns; all of them on
+one processor, since two processes on the two halves of a core slow each other down by a third.
 """
 
 import os
@@ -40,7 +41,7 @@ from scenarios.catalogue import find
 
 _WORLDS = ("claims_desk", "flight_desk", "shop_support")
 _QUERIES = 200
-_THINK = "2:6"
+_THINK = "10:30"  # seconds, so that one processor is enough for two runs and the viewer
 _SPAN_S, _SPAN_RECORDS = 15.0, 5_000  # a span is at least so long, and has so many records
 
 
@@ -133,12 +134,15 @@ def filters(run: Path) -> list[float]:
 
 def losses(folder: Path, live: int, runs: int) -> list[float]:
     """By how many per cent a viewer raises the CPU of a run's process, of so many pairs of spans.
+    From now on this process and what it starts stay on one processor, where the system can do that.
 
     Two equal runs are played at the same time, each with so many live episodes. One of them is
     watched in the first span of a pair, the other one in the second. The CPU of both is divided by
     the records that they logged, and compared within a span: their episodes are in the same phase,
     and what else the machine does strikes both.
     """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with ExitStack() as stack:
         pair = [stack.enter_context(_playing(folder / name, live)) for name in ("one", "two")]
         for one in pair:

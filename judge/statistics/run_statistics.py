@@ -29,8 +29,7 @@ _MAX_K = 64
 
 def statistics_of(rows: Sequence[EpisodeRow]) -> RunStatistics:
     """The statistics of the episodes that are over; `rows` are all of a run."""
-    tries: dict[TaskKey, list[float]] = {}
-    by_tag: dict[str, dict[TaskKey, list[float]]] = {}
+    alike: dict[tuple[str, str, tuple[str, ...]], list[float]] = {}  # by task and tags
     ended = without = 0
     for row in rows:
         if row.ending is None:
@@ -40,10 +39,14 @@ def statistics_of(rows: Sequence[EpisodeRow]) -> RunStatistics:
         if score is None:
             without += 1
             continue
-        key = row.scenario, row.task
-        tries.setdefault(key, []).append(score)
-        for tag in row.tags:
-            by_tag.setdefault(tag, {}).setdefault(key, []).append(score)
+        alike.setdefault((row.scenario, row.task, row.tags), []).append(score)
+    tries: dict[TaskKey, list[float]] = {}
+    by_tag: dict[str, dict[TaskKey, list[float]]] = {}
+    for (scenario, name, tags), scores in alike.items():
+        task = scenario, name
+        tries.setdefault(task, []).extend(scores)
+        for tag in tags:
+            by_tag.setdefault(tag, {}).setdefault(task, []).extend(scores)
     if not tries:
         return RunStatistics(without_score=without)
     done = math.fsum(map(math.fsum, tries.values()))

@@ -8,6 +8,8 @@ import tomllib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
+from types import CodeType
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +18,9 @@ from scenarios.decode_errors import field_sentence
 from scenarios.errors import PackageError
 from scenarios.validation import explain
 
+_MAX_COMPILED = 8  # texts whose code is kept
+_compiled_lock = Lock()
+_latest_code: dict[tuple[str | bytes, str], CodeType] = {}
 T = TypeVar("T")
 MakeError = Callable[[str], Exception]  # an exception class; it is called with the sentence
 
@@ -82,17 +87,37 @@ def convert(path: Path, value: Any, kind: type[T]) -> T:
         raise PackageError(f"{path}: {field_sentence(str(exc), kind)}") from exc
 
 
-def python_fault(text: str) -> str | None:
+def compiled(text: str | bytes, path: str) -> CodeType:
+    """Return the code of a text, which names `path` as its file. That of the latest few texts is
+    kept: a package is checked, and then hosted, often twice in a row. Raises what `compile` raises.
+    """
+    with _compiled_lock:
+        code = _latest_code.get((text, path))
+    if code is None:
+        code = compile(text, path, "exec", dont_inherit=True)
+        keep_compiled(text, path, code)
+    return code
+
+
+def keep_compiled(text: str | bytes, path: str, code: CodeType) -> None:
+    """Keep the code of a text that another process of the same Python has compiled."""
+    with _compiled_lock:
+        _latest_code[text, path] = code
+        if len(_latest_code) > _MAX_COMPILED:
+            del _latest_code[next(iter(_latest_code))]
+
+
+def python_fault(text: str, path: str = "<package>") -> str | None:
     """Return why a text is not valid Python, with the line in front; None: it is valid.
 
-    Nothing is executed.
+    Nothing is executed; `compiled` has the code of a valid text afterwards.
 
     Example: "x =" -> "line 1: invalid syntax"
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an odd escape in generated code is not a fault
-            compile(text, "<package>", "exec", dont_inherit=True)
+            compiled(text, path)
     except SyntaxError as exc:
         return f"line {exc.lineno}: {exc.msg}" if exc.lineno else str(exc.msg)
     except ValueError as exc:  # a zero byte, in some versions of Python

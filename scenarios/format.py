@@ -433,7 +433,7 @@ def _check_tasks(tables: TaskTables, tasks: tuple[Task, ...]) -> None:
 
 
 def _check_python(path: Path, text: str) -> None:
-    if fault := python_fault(text):
+    if fault := python_fault(text, str(path)):
         raise PackageError(f"{path}: {fault}")
 
 

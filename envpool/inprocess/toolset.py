@@ -9,10 +9,9 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, get_type_hints
 
 import msgspec
@@ -20,6 +19,7 @@ import msgspec
 from envpool.core.errors import ToolsetError
 from envpool.core.types import ToolSpec
 from scenarios.api import Db
+from scenarios.files import compiled
 from scenarios.format import Scenario
 
 _LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
@@ -190,17 +190,11 @@ def load_module(path: Path, name: str, source: str | None = None) -> ModuleType:
     try:
         text = path.read_bytes() if source is None else source
         # The package is trusted, or this is a worker.
-        exec(_compiled(text, str(path)), vars(module))  # nosec B102
+        exec(compiled(text, str(path)), vars(module))  # nosec B102
     except Exception as exc:
         del sys.modules[name]
         raise ToolsetError(f"{path}: {type(exc).__name__}: {exc}") from exc
     return module
-
-
-@lru_cache(4)
-def _compiled(text: str | bytes, path: str) -> CodeType:
-    """The code of a file; the gate hosts each world twice in a row."""
-    return compile(text, path, "exec", dont_inherit=True)
 
 
 def load(scenario: Scenario, source: str | None = None, *, schemas: bool = True) -> dict[str, Tool]:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 
 import apsw
+import msgspec
 
 from envpool.store.changes import change_order
 from envpool.store.template import Table, Values
 from scenarios.api import RowChange
 
 Rows = dict[Values, Values]
+_encode = msgspec.msgpack.Encoder().encode  # 1, 1.0 and True are equal, but not their bytes
 
 
 def changes_between(
@@ -29,7 +31,7 @@ def changes_between(
         old = _rows(before, first) if first else {}
         new = _rows(after, second) if second else {}
         same_columns = first is None or second is None or first.columns == second.columns
-        if not same_columns or old != new or repr(old) != repr(new):
+        if not same_columns or old != new or _encode([*old.items()]) != _encode([*new.items()]):
             changes += _row_changes(name, first, second, old, new, same_columns)
     return tuple(sorted(changes, key=change_order))
 

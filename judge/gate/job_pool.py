@@ -29,7 +29,7 @@ from judge.gate.checks.code import sources_of
 from judge.gate.core.report import Failure, Report, failed_report
 from judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
 from judge.gate.package import CheckResult
-from judge.gate.wire import CheckReply, CheckRequest
+from judge.gate.wire import CheckReply, CheckRequest, code_of
 from judge.playback.playback import Fact, format_call
 from scenarios.catalogue import is_trusted
 from scenarios.errors import PackageError
@@ -214,8 +214,10 @@ class _ProcessPair:
         if self._asked % _WORLDS == 0:
             self.close()
         checker, player = self._processes
-        first = checker.ask(CheckRequest(scenario, sources, self._settings.gate, near_misses))
-        return first, player.ask(CheckRequest(scenario, sources, None))
+        code = code_of(scenario, sources)
+        request = CheckRequest(scenario, sources, self._settings.gate, near_misses, code)
+        first = checker.ask(request)
+        return first, player.ask(CheckRequest(scenario, sources, None, code=code))
 
     def kill(self) -> None:
         """End both at once; a caller that waits for them gets a Crash."""

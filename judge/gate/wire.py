@@ -1,10 +1,14 @@
 """The requests to a process that checks worlds, and its replies (see judge.gate.worker)."""
 
+import marshal
+from collections.abc import Mapping
+
 import msgspec
 
 from judge.gate.core.task_runner import GateSettings
 from judge.gate.package import CheckResult, facts_of, inspect
 from judge.playback.playback import Fact
+from scenarios.files import compiled, keep_compiled, python_fault
 from scenarios.format import Scenario
 from scenarios.near_misses import NearMiss
 
@@ -16,6 +20,18 @@ class CheckRequest(msgspec.Struct, frozen=True):
     sources: dict[str, str]
     settings: GateSettings | None
     near_misses: tuple[NearMiss, ...] = ()
+    code: dict[str, bytes] = {}  # of the sources, compiled once for both processes (marshal)
+
+
+def code_of(scenario: Scenario, sources: Mapping[str, str]) -> dict[str, bytes]:
+    """The code of a package's sources, as a request carries it; of a text that is not valid Python
+    there is none."""
+    paths = {name: str(scenario.path / name) for name in sources}
+    return {
+        name: marshal.dumps(compiled(text, paths[name]))
+        for name, text in sources.items()
+        if python_fault(text, paths[name]) is None
+    }
 
 
 class CheckReply(msgspec.Struct, frozen=True):
@@ -29,6 +45,10 @@ class CheckReply(msgspec.Struct, frozen=True):
 def handle(request: CheckRequest) -> CheckReply:
     """Handle one request. An error of the gate itself is a fault too."""
     try:
+        for name, code in request.code.items():
+            path = str(request.scenario.path / name)
+            # It comes from the process that started this one.
+            keep_compiled(request.sources[name], path, marshal.loads(code))  # nosec B302
         if request.settings is None:
             return CheckReply(facts=facts_of(request.scenario, request.sources))
         return CheckReply(

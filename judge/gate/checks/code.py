@@ -53,7 +53,8 @@ def module_state(name: str, text: str) -> Iterator[str]:
     variables = {target for node in tree.body for target in _assigned(node)}
     for function in tree.body:
         if isinstance(function, ast.FunctionDef):
-            altered = [(node, _altered(node) & variables) for node in nodes_of(function)]
+            altering = [node for node in nodes_of(function) if type(node) in _ALTERING_NODES]
+            altered = [(node, _altered(node) & variables) for node in altering]
             if not any(names for _, names in altered):
                 continue
             own = _own(function)
@@ -81,9 +82,7 @@ def _assigned(node: ast.stmt) -> set[str]:
 
 
 def _altered(node: ast.AST) -> Set[str]:
-    """The variables that a node modifies without assigning to them."""
-    if type(node) not in _ALTERING_NODES:
-        return frozenset()
+    """The variables that one of the altering nodes modifies without assigning to them."""
     if isinstance(node, ast.Global):
         return set(node.names)
     found: list[ast.expr] = []

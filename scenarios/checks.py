@@ -28,7 +28,6 @@ from typing import Any, Literal
 import msgspec
 
 from scenarios.api import Row, RowChange, State
-from scenarios.core.whole_words import has_whole
 
 Matcher = Callable[[Any], bool]
 FindingKind = Literal["goal", "guard"]
@@ -132,6 +131,29 @@ def says(answer: str, phrase: str) -> bool:
     if re.fullmatch(r"[-+]?\d[\d,]*(?:\.\d+)?", bare):
         return float(bare.replace(",", "")) in _numbers(answer)
     return has_whole(_plain(answer), _plain(phrase))
+
+
+def has_whole(text: str, part: str, *, not_after: str = "") -> bool:
+    """Whether a text contains a part that no letter, digit or underscore touches, and in front of
+    which there is none of the characters `not_after`. A regular expression for each part would
+    take twenty times as long.
+
+    Example: has_whole("order 1042, paid", "1042") -> True
+    Example: has_whole("order 10425, paid", "1042") -> False
+    """
+    start = text.find(part)
+    while start >= 0:
+        end = start + len(part)
+        before, after = text[start - 1 : start] if start else "", text[end : end + 1]
+        if not (_is_of_word(before) or _is_of_word(after) or (before and before in not_after)):
+            return True
+        start = text.find(part, start + 1)
+    return False
+
+
+def _is_of_word(character: str) -> bool:
+    """Whether a character, or none, is one of those that a regular expression's \\w matches."""
+    return character.isalnum() or character == "_"
 
 
 def declines(answer: str) -> bool:

@@ -1,14 +1,17 @@
 """The checks of verifiers: findings on rows and on answers."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scenarios.api import Row, RowChange, SqlValue, User
-from scenarios.checks import ANY, Check, Finding, failed, mentions, one_of, says
+from scenarios.checks import ANY, Check, Finding, failed, has_whole, mentions, one_of, says
+
+_TEXTS = st.text(alphabet="a1_.,- éß٣²", max_size=12)
 
 
 class Rows:
@@ -274,3 +277,15 @@ def test_a_custom_finding_takes_values_of_any_type() -> None:
         Finding("orders of the note", True, "1", "0", "goal"),
         Finding("row", False, "{'id': 7}", "None", "guard"),
     ]
+
+
+@given(_TEXTS, st.one_of(_TEXTS, st.text(max_size=3)), st.sampled_from(["", ".", ".,"]))
+@example("aaa a", "a", "")
+@example("1.1, 1", "1", ".")
+@example("", "", ".")
+def test_a_part_is_found_where_the_regular_expression_finds_it(
+    text: str, part: str, not_after: str
+) -> None:
+    """`has_whole` finds what `(?<![\\w…])part(?!\\w)` finds, in any text and with any part."""
+    pattern = rf"(?<![\w{re.escape(not_after)}]){re.escape(part)}(?!\w)"
+    assert has_whole(text, part, not_after=not_after) is (re.search(pattern, text) is not None)

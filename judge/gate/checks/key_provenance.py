@@ -12,8 +12,8 @@ from typing import Any
 from envpool.inprocess.world import HostedScenario
 from harness.policies.mutations import is_id
 from judge.playback.playback import Played, format_call
+from scenarios.checks import has_whole
 from scenarios.core.dialogue import UserAutomaton
-from scenarios.core.whole_words import has_whole
 from scenarios.format import Task
 
 _SMALL = 10  # smaller keys occur in so many texts that the check would prove nothing

@@ -70,7 +70,7 @@ def test_sandbox_workers_are_killed_in_mid_call_and_no_verdict_changes(
     assert report["labels"] == {"completed": 8}
     counts = report["faults"]["workers.kill"]
     assert counts["landed"] == counts["survived"] >= 3
-    assert counts["retried"] > 0
+    assert counts["retried"] <= counts["landed"]  # the reply may have left the worker before
     targets = [fault.target for fault in faults_of(folder) if fault.landed]
     assert all(target.startswith("sandbox worker (pid ") for target in targets)
     assert len(set(targets)) >= 3

@@ -176,7 +176,8 @@ PROMISES: dict[str, list[tuple[str, set[str]]]] = {
         ("import socket as s; s.socketpair()[0].getsockopt(s.SOL_SOCKET, s.SO_PEERCRED, 12)",
          {"OSError"}),
         ("import socket as s; s.socketpair()[0].getsockopt(s.SOL_SOCKET, 77)", {"OSError"}),
-        ("import os; os.sched_getaffinity(0); os.getpgid(0); result = 0 * os.getpriority(0, 0)", {"0"}),
+        ("import os; os.sched_getaffinity(0); os.getpgid(0); result = 0 * os.getpriority(0, 0)",
+         {"0"}),
     ],
     "become": [
         ("import os; os.setuid(12345)", {DENIED}),

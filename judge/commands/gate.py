@@ -140,10 +140,10 @@ async def _check(settings: Settings, paths: Sequence[str], jobs: int) -> list[Ou
 def _identities(names: Sequence[str]) -> list[Scenario]:
     """The packages in our format, without their tasks; a broken one fails its check."""
     found = []
-    for name in names:
-        folder = None if is_record(name) else folder_of(name)
-        with suppress(PackageError, OSError):
-            found += [] if folder is None else [read_identity(folder)]
+    for folder in (folder_of(name) for name in names if not is_record(name)):
+        if folder is not None:
+            with suppress(PackageError, OSError):
+                found.append(read_identity(folder))
     return found
 
 

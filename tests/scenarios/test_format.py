@@ -7,7 +7,8 @@ import pytest
 from scenarios.api import User
 from scenarios.catalogue import bundled_names, find, is_bundled
 from scenarios.errors import PackageError, UnknownScenario
-from scenarios.format import BUNDLED, FILES, Call, Task, read
+from scenarios.files import compiled, keep_compiled, python_fault
+from scenarios.format import BUNDLED, FILES, Call, Task, read, read_identity
 from scenarios.task_tables import TaskTables
 from tests.support.ledger_world import TASKS, ledger, write_package
 
@@ -266,3 +267,29 @@ def test_an_empty_folder_is_not_a_package(tmp_path: Path) -> None:
     """The error on a folder without a package names the first missing file."""
     with pytest.raises(PackageError, match=r"scenario\.toml: the file is missing"):
         find(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", bundled_names())
+def test_an_identity_is_that_of_the_whole_package(name: str) -> None:
+    """Name, author and digest are known without the tasks, and before the files are checked."""
+    whole, identity = read(BUNDLED / name), read_identity(BUNDLED / name)
+    assert identity.tasks == ()
+    assert (identity.name, identity.digest, identity.written_by, identity.path) == (
+        *(whole.name, whole.digest, whole.written_by, whole.path),
+    )
+
+
+def test_code_is_compiled_once_and_only_the_latest_is_kept() -> None:
+    """Checking a text compiles it for who executes it, under the name of its file; code that
+    another process has compiled takes its place; older code is compiled again."""
+    assert python_fault("x = 1", "a.py") is None
+    code = compiled("x = 1", "a.py")
+    assert code is compiled("x = 1", "a.py")
+    assert code.co_filename == "a.py"
+    assert compiled("x = 1", "b.py") is not code
+    own = compile("x = 2", "a.py", "exec")
+    keep_compiled("x = 2", "a.py", own)
+    assert compiled("x = 2", "a.py") is own
+    for number in range(20):
+        compiled(f"x = {number}", "c.py")
+    assert compiled("x = 2", "a.py") is not own

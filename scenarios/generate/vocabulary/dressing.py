@@ -171,7 +171,8 @@ class Dresser:
         return pattern_of(text, self._forms).dress(self._words)
 
     def texts(self, texts: Iterable[str]) -> list[str]:
-        """Return many short dressed texts, in one pass and without keeping how they were cut."""
+        """Return many short dressed texts, in one pass and without keeping how they were cut. They
+        have no zero bytes."""
         whole = "\0".join(texts)
         return Pattern(_cut(whole, self._forms)).dress(self._words).split("\0")
 

@@ -9,6 +9,7 @@ from scenarios.checks import Check, Finding
 
 
 def move_check_up(before: State, after: State, answer: str) -> list[Finding]:
+    """The old visit is cancelled and the new one booked; the other Milo keeps his."""
     check = Check(before, after, answer)
     check.updated("visits", 104, status="cancelled")
     check.created(
@@ -20,6 +21,7 @@ def move_check_up(before: State, after: State, answer: str) -> list[Finding]:
 
 
 def next_visit(before: State, after: State, answer: str) -> list[Finding]:
+    """The answer names day, time and reason; nothing changes."""
     check = Check(before, after, answer)
     check.answer_has("2026-03-24", "24 March", "March 24")
     check.answer_has("09:30", "9:30")
@@ -29,6 +31,7 @@ def next_visit(before: State, after: State, answer: str) -> list[Finding]:
 
 
 def too_late(before: State, after: State, answer: str) -> list[Finding]:
+    """The answer refuses and says why; nothing changes."""
     check = Check(before, after, answer)
     check.declined("24 hours", "notice", "too late")
     check.nothing_else()

@@ -3,15 +3,19 @@
 A server that refuses some requests (429, 503) at any load has no use for fewer of them, one that is
 overloaded has. So the limit falls only where more than every tenth request is refused: each refusal
 takes a token from a bucket, each answer gives a tenth back (gRPC's retry throttling, gRFC A6), and
-an empty bucket cuts the limit to 0.7 of it (CUBIC's factor, RFC 9438). Requests that were sent
-before a cut do not cause a second one. The limit rises again with each answer, by a sixteenth in
+an empty bucket cuts the limit to 0.7 of it (CUBIC's factor, RFC 9438). A refusal comes sooner than
+an answer, so the bucket holds what a tenth of all requests in flight may be by chance: its mean and
+two standard deviations. Requests that were sent before a cut do not cause a second one. The limit rises again with each answer, by a sixteenth in
 the time in which all requests in flight are answered once.
 
 Nothing waits here: `ChatClient` asks `is_full` and wakes its waiting requests.
 """
 
+import math
+
 _ANSWERS_PER_TOKEN = 10.0
-_SMALLEST_BUCKET = 4.0  # tokens; for limits below 40
+_SMALLEST_BUCKET = 4.0  # tokens; for limits below 15
+_DEVIATIONS = 2.0
 _CUT = 0.7
 _ROUNDS_TO_DOUBLE = 16.0
 
@@ -82,4 +86,5 @@ class InFlightLimit:
     @property
     def _bucket(self) -> float:
         """Tokens of a full bucket: the refusals that one round of requests may have."""
-        return max(_SMALLEST_BUCKET, self._limit / _ANSWERS_PER_TOKEN)
+        expected = self._limit / _ANSWERS_PER_TOKEN
+        return max(_SMALLEST_BUCKET, expected + _DEVIATIONS * math.sqrt(expected))

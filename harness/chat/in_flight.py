@@ -5,8 +5,9 @@ overloaded has. So the limit falls only where more than every tenth request is r
 takes a token from a bucket, each answer gives a tenth back (gRPC's retry throttling, gRFC A6), and
 an empty bucket cuts the limit to 0.7 of it (CUBIC's factor, RFC 9438). A refusal comes sooner than
 an answer, so the bucket holds what a tenth of all requests in flight may be by chance: its mean and
-two standard deviations. Requests that were sent before a cut do not cause a second one. The limit rises again with each answer, by a sixteenth in
-the time in which all requests in flight are answered once.
+two standard deviations. Requests that were sent before a cut do not cause a second one. The limit
+rises again with each answer, by a sixteenth in the time in which all requests in flight are
+answered once.
 
 Nothing waits here: `ChatClient` asks `is_full` and wakes its waiting requests.
 """

@@ -25,7 +25,7 @@ def test_of_many(shared, number, tmp_path):
 
 def test_that_prints_and_fails(tmp_path):
     others = tmp_path.parent.parent  # the folder of all workers
-    while "WAIT" in os.environ and not list(others.glob("worker-*/kept0")):
+    while "WAIT" in os.environ and not list(others.glob("worker-*/kept0/waits")):
         time.sleep(0.01)
     print("a word that is shown")
     assert 1 == 2
@@ -50,11 +50,12 @@ import os, pytest, time
 @pytest.fixture
 def kept(tmp_path_factory):
     made = tmp_path_factory.mktemp("kept")
-    yield
+    yield made
     (made.parent.parent / "tidied").touch()
 
 @pytest.mark.skipif("WAIT" not in os.environ, reason="only where another test fails")
 def test_that_waits(kept):
+    (kept / "waits").touch()
     time.sleep(600)
 """
 

@@ -179,8 +179,8 @@ class Dispatcher:
 
     def _give_turns(self) -> None:
         """Let those execute that wait for a turn, while turns are free."""
-        while True:
-            blank = self.supervisor.blank() if self._turns.has_waiting else None
+        while self._turns.has_waiting:
+            blank = self.supervisor.blank()
             asked = self._turns.next(has_blank=blank is not None)
             if asked is None:
                 return
@@ -289,6 +289,11 @@ class Dispatcher:
     def _answered(self, worker: WorkerConnection, sent: SentJob, reply: Reply) -> None:
         awaited, job = sent.is_awaited, sent.job
         self.num_dropped += not awaited
+        if type(reply) is CallOutcome and type(job) is CallJob and not reply.violation:
+            if awaited:
+                job.settle(reply)
+            self._give_more(worker)
+            return
         if isinstance(reply, Loaded | Refused) and job.load is not None:
             self._load_answered(worker, job, reply)
         elif isinstance(reply, Stale) and isinstance(job, CallJob) and not job.with_state:
@@ -408,9 +413,12 @@ class Dispatcher:
     def _end_surplus(self, worker: WorkerConnection) -> None:
         """End a worker without work whose scenario has more workers than may execute at a time."""
         lineage = self._lineages.get(worker.scenario_digest)
-        if lineage is None or worker.load or not worker.takes_calls:
+        num_allowed = self.supervisor.rules.workers
+        if lineage is None or len(lineage.workers) <= num_allowed:
             return
-        if len(lineage.hosts()) > self.supervisor.rules.workers:
+        if worker.load or not worker.takes_calls:
+            return
+        if len(lineage.hosts()) > num_allowed:
             self._end(worker, None, _SURPLUS)
 
     def _evict(self) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from envpool.hosting.warm_up import warm_up
+from envpool.kernel.huge_pages import HugePages
 from envpool.workers import confine
 from envpool.workers.audit_hook import AuditHook, shared_paths
 from envpool.workers.fork_wire import (
@@ -84,6 +85,7 @@ class _Server:
         self._confinement = confine.Confinement(level, configure.limits)
         shared_paths()
         self._run_verifier = run_verifier
+        self._huge_pages = HugePages()
         self._integrity = IntegrityCheck()  # of what the workers inherit
         self._integrity.changed_name()
         gc.freeze()
@@ -150,7 +152,8 @@ class _Server:
             why = f"a worker cannot be confined: {describe(exc)}"
             connection.sendall(frame(Failed(0, why)))
             return EXIT_UNCONFINED
-        worker = Worker(hosts, audit_hook, self._integrity, self._settings.limits)
+        limits = self._settings.limits
+        worker = Worker(hosts, audit_hook, self._integrity, limits, self._huge_pages)
         return serve(connection, worker, self._level)
 
     def _reap(self, pidfd: int) -> None:

@@ -45,6 +45,7 @@ from scenarios.format import Scenario, Task, read
 
 MAX_WORKERS = 256  # executing; more than any machine's cores would only use up resources
 _MAX_TRIES = 3  # of a request whose workers were killed from outside
+_PLAIN = frozenset((str, int, bool, type(None)))  # what all writers of JSON write equally
 _MAX_BLANKS = 8  # kept ready, so that a verdict or a new scenario does not wait for a fork
 
 
@@ -94,6 +95,8 @@ class WorkerSpawner(Protocol):
     async def spawn(self) -> WorkerProcess:
         """Start a worker, whose first frame is Ready. Raises PoolError."""
 
+
+_encode = msgspec.json.Encoder().encode
 
 OpenSpawner = Callable[[WorkerSettings], AbstractAsyncContextManager[WorkerSpawner]]
 
@@ -284,7 +287,8 @@ class WorkerPool(OffloadedPool, AsyncContextManagerMixin):
     # envpool.offloaded.env.Executor
 
     async def execute(self, env: OffloadedEnv, name: str, arguments: Any) -> CallOutcome:
-        name = name.encode(errors="replace").decode()
+        if not name.isascii():
+            name = name.encode(errors="replace").decode()
         encoded = _json(arguments)
         reply, _ = await self._request(lambda: CallJob(env, name, encoded))
         if isinstance(reply, Failed):
@@ -468,4 +472,9 @@ def _rules(settings: WorkerSettings) -> Rules:
 def _json(arguments: Any) -> bytes:
     """Arguments as JSON. Values that JSON lacks (NaN, half a surrogate pair) are written the way of
     Python's json module, so that the tool refuses them."""
+    if type(arguments) is dict and _PLAIN.issuperset(map(type, arguments.values())):
+        try:
+            return _encode(arguments)  # a tenth of the time
+        except (msgspec.MsgspecError, TypeError, ValueError):  # such as half a surrogate pair
+            pass
     return json.dumps(arguments).encode()

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from envpool.workers.messages.connection import WorkerConnection
+from envpool.workers.messages.wire import HOT
 
 SLOW_TICKS = 3  # ticks on one request until it is slow: 1 to 1.5 times slow_after
 _WAITING_FACTOR = 10  # for a worker without CPU use: it hangs, or other processes use the cores
@@ -21,7 +22,7 @@ _MEMORY_CHECK_TICKS = 10  # between two checks of the workers' memory
 _MAX_PROCESSES = 224  # each needs three descriptors here, of 1,024 that a process usually has
 # Pages of the fork server that a worker copies by writing to them (a reference count is enough), as
 # a share of its resident memory before it executes anything. Measured with /proc/PID/smaps_rollup.
-_COPIED_SHARE, _COPIED_SHARE_OF_BLANK = 0.26, 0.07
+_COPIED_SHARE, _COPIED_SHARE_OF_BLANK, _COPIED_SHARE_OF_HOT = 0.26, 0.07, 0.6
 _log = structlog.get_logger(__name__)
 
 # What is wrong with a worker. not_ready: it did not start in time; slow: its current request takes
@@ -171,6 +172,8 @@ class Supervisor:
 
 def _own_memory(worker: WorkerConnection) -> int:
     """Bytes that a worker does not share with the fork server. Resident memory does not show which
-    pages it has copied, so their share is a constant."""
+    pages it has copied, so their share is a constant. (Huge pages are a worker's own.)"""
     copied = _COPIED_SHARE if worker.hosting else _COPIED_SHARE_OF_BLANK
+    if worker.num_replies > HOT:
+        copied = _COPIED_SHARE_OF_HOT
     return max(0, worker.rss - worker.rss_ready) + int(copied * worker.rss_ready)

@@ -26,12 +26,14 @@ from envpool.core.errors import PoolError, SeedError
 from envpool.core.offload import CallOutcome, Loaded, SeedFault, Snapshot, Verified
 from envpool.core.types import ToolResult, ToolSpec
 from envpool.hosting.live_world import LiveWorld
+from envpool.kernel.huge_pages import HugePages
 from envpool.store.overlay import Overlay
 from envpool.store.template import Template
 from envpool.workers.audit_hook import AuditHook
 from envpool.workers.integrity import IntegrityCheck
 from envpool.workers.messages.codec import Frames, frame, request_of
 from envpool.workers.messages.wire import (
+    HOT,
     Call,
     Failed,
     Forget,
@@ -51,6 +53,7 @@ _QUICK_S = 0.002  # seconds of CPU; filling half a gigabyte takes fifty times as
 MAX_CACHED = 64 * 2**20  # bytes of pages and module state of worlds
 _WORLD_BYTES = 1024  # that a world costs in addition
 _READ_BYTES = 2**18  # at a time
+_decode = msgspec.json.Decoder().decode
 # Exit statuses. Hosted code can use them too, but gains nothing by it.
 EXIT_DONE, EXIT_UNCONFINED, EXIT_DISCONNECTED, EXIT_TAINTED = 0, 81, 82, 83
 
@@ -135,12 +138,15 @@ class Worker:
         audit_hook: AuditHook,
         integrity: IntegrityCheck,
         limits: Limits,
+        huge_pages: HugePages,
     ) -> None:
         self._hosts = hosts
         self._audit_hook = audit_hook
         self._scenario_digest = ""  # whose code runs here; empty: none has run
         self._host: Host | None = None  # None: it is not loaded
         self._cache = Cache()
+        self._huge_pages = huge_pages
+        self._num_calls = 0
         self._integrity = integrity
         self._num_threads = _thread._count()
         self._max_growth_kb = limits.memory_mb * 2**10 // 2  # that one request may add to the peak
@@ -156,6 +162,12 @@ class Worker:
             why = self._violation() or describe(exc)
             self._taint()
             return Failed(getattr(request, "id", 0), why)
+
+    def rest(self) -> None:
+        """Do what can wait until an answer is sent."""
+        if self._num_calls == HOT:
+            self._num_calls += 1
+            self._huge_pages.collapse()
 
     def _reply(self, request: Request) -> Reply | None:
         match request:
@@ -216,13 +228,14 @@ class Worker:
 
     def _call(self, request: Call) -> CallOutcome | Stale:
         host = self._hosted(request.scenario_digest)
+        self._num_calls += 1
         live = self._cache.take(request.world, request.version)
         if request.state is not None:
             live = live_world(request.state)
         if live is None:
             return Stale(request.id)
         pages, old_state, before = live.overlay.pages.copy(), live.module_state, process_time()
-        result = host.call(live, request.name, json.loads(request.arguments))
+        result = host.call(live, request.name, _arguments_of(request))
         seconds = process_time() - before
         violation = self._violation(quick=seconds < _QUICK_S) or _too_long(result)
         self._hosts.sweep()
@@ -300,6 +313,7 @@ def serve(connection: socket.socket, worker: Worker, level: str) -> int:
                     connection.sendall(_frame_reply(reply))
                 if worker.must_end:
                     return EXIT_TAINTED if worker.tainted else EXIT_DONE
+                worker.rest()
     except OSError:
         return EXIT_DISCONNECTED
     return EXIT_DONE
@@ -325,6 +339,15 @@ def describe(exc: BaseException) -> str:
         return _encodable(f"{name}: {exc}"[:2000])
     except BaseException:
         return "an exception that cannot be shown as text"
+
+
+def _arguments_of(request: Call) -> Any:
+    """The arguments of a call. msgspec reads what JSON allows, and Python's json the rest (NaN,
+    half a surrogate pair)."""
+    try:
+        return _decode(request.arguments)
+    except msgspec.MsgspecError:
+        return json.loads(request.arguments)
 
 
 def _frame_reply(reply: Reply) -> bytes:

@@ -35,6 +35,7 @@ _MANY = 1_000
 _LATE = ("tests.support.warm_training", "openai.resources.chat", "matplotlib.figure")
 _END_WITH_PARENT = 1  # PR_SET_PDEATHSIG: also where the parent is killed
 _TIDIES_S = 10.0  # what a worker has for its fixtures when the session is stopped
+_INTERRUPTS = 5  # that it gets in this time, while it has not ended
 _SMALL_FILE = 30  # so many tests, at most, are added to a share, so that it ends with a file
 
 
@@ -92,10 +93,14 @@ class _Workers:
                     if has_ended:
                         self._end(worker)
         finally:
+            for _ in range(_INTERRUPTS):  # Python loses one that comes while it deletes an object
+                for worker in self._running:
+                    if not wait([worker.end], 0):
+                        os.kill(worker.pid, signal.SIGINT)
+                for worker in self._running:
+                    wait([worker.end], _TIDIES_S / _INTERRUPTS)
             for worker in self._running:
-                os.kill(worker.pid, signal.SIGINT)
-            for worker in self._running:
-                if not wait([worker.end], _TIDIES_S):
+                if not wait([worker.end], 0):
                     os.kill(worker.pid, signal.SIGKILL)
                 os.waitpid(worker.pid, 0)
 

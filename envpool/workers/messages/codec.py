@@ -76,18 +76,22 @@ class Frames:
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """The bodies that end in this data."""
         buffer = self._buffer
-        buffer += data
+        if buffer:
+            buffer += data
+            data = buffer
         bodies = []
-        start = 0
-        while len(buffer) - start >= _LENGTH:
-            length = int.from_bytes(buffer[start : start + _LENGTH], "big")
+        start, size = 0, len(data)
+        while size - start >= _LENGTH:
+            length = int.from_bytes(data[start : start + _LENGTH], "big")
             if length > MAX_FRAME:
                 raise PoolError(f"a frame of {length} bytes is too long: the limit is {MAX_FRAME}")
             end = start + _LENGTH + length
-            if len(buffer) < end:
+            if size < end:
                 break
-            bodies.append(bytes(buffer[start + _LENGTH : end]))
+            bodies.append(bytes(data[start + _LENGTH : end]))
             start = end
-        if start:
+        if data is buffer:
             del buffer[:start]
+        elif start < size:  # most data ends with a frame: it is not copied
+            buffer += data[start:]
         return bodies

@@ -26,6 +26,7 @@ from envpool.workers.fork_client import ForkServerClient, ForkServerSettings, Wo
 from envpool.workers.fork_server import remove_tree
 from envpool.workers.messages.codec import Frames, frame, reply_of, request_of
 from envpool.workers.messages.wire import (
+    HOT,
     Call,
     Failed,
     Forget,
@@ -42,6 +43,7 @@ from envpool.workers.pool import sources_of
 from envpool.workers.sandbox import environment
 from envpool.workers.worker import MAX_CACHED, Cache
 from scenarios.format import Scenario
+from tests.support.huge_pages import collapsed, huge_kb
 from tests.support.ledger_world import ledger
 
 BOOK = ("book", {"account_id": 1, "amount": 25, "note": "x"})
@@ -141,6 +143,24 @@ async def test_a_worker_is_a_function_of_state_and_call(client: Client, scenario
     replayed = await client.ask(Replay(9, scenario.digest, ((("get_account", b'{"id": 1}'),),)))
     assert isinstance(replayed, Replayed) and (replayed.id, replayed.fault) == (9, "")
     world.close()
+
+
+async def test_a_hot_worker_puts_its_heap_into_huge_pages(
+    client: Client, scenario: Scenario
+) -> None:
+    """After so many calls, in whatever sandbox; its world goes on."""
+    if os.geteuid() != 0 or not collapsed()[0]:
+        pytest.skip("the kernel has no huge pages for it, or does not tell")
+    with closing(HostedScenario(scenario)) as world:
+        start = _start(world)
+    await client.ask(_load(scenario))
+    for version in range(HOT - 1):
+        await client.ask(_call(scenario, version, None if version else start))
+    assert huge_kb(client.worker.pid) == 0
+    for version in (HOT - 1, HOT):
+        outcome = await client.ask(_call(scenario, version))
+        assert isinstance(outcome, CallOutcome) and (outcome.error, outcome.violation) == (None, "")
+    assert huge_kb(client.worker.pid) > 20_000
 
 
 async def test_an_error_of_the_worker_ends_it(client: Client, scenario: Scenario) -> None:

@@ -62,6 +62,10 @@ bench *ARGS: core
 test *ARGS: sync setup
     {{bin}}/python -m pytest {{workers}} $(( {{num_cpus()}} * 3 / 2 )) {{ARGS}}
 
+# Run the tests that failed last, at most three, three times alone: what passes then is named as flaky.
+test-again: sync setup
+    {{bin}}/python -m tests.support.failed_again
+
 # Run the tests with many more examples, worlds and rounds (about an hour).
 test-long *ARGS: sync setup
     REHEARSAL_TEST_PROFILE=long {{bin}}/python -m pytest {{workers}} $(( {{num_cpus()}} * 3 / 2 )) --timeout 1800 {{ARGS}}

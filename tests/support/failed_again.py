@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
+
 MOST, TIMES = 3, 3
 _RECORD = Path(".pytest_cache/v/cache/lastfailed")  # pytest's own, of its last run
 
@@ -23,14 +25,14 @@ def main() -> int:
     except FileNotFoundError:
         failed = []
     if not 0 < len(failed) <= MOST:
-        print(f"{len(failed)} tests failed; 1 to {MOST} are run again")
+        click.echo(f"{len(failed)} tests failed; 1 to {MOST} are run again")
         return 1
     for _ in range(TIMES):
         command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *failed)
         if subprocess.run(command).returncode:
             return 1
     for name in failed:
-        print(f"flaky: {name} failed once, and passed {TIMES} times alone")
+        click.echo(f"flaky: {name} failed once, and passed {TIMES} times alone")
     return 0
 
 

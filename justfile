@@ -58,9 +58,13 @@ setup:
 bench *ARGS: core
     {{bin}}/rehearse bench shop_support flight_desk claims_desk -p oracle -n 1024 -c 1024 {{ARGS}}
 
-# Run the tests, on all processors.
+# Run the tests, on all processors: without arguments all but the slow ones, else what the arguments choose.
 test *ARGS: sync setup
-    {{bin}}/python -m pytest {{workers}} $(( {{num_cpus()}} * 3 / 2 )) {{ARGS}}
+    {{bin}}/python -m pytest {{workers}} $(( {{num_cpus()}} * 3 / 2 )) {{ if ARGS == "" { "-m 'not slow'" } else { ARGS } }}
+
+# Run the slow tests: whole campaigns' shares stay in `just test`, each of these takes a second or more.
+test-slow *ARGS: sync setup
+    {{bin}}/python -m pytest {{workers}} $(( {{num_cpus()}} * 3 / 2 )) -m slow {{ARGS}}
 
 # Run the tests that failed last, at most three, three times alone: what passes then is named as flaky.
 test-again: sync setup
@@ -164,7 +168,7 @@ cpu *ARGS: sync setup
     {{bin}}/python -m pytest -q -p tests.support.cpu_times {{ARGS}}
 
 # What CI runs.
-ci: check test sandbox-table gate conformance docs test-install test-ray test-vllm test-suites test-viewer
+ci: check test test-slow sandbox-table gate conformance docs test-install test-ray test-vllm test-suites test-viewer
 
 # Install what the recipes of `ci` need.
 prepare: sync setup sync-docs

@@ -72,6 +72,7 @@ NIGHTLY = {f"docs/{name}.md" for name in ("generating", "synthesis", "promotion"
 RUNNABLE = [page for page in PAGES if any(why is None for _, why in blocks_of(page))]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)  # a page has up to ten commands, each of a second or two
 @pytest.mark.parametrize(
     "page",

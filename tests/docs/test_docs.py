@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 
 LIBRARY = ROOT / "tests" / "fixtures" / "worlds" / "library"
@@ -18,6 +20,7 @@ def test_the_readme_shows_the_example_as_it_is() -> None:
     assert example.split('"""', 2)[2].strip() in [block.strip() for block in shown]
 
 
+@pytest.mark.slow
 def test_the_example_runs() -> None:
     """`python examples/own_agent.py` runs every task of its world and passes one or more."""
     done = subprocess.run(
@@ -28,6 +31,7 @@ def test_the_example_runs() -> None:
     assert "'completed': " in done.stdout
 
 
+@pytest.mark.slow
 def test_the_examples_on_judging_run(tmp_path: Path) -> None:
     """The test kit's example passes on a package, and the other one breaks a copy of a world."""
     document = (ROOT / "docs" / "judging.md").read_text("utf-8")

@@ -39,6 +39,7 @@ def test_a_mutated_input_is_refused_or_used(
     assert tally.inputs == INPUTS
 
 
+@pytest.mark.slow
 def test_inputs_without_a_mutation_are_used(
     every: dict[str, Target],
     warm_cli: WarmProcess,

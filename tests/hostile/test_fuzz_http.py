@@ -174,6 +174,7 @@ def statuses_in(answers: bytes) -> set[int]:
     return {int(part[:3]) for part in answers.split(b"HTTP/1.1 ")[1:] if part[:3].isdigit()}
 
 
+@pytest.mark.slow
 async def test_bytes_of_requests(scenario: Scenario, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever bytes come over a connection, the server answers below 500 or closes it, and serves
     the next client; no connection stays."""

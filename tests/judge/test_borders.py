@@ -19,6 +19,7 @@ EVERY = repeats(short=12, long=1)  # of a world's tasks
 _EXCEPTIONS = {"shop_support": 0, "flight_desk": 8, "claims_desk": 5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["shop_support", "flight_desk", "claims_desk"])
 def test_every_mutant_and_near_miss_has_the_label_of_its_kind(world: str) -> None:
     """Where all mistakes of an episode have the same label in the table, the code judge gives it;

@@ -210,6 +210,7 @@ def _own_state(config: pytest.Config, number: int) -> Iterator[None]:
     """What a fork would share with its parent: captured output, the terminal, temporary folders,
     random numbers."""
     ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     os.environ[WORKER_VARIABLE] = str(number)
     random.seed()
     capture: Any = config.pluginmanager.getplugin("capturemanager")

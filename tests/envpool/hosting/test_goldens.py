@@ -72,6 +72,7 @@ def test_a_run_gives_the_genuine_results(
     assert states.verify_digest(world.overlay) == states.stored(world.overlay).digest
 
 
+@pytest.mark.slow
 def test_interleaved_worlds_stay_separate(host: AwmHost, states: States) -> None:
     """Worlds that take turns call by call end as each would have ended alone."""
     runs = [run for run in RUNS if run.get("calls")]

@@ -92,6 +92,7 @@ def test_tools_and_their_schemas(tools: dict[str, Tool]) -> None:
     assert "$ref" not in str(schema)
 
 
+@pytest.mark.slow
 def test_a_schema_is_the_same_in_every_process(tmp_path: Path, tools: dict[str, Tool]) -> None:
     """A schema does not depend on the order of sets or on Python's hash seed."""
     folder = ledger(tmp_path, tools_py=_TOOLS).path
@@ -203,6 +204,7 @@ def test_a_message_lets_an_agent_correct_its_arguments(
     assert not unlisted["order"].spec.schema
 
 
+@pytest.mark.slow
 def test_arguments_that_are_nested_deeply(tools: dict[str, Tool]) -> None:
     """Extreme nesting is refused before anything recurses into it."""
     deep: Any = 1

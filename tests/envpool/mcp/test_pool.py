@@ -116,6 +116,7 @@ def ended(pid: int) -> bool:
 # A server that a command starts -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_command_is_a_world_for_each_lease(scenario: Scenario) -> None:
     """Every lease has its own server, whose notes no other lease sees; the tools are the server's,
     and every part of a result is rendered as text."""
@@ -217,6 +218,7 @@ async def test_a_reset_is_a_new_server(scenario: Scenario) -> None:
     assert pool.statistics()["starts"] == 3
 
 
+@pytest.mark.slow
 async def test_a_server_leaves_nothing(scenario: Scenario) -> None:
     """The server ends with the lease, even if it ignores SIGTERM, with its children, in its process
     group or not, and with its folder."""
@@ -347,6 +349,7 @@ async def test_a_server_that_worked_once_is_a_broken_world(
 # A server at a URL --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_url_is_a_world(scenario: Scenario) -> None:
     """Each lease of a server at a URL has its own connection; such a server cannot be reset, and
     when it is gone the world is broken."""
@@ -436,6 +439,7 @@ async def test_a_failure_of_the_server_ends_the_episode(scenario: Scenario) -> N
 # Tasks --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_task_is_verified_by_calls(scenario: Scenario) -> None:
     """The checks of a task are made in the world of its episode, by `Env.check`; each is a finding,
     and so is the check of the answer."""

@@ -190,6 +190,7 @@ class _Touch:
         return os.mkdir, (self._path,)
 
 
+@pytest.mark.slow
 async def test_a_pickle_of_a_client_is_never_read(tmp_path: Path) -> None:
     """The module state of a client's choice does not reach a worker, and one that does reach it
     (signed with the server's key) calls nothing that it names."""

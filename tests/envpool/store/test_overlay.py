@@ -164,6 +164,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]
     comparison.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_MOVES)
 def test_any_interleaving_equals_plain_databases(
@@ -201,6 +202,7 @@ def test_every_kind_of_statement(comparison: Comparison, sql: str) -> None:
         comparison.check(pair)
 
 
+@pytest.mark.slow
 def test_thousands_of_worlds_interleaved(comparison: Comparison) -> None:
     """Thousands of live worlds that take turns on one connection are as separate as databases."""
     rng = Random(7)
@@ -228,6 +230,7 @@ def test_thousands_of_worlds_interleaved(comparison: Comparison) -> None:
         comparison.check(pair)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", bundled_names())
 def test_bundled_worlds_equal_plain_databases(name: str) -> None:
     """Calls of oracles and random calls, interleaved with forks and resets, in each bundled

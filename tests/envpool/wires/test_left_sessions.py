@@ -84,6 +84,7 @@ async def test_a_dead_session(opens: Open, uses: Use, status: int, why: str) -> 
         assert client.is_empty()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opens", [open_gym, open_openenv, open_ors])
 async def test_a_thousand_sessions_left_open(opens: Open) -> None:
     """They are closed after their time to live, and a new one can be opened and used."""

@@ -63,12 +63,14 @@ def test_its_data_are_immutable(function: FunctionType) -> None:
             assert isinstance(part, IMMUTABLE), name
 
 
+@pytest.mark.slow
 def test_the_canary_is_refused() -> None:
     """A hook that works refuses the canary; one that lets it pass is disabled."""
     assert _run("") == ["True ''", "False ''"]
     assert AuditHook("/nowhere", 3).is_disabled()
 
 
+@pytest.mark.slow
 def test_a_refusal_is_counted_and_described() -> None:
     """The first forbidden action is the violation, and it stays one without its text."""
     lines = _run(

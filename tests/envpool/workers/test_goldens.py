@@ -53,6 +53,7 @@ async def check_end(
         assert found == (expected["label"], expected["detail"]), (run["id"], which)
 
 
+@pytest.mark.slow
 async def test_every_run_ends_as_genuine(pool: WorkerPool) -> None:
     """Texts, errors, final rows, and the verdicts on oracles, near misses and idle runs."""
     scenario = fixture_scenario()
@@ -62,6 +63,7 @@ async def test_every_run_ends_as_genuine(pool: WorkerPool) -> None:
         await check_end(pool, scenario, run, state)
 
 
+@pytest.mark.slow
 async def test_worlds_in_turns_end_as_genuine(pool: WorkerPool) -> None:
     """Many worlds at once, on two workers, end as each ends alone."""
     scenario = fixture_scenario()

@@ -35,7 +35,8 @@ from tests.support import ledger_world
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.made_once import made_once
 
-pytestmark = pytest.mark.timeout(300)  # the runs take half a minute alone, more on a busy machine
+# The runs take half a minute alone, more on a busy machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 STEP = repeats(short=4, long=1)
 VERIFIERS = [*attacks()[::STEP], *attacks("verdicts")]

@@ -51,6 +51,7 @@ async def observe_all(
         return seen
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_an_owner_changes_nothing_elsewhere(
     open_spawner: OpenSpawner, tmp_path: Path
@@ -68,6 +69,7 @@ async def test_an_owner_changes_nothing_elsewhere(
     assert await observe_all(open_spawner, family, [record(name) for name in NAMES]) == alone
 
 
+@pytest.mark.slow
 async def test_no_process_executes_two_scenarios(open_spawner: OpenSpawner, tmp_path: Path) -> None:
     """Every process has one scenario for its life, a verdict has a process of its own, and the
     result says which; also where many tasks use many scenarios at once and workers are evicted."""

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from envpool.core.errors import WorldError
 from envpool.workers.pool import WorkerPool, WorkerSettings
 from tests.support.ledger_world import ledger
@@ -24,6 +26,7 @@ def fine(db: Db) -> int:
 '''
 
 
+@pytest.mark.slow
 def test_workers_are_replaced_under_asyncio_run(tmp_path: Path) -> None:
     """A worker that dies ends its episode and is replaced, as it is under anyio.run."""
     scenario = ledger(tmp_path / "ledger", tools_py=TOOLS)

@@ -1079,6 +1079,7 @@ async def play(env: Env, local: Env, steps: Sequence[Any], broken: list[int]) ->
         broken.append(1)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(st.lists(operations, min_size=1, max_size=6), fates, st.integers(1, 3), st.integers(1, 3))
 def test_worlds_are_exact_despite_faults(

@@ -32,6 +32,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "sandbox.md"
 pytestmark = pytest.mark.timeout(120)  # a level takes two seconds, one of them up to its CPU limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("promise", PROMISES)
 @pytest.mark.parametrize("level", ACCEPTED)
 def test_promise(level: str, promise: str) -> None:
@@ -41,6 +42,7 @@ def test_promise(level: str, promise: str) -> None:
     assert broken(level, ordinary=False)[promise] == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as an ordinary user already")
 @pytest.mark.parametrize("promise", PROMISES)
 @pytest.mark.parametrize("level", SHORT)

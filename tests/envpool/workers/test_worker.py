@@ -272,6 +272,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow
 def test_nothing_outlives_the_pool() -> None:
     """When the pool's process is killed, the fork server and all workers end."""
     program = [sys.executable, "-c", _ABANDONED]

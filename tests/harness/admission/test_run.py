@@ -63,6 +63,7 @@ def run_of(server: ModelServer, folder: Path) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_episode_ends(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
@@ -100,6 +101,7 @@ def test_a_number_stays_a_number(
     assert (report["admission"]["adaptive"], behaviour.num_read) == (False, 0)
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_with_auto(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +134,7 @@ def test_metrics_are_read(
     json.dumps(report)
 
 
+@pytest.mark.slow
 def test_the_display_shows_the_limit(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

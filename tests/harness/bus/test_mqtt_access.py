@@ -94,6 +94,7 @@ async def test_a_missing_broker() -> None:
             pass
 
 
+@pytest.mark.slow
 async def test_a_broker_that_hangs_up(caplog: pytest.LogCaptureFixture) -> None:
     """A server that hangs up after its greeting gives a sentence, and leaves no unread error."""
 

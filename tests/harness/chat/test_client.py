@@ -83,6 +83,7 @@ def perfect_s(attempts: list[list[int]], live: int) -> float:
     return max(slots)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.03, 0.08])
 async def test_refusals_take_as_long_as_with_a_perfect_client(share: float) -> None:
     """With refusals that come at any load, runs take at most 1.15 times as long as those in which

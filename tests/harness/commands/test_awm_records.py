@@ -49,6 +49,7 @@ def worlds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "worlds"
 
 
+@pytest.mark.slow
 def test_every_command_takes_an_imported_world(
     rehearse: Rehearse, worlds: Path, tmp_path: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_every_command_takes_an_imported_world(
     assert bench["overhead_ratio"] > 0
 
 
+@pytest.mark.slow
 def test_a_record_runs_without_an_import(rehearse: Rehearse, tmp_path: Path) -> None:
     """`run --awm DIR name:task` reads the record from DIR, and replay finds it there again; its
     digest is that of the imported package."""
@@ -99,6 +101,7 @@ def test_a_record_runs_without_an_import(rehearse: Rehearse, tmp_path: Path) -> 
     assert (again["episodes"], again["divergences"]) == (1, [])
 
 
+@pytest.mark.slow
 def test_a_record_is_continued_in_the_middle(rehearse: Rehearse, tmp_path: Path) -> None:
     """An episode of a record, whose code runs in a worker, is forked after two turns, and resumed
     after a crash at that place: both end as the whole one did."""
@@ -115,6 +118,7 @@ def test_a_record_is_continued_in_the_middle(rehearse: Rehearse, tmp_path: Path)
     assert check_attempts(records_of(cut)) == 1
 
 
+@pytest.mark.slow
 def test_the_seeding_is_logged_with_each_episode(rehearse: Rehearse, tmp_path: Path) -> None:
     """Every episode records how its world was seeded; another seeding gives another digest."""
     packages = set()
@@ -131,12 +135,14 @@ def test_the_seeding_is_logged_with_each_episode(rehearse: Rehearse, tmp_path: P
     assert len(packages) == 2
 
 
+@pytest.mark.slow
 def test_the_noop_policy_completes_no_task(rehearse: Rehearse) -> None:
     """Without any call, no task of the fixture is completed."""
     bench = json_of(rehearse, "bench", "--awm", AWM, NAME, "-p", "noop")
     assert bench["labels"] == {"agent_error": 10}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_gate")
 @pytest.mark.timeout(180)  # dozens of verdicts of each task, each by a fresh worker
 def test_the_gate_finds_what_was_lost(rehearse: Rehearse, tmp_path: Path) -> None:
@@ -212,6 +218,7 @@ def test_broken_records_are_refused_one_by_one(
         assert reason in refused[name]
 
 
+@pytest.mark.slow
 def test_a_tool_that_violates_the_sandbox_ends_its_episode(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ def test_a_model_is_measured_and_its_run_is_kept(
     assert [path.name for path in Path("runs").iterdir()] == ["shop_support-openai-1"]
 
 
+@pytest.mark.slow
 def test_retries_and_rate_limits_are_logged_with_v(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def test_the_noop_policy_passes_nothing(rehearse: Rehearse) -> None:
     assert report["unjudged"] == 0
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_each_value(rehearse: Rehearse) -> None:
     """`bench --sweep` gives a report for each value."""
     sweep = json_of(rehearse, "bench", "shop_support", "-n", 35, "--sweep", "concurrency=1,4")
@@ -73,6 +74,7 @@ if IS_LONG:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("policy", "dialect"), _PAIRS)
 def test_every_policy_replays_in_every_dialect(
     rehearse: Rehearse, tmp_path: Path, policy: str, dialect: str
@@ -358,6 +360,7 @@ def test_a_run_is_not_written_over(rehearse: Rehearse, world: Path, tmp_path: Pa
     assert (run / "episodes.sqlite").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_run_is_followed_from_another_process(rehearse: Rehearse, tmp_path: Path) -> None:
     """`watch` sees a run that `run --bus` publishes from its first to its last episode."""
     run = tmp_path / "followed"

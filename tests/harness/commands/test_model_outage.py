@@ -83,6 +83,7 @@ def test_a_few_failures_are_named_beside_the_pass_rate(rehearse: Rehearse) -> No
     assert line.endswith(" of the judged")
 
 
+@pytest.mark.slow
 def test_an_outage_stops_the_run_which_can_be_resumed(rehearse: Rehearse) -> None:
     """When the server goes away in the middle, the run stops with one sentence that has the cause
     and the command that continues; that command finishes the run."""

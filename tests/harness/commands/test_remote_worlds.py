@@ -48,6 +48,7 @@ def serving() -> Iterator[str]:
         assert server.wait(30) == 0
 
 
+@pytest.mark.slow
 def test_an_mcp_server_is_a_world(rehearse: Rehearse, tmp_path: Path) -> None:
     """`run --mcp COMMAND TASKS` starts a fresh server for each episode; tool calls verify it."""
     tasks = tmp_path / "tasks.toml"

@@ -110,6 +110,7 @@ async def test_a_short_wait_is_not_logged() -> None:
     assert logged == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_run_names_a_tool_that_blocks_its_process(
     processes: int, tmp_path: Path, warm_cli: WarmProcess

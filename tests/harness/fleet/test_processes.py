@@ -98,6 +98,7 @@ def _check_equal(folder: Path, undisturbed: Path) -> int:
     return check_attempts(records)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 3])
 def test_report_and_results_do_not_depend_on_the_number_of_processes(
     processes: int, tmp_path: Path, warm_cli: WarmProcess, undisturbed: Path
@@ -108,6 +109,7 @@ def test_report_and_results_do_not_depend_on_the_number_of_processes(
     _check_equal(run.folder, undisturbed)
 
 
+@pytest.mark.slow
 def test_killed_processes_are_replaced_and_nothing_is_lost_or_doubled(
     tmp_path: Path, warm_cli: WarmProcess, undisturbed: Path
 ) -> None:
@@ -122,6 +124,7 @@ def test_killed_processes_are_replaced_and_nothing_is_lost_or_doubled(
     assert _check_equal(run.folder, undisturbed) > 0
 
 
+@pytest.mark.slow
 def test_a_hung_process_is_noticed_and_replaced(
     tmp_path: Path, warm_cli: WarmProcess, undisturbed: Path
 ) -> None:
@@ -135,6 +138,7 @@ def test_a_hung_process_is_noticed_and_replaced(
     assert _check_equal(run.folder, undisturbed) > 0
 
 
+@pytest.mark.slow
 def test_a_stopped_coordinator_does_not_take_its_workers_for_hung(
     tmp_path: Path, warm_cli: WarmProcess, undisturbed: Path
 ) -> None:
@@ -152,6 +156,7 @@ def test_a_stopped_coordinator_does_not_take_its_workers_for_hung(
     _check_equal(run.folder, undisturbed)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_records_its_endings_and_goes_on_with_another_number(
     tmp_path: Path, warm_cli: WarmProcess, undisturbed: Path
 ) -> None:
@@ -167,6 +172,7 @@ def test_an_interrupted_run_records_its_endings_and_goes_on_with_another_number(
     assert _check_equal(run.folder, undisturbed) > 0
 
 
+@pytest.mark.slow
 def test_the_processes_end_with_their_coordinator(
     tmp_path: Path, warm_cli: WarmProcess, undisturbed: Path
 ) -> None:
@@ -192,6 +198,7 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_judge_that_asks_models_is_one_for_all_processes(
     tmp_path: Path, warm_cli: WarmProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,6 +142,7 @@ def test_a_folder_that_is_read_only(rehearse: Rehearse, folder: Path, mount: Mou
         assert reader.counts().keys() == {"started", "step", "ended"}
 
 
+@pytest.mark.slow
 def test_a_full_disk(
     rehearse: Rehearse,
     folder: Path,

@@ -255,6 +255,7 @@ async def test_an_error_in_the_block_is_not_wrapped(tmp_path: Path) -> None:
         assert reader.episodes() == [_row("a")]
 
 
+@pytest.mark.slow
 async def test_one_writer_at_a_time(tmp_path: Path) -> None:
     """A second writer is refused, in this process and in another, until the first has left."""
     async with open_log(tmp_path):
@@ -503,6 +504,7 @@ def _killed_after(folder: Path, num_lines: int | None) -> list[str]:
     return [line.split()[1].decode() for line in lines if line.startswith(b"durable ")]
 
 
+@pytest.mark.slow
 def test_durable_episodes_survive_kill_9(tmp_path: Path) -> None:
     """After six kills at seeded moments, each followed by a resume, every episode that was reported
     durable is in the log, none was repeated, and in the end each is there once."""

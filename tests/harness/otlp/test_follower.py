@@ -115,6 +115,7 @@ def test_the_command_on_a_folder(rehearse: Rehearse, tmp_path: Path) -> None:
     assert out == f"{len(collector.spans)} spans of 3 episodes sent to {collector.url}/v1/traces\n"
 
 
+@pytest.mark.slow
 def test_the_command_over_a_broker(rehearse: Rehearse, tmp_path: Path) -> None:
     """`watch --bus BROKER --otlp URL` sends a live run with the spans of a later export."""
     folder = tmp_path / "run"

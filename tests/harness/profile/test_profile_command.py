@@ -103,6 +103,7 @@ def test_an_old_log(rehearse: Rehearse, package: Path, tmp_path: Path) -> None:
         assert len(reader.sessions()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_live_run_and_one_that_was_cut_off(
     rehearse: Rehearse, package: Path, tmp_path: Path, how: signal.Signals

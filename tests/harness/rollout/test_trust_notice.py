@@ -123,6 +123,7 @@ def test_commands_name_what_runs_here(tmp_path: Path, rehearse: Rehearse) -> Non
     assert LINE not in err
 
 
+@pytest.mark.slow
 def test_required_isolates_what_is_not_bundled(tmp_path: Path, rehearse: Rehearse) -> None:
     """With `--sandbox required` the code of any other package runs in workers: nothing is named,
     and run.toml has the level with Landlock's version."""

@@ -64,6 +64,7 @@ def exported(rehearse: Rehearse, run: Path) -> list[Any]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_world_is_an_environment_error(
     rehearse: Rehearse, tmp_path: Path, fault: Fault
@@ -82,6 +83,7 @@ def test_a_broken_world_is_an_environment_error(
     assert (replay["episodes"], replay["divergences"]) == (3, [])
 
 
+@pytest.mark.slow
 def test_a_package_that_breaks_in_a_worker(rehearse: Rehearse, tmp_path: Path) -> None:
     """The result is the same where the broken tool runs in a worker."""
     world = copy_with_fault(find("shop_support").path, tmp_path / "broken", "locked", TOOL)
@@ -125,6 +127,7 @@ def test_an_episode_that_was_stopped(rehearse: Rehearse, tmp_path: Path, broken:
     assert (again["labels"]["environment_error"], again["disagreements"]) == (1, 0)
 
 
+@pytest.mark.slow
 def test_continuing_in_a_broken_world(rehearse: Rehearse, tmp_path: Path, broken: Path) -> None:
     """With --no-world-stop the oracle continues. What it did in spite of the broken look-up counts;
     the broken calls never count against the agent."""

@@ -154,6 +154,7 @@ def test_the_tools_are_served_over_mcp(played: Callable[..., Any]) -> None:
     assert unknown["error"]["message"] == "there is no method 'resources/list' here"
 
 
+@pytest.mark.slow
 def test_worlds_that_a_model_wrote_are_refused(rehearse: Rehearse, tmp_path: Path) -> None:
     """Their code needs a sandbox: one sentence, and nothing is written."""
     worlds = tmp_path / "worlds"

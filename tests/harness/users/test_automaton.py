@@ -34,6 +34,7 @@ DIALOGUES = [
 ]
 
 
+@pytest.mark.slow
 def test_oracles_complete_all_dialogues_and_silent_agents_none(
     rehearse: Rehearse, tmp_path: Path
 ) -> None:
@@ -47,6 +48,7 @@ def test_oracles_complete_all_dialogues_and_silent_agents_none(
     assert "completed" not in silent["labels"]
 
 
+@pytest.mark.slow
 def test_two_processes_play_the_same(rehearse: Rehearse, tmp_path: Path) -> None:
     """Oracles with a mistake have the same labels with one process and with two."""
     labels = []

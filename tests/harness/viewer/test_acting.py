@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import msgspec
+import pytest
 
 from harness.log.reader import open_reader
 from harness.log.schema import LOG_NAME
@@ -161,6 +162,7 @@ async def test_a_replay_finds_where_the_log_is_wrong(oracles: Path, tmp_path: Pa
     assert step.results[0].text.startswith(divergence["found"].removesuffix("…"))
 
 
+@pytest.mark.slow
 async def test_the_gate_checks_a_world(tmp_path: Path) -> None:
     """A sound package has no failure; one whose solution is wrong has one that names the task. The
     world's page shows what was found last."""

@@ -28,6 +28,7 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield running
 
 
+@pytest.mark.slow
 async def test_a_run_on_a_broker_is_watched_to_its_end(broker: Mosquitto, tmp_path: Path) -> None:
     """The page is that of the copy: it is live while the run is, rows come, and at the end it has
     every episode of the run's own log, with verdicts and changed rows."""

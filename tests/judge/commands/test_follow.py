@@ -35,6 +35,7 @@ def played(tmp_path: Path, judge: str, *flags: object) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_judge_that_comes_and_goes(commands: Commands, tmp_path: Path, processes: int) -> None:
     """A judge may start late, be killed, be interrupted and come back while the run plays: the
@@ -85,6 +86,7 @@ def test_a_run_without_a_judge(commands: Commands, tmp_path: Path) -> None:
         assert reader.last_position() == position
 
 
+@pytest.mark.slow
 def test_the_run_is_killed(commands: Commands, tmp_path: Path) -> None:
     """A run that is killed while a judge follows it goes on with --resume, and the judge, which has
     waited, with it: what had ended is judged meanwhile, and each episode has one verdict."""
@@ -107,6 +109,7 @@ def test_the_run_is_killed(commands: Commands, tmp_path: Path) -> None:
     assert {name: verdicts_of(folder, "code")[name] for name in before} == before
 
 
+@pytest.mark.slow
 def test_a_second_judge_is_refused(commands: Commands, tmp_path: Path) -> None:
     """Two processes that follow and judge one run would judge everything twice: the second one is
     refused by a sentence, and the first one goes on."""

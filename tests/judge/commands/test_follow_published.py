@@ -44,6 +44,7 @@ def played(
     )
 
 
+@pytest.mark.slow
 def test_a_judge_elsewhere_comes_and_goes(
     commands: Commands, broker: Mosquitto, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_judge_elsewhere_comes_and_goes(
     check_judged_once(run_folder, copy / FOLDER)
 
 
+@pytest.mark.slow
 def test_the_run_is_interrupted(commands: Commands, broker: Mosquitto, tmp_path: Path) -> None:
     """A run that is interrupted tells its followers that it has ended; a judge elsewhere waits for
     the missing episodes, and goes on when the run is resumed."""

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from scenarios.generate.output_folder import MANIFEST
 from tests.support.cli import Rehearse, json_of
 
@@ -22,6 +24,7 @@ def test_worlds_are_made_and_reported(rehearse: Rehearse, tmp_path: Path) -> Non
     assert again == {**made, "kept": 3, "wall_s": again["wall_s"]}
 
 
+@pytest.mark.slow
 def test_generated_worlds_pass_the_gate(rehearse: Rehearse, tmp_path: Path) -> None:
     """`scenarios check` proves a folder of generated worlds."""
     folder = tmp_path / "worlds"

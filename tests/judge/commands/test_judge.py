@@ -299,6 +299,7 @@ def test_a_persuaded_judge_changes_no_reward_in_hybrid_mode(
     assert beside["disagreements"] == len(pleading) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_lies_change_rewards_in_llm_mode_and_none_that_code_proved_in_hybrid(
     rehearse: Rehearse, tmp_path: Path

@@ -51,6 +51,7 @@ def episode_line(plan: dict[str, Any], which: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "answer", "label"),
     [("oracle", "agent_error", COMPLETED), ("near_miss", "partially_completed", PARTIAL)],

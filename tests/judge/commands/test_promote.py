@@ -80,6 +80,7 @@ def test_a_bad_agent_fails(
     assert (failure.get("message") or "").startswith("completed.lower >= 0.2: found 0, interval 0")
 
 
+@pytest.mark.slow
 def test_too_few_episodes_are_played_on(rehearse: Rehearse, gate: Path, tmp_path: Path) -> None:
     """One look is inconclusive (status 3); playing on ends with a verdict before all is played.
     What was played stays, and the run is complete."""

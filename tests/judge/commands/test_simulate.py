@@ -8,6 +8,7 @@ from tests.support.cli import Rehearse, json_of
 from tests.support.paths import AWM, LIBRARY
 
 
+@pytest.mark.slow
 def test_every_promise_is_kept(rehearse: Rehearse) -> None:
     """The report has the number of seeds, their steps, and no failure; the status is 0."""
     asked = ("simulate", "--world", LIBRARY, "--first", 2, "--seeds", 2, "-n", 10, "-j", 1)

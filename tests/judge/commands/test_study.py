@@ -66,6 +66,7 @@ def within(estimate: Any, value: float) -> bool:
     return inside and estimate["low"] < estimate["high"] < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["llm", "hybrid"])
 def test_a_known_flip_probability_is_found(rehearse: Rehearse, tmp_path: Path, mode: Any) -> None:
     """A judge that answers the opposite in about 10 % of its judgements is measured so, within the
@@ -189,6 +190,7 @@ def test_an_exhausted_budget_is_reported(rehearse: Rehearse, oracles: Path, tmp_
     assert report["code_agreement"]["episodes"] == 6
 
 
+@pytest.mark.slow
 def test_pleas_are_measured(rehearse: Rehearse, tmp_path: Path) -> None:
     """A judge that obeys is measured to say completed when an injection asks for it, and to keep
     its label when only the wording changes; in mode hybrid it gives no such verdict."""

@@ -36,6 +36,7 @@ def test_reference_solutions_and_silence(rehearse: Rehearse, tmp_path: Path) -> 
     assert sum(mutated["failures"].values()) > 0
 
 
+@pytest.mark.slow
 def test_a_model_is_evaluated(rehearse: Rehearse, tmp_path: Path) -> None:
     """A model at a server plays, in the chat format and in a text dialect; where no call is right,
     a model without calls has everything."""

@@ -96,6 +96,7 @@ def model_at(url: str) -> tuple[object, ...]:
     return ("-m", "m", "--base-url", url, "--no-preflight")
 
 
+@pytest.mark.slow
 def test_files_are_changed_in_a_copy(
     rehearse: Rehearse, tmp_path: Path, servers: Path, scratch: Path
 ) -> None:
@@ -125,6 +126,7 @@ def _words(process: psutil.Process) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_and_is_judged_again(
     rehearse: Rehearse, tmp_path: Path, servers: Path
 ) -> None:
@@ -150,6 +152,7 @@ def test_what_a_script_lacks_is_not_the_agents_fault(
     assert (report["episodes"], report["unjudged"], report["scores"]) == (1, 1, {})
 
 
+@pytest.mark.slow
 def test_evaluators_decide_on_the_answer(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +177,7 @@ def test_evaluators_decide_on_the_answer(
     assert "number of copies" in out
 
 
+@pytest.mark.slow
 def test_a_key_reaches_the_server_that_asks_for_it_alone(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def asked(suite: str, *more: object) -> tuple[object, ...]:
     return ("eval", suite, "--tau2", CHECKOUT, *more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("suite", "tasks", "floor"), [("tau2_retail", 3, 1 / 3), ("tau2_telecom", 2, 0.0)]
 )
@@ -60,6 +61,7 @@ def test_records_are_kept_one_by_one(rehearse: Rehearse, tmp_path: Path) -> None
     }
 
 
+@pytest.mark.slow
 def test_failures_are_named(rehearse: Rehearse, tmp_path: Path) -> None:
     """The reference actions are the solution with which episodes are compared."""
     run = tmp_path / "run"
@@ -101,6 +103,7 @@ class Pair:
         return Completes("Please switch airplane mode off.")
 
 
+@pytest.mark.slow
 def test_a_model_plays_the_customer(rehearse: Rehearse, tmp_path: Path) -> None:
     """Two models talk at one server. The agent sees neither the scenario nor the customer's tools;
     the customer acts, and ends the talk."""
@@ -131,6 +134,7 @@ def test_a_model_plays_the_customer(rehearse: Rehearse, tmp_path: Path) -> None:
     assert "user: It works, thank you. ###STOP###" in out
 
 
+@pytest.mark.slow
 def test_an_evaluation_with_a_customer_goes_on(rehearse: Rehearse, tmp_path: Path) -> None:
     """A whole run that is resumed asks no model again."""
     both, run = Pair(), tmp_path / "run"

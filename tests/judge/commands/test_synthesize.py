@@ -43,6 +43,7 @@ def flags(out: Path, url: str) -> list[object]:
     return ["-o", out, "-m", "m", "--base-url", url, "--tasks", 3, "--workers", 1]
 
 
+@pytest.mark.slow
 def test_worlds_are_made_and_reported(
     rehearse: Rehearse, seeds: Path, tmp_path: Path, url: str
 ) -> None:

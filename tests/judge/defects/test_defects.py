@@ -116,6 +116,7 @@ def test_a_tool_that_breaks_on_an_empty_list(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_injections_are_deterministic(library: TargetPackage) -> None:
     """Equal seeds inject the same defect; the package itself is unchanged."""
     before = dict(library.texts)
@@ -306,6 +307,7 @@ async def pool() -> AsyncIterator[RoutingPool]:
         yield pool
 
 
+@pytest.mark.slow
 async def test_the_gate_finds_the_defects_of_awm_records(pool: RoutingPool) -> None:
     """Failing inserts, endpoints that answer 500, verifiers that always complete or cannot run are
     reported by the right check; the sound record passes."""

@@ -58,6 +58,7 @@ def test_an_arm_judges_the_episodes_of_another(rehearse: Rehearse, tmp_path: Pat
     assert code["statistics"]["completed"]["value"] == 0.0
 
 
+@pytest.mark.slow
 def test_arms_train_their_models(rehearse: Rehearse, tmp_path: Path) -> None:
     """Each in its own folder; the weights play the evaluation."""
     [world] = write_microworlds(tmp_path / "worlds", seed=3, count=1, split="train")

@@ -40,6 +40,7 @@ def mistakes(
     return {one.kind: one for one in reversed(found)}  # the first of each kind
 
 
+@pytest.mark.slow
 def test_mutants_of_a_bundled_world_are_named() -> None:
     """In at least 95 % of each kind; every failed episode has a kind, and no solution has one.
 

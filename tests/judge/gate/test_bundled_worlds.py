@@ -46,6 +46,7 @@ def test_a_world_is_large(name: str) -> None:
     assert scenario.rules
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_world_passes_the_gate(name: str) -> None:
     """No check fails: every oracle completes its task, doing nothing does not, mutants are

@@ -50,6 +50,7 @@ def whys(outcome: Outcome) -> list[tuple[str, str]]:
     return [(failure.check, failure.why) for failure in outcome.report.failures]
 
 
+@pytest.mark.slow
 def test_no_world_is_lost(tmp_path: Path) -> None:
     """A world whose code ends the process, and a folder that is not a package, cost only
     themselves; results that differ in another process are reported."""
@@ -82,6 +83,7 @@ def test_a_world_that_hangs_is_stopped(tmp_path: Path) -> None:
     assert whys(found["hangs"]) == [("crash", late)]
 
 
+@pytest.mark.slow
 def test_a_models_package_is_checked_in_a_sandbox(tmp_path: Path) -> None:
     """Its code runs in a confined process: forbidden actions fail, and the rest is checked."""
     head = ('version = "', 'written_by = "model"\nversion = "')
@@ -193,6 +195,7 @@ def test_of_many_worlds_those_with_failures_are_shown() -> None:
 # The allow-list in a run --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_allow_list_is_written_and_followed(rehearse: Rehearse, tmp_path: Path) -> None:
     """`run --allow` follows the list of `check --allow-list`: a bad task is left out of its world
     and refused by name, and a world that is not listed or has changed is refused."""

@@ -235,6 +235,7 @@ def test_what_no_log_can_hold() -> None:
     assert lines_of(prompt, "S1")[0] == f'call| get_order {{"order_id":"{2**70}","x":"?"}}'
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(CASES, st.sampled_from(MODES), st.integers(0, 4000))
 def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:

@@ -92,6 +92,7 @@ def test_the_kit_has_cases_of_every_kind() -> None:
     assert labels(report)["oracle"] == {"completed": 6}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "tasks", "mutants"),
     [("shop_support", 53, 989), ("flight_desk", 54, 1284), ("claims_desk", 47, 1114)],

@@ -259,6 +259,7 @@ def test_the_nearest_world_is_found() -> None:
 # Page and picture -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_worlds_give_the_same_bytes() -> None:
     """Page and picture do not depend on when, where and in what style they are made."""
     found = figures()
@@ -271,6 +272,7 @@ def test_the_same_worlds_give_the_same_bytes() -> None:
     assert before[1].startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else() -> None:
     """Each chart is in the page itself, with its words; nothing is fetched, and no script runs."""
     found = figures()
@@ -332,6 +334,7 @@ def test_what_worlds_say_is_no_markup() -> None:
 # The command ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_writes_page_picture_and_figures(rehearse: Rehearse, tmp_path: Path) -> None:
     """A folder of worlds and a bundled one become a page, a picture and figures."""
     for made in made_with(["tickets"], count=1, trades=["hotel"]):

@@ -90,6 +90,7 @@ def test_packed_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_long_rows_are_exact() -> None:
     """In float64, both back ends' gradients equal those of step rows also when attention is
     computed in several blocks; its kernel computes up to 256 queries and 512 keys at once."""
@@ -454,6 +455,7 @@ def dense(query: Tensor, key: Tensor, value: Tensor, mask: Any, scaling: float) 
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(5))
 @given(prefix_groups(), st.integers(1, 70))
 def test_flex_scores_are_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
@@ -468,6 +470,7 @@ def test_flex_scores_are_exact(prefix_group: PrefixGroup, max_tokens: int) -> No
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(8))
 @given(prefix_groups(), st.integers(1, 70))
 def test_flex_rows_are_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:

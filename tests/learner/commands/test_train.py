@@ -158,6 +158,7 @@ def test_the_log_of_a_training_run_is_a_log(
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 8
 
 
+@pytest.mark.slow
 def test_a_training_run_is_followed_from_another_process(
     rehearse: Rehearse, config: Made, tmp_path: Path
 ) -> None:
@@ -237,6 +238,7 @@ def test_a_family_that_the_backend_does_not_know_is_refused(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_evaluation_with_other_settings_is_run_again(
     rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +262,7 @@ def test_an_evaluation_with_other_settings_is_run_again(
     }
 
 
+@pytest.mark.slow
 def test_learning_from_logs(rehearse: Rehearse, config: Made, tmp_path: Path) -> None:
     """Finished runs are trained on without any rollouts; the same way clones an oracle, if its
     replies are logged in the model's tokens."""
@@ -344,6 +347,7 @@ def test_bad_settings(
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_logs_of_other_windows(
     rehearse: Rehearse, config: Made, trained: Callable[[int], Path], tmp_path: Path
 ) -> None:
@@ -376,6 +380,7 @@ def test_logs_without_tokens(rehearse: Rehearse, config: Made, tmp_path: Path) -
     assert not (tmp_path / "second").exists()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_model(
     rehearse: Rehearse, config: Made, tmp_path: Path, start: Path
 ) -> None:
@@ -415,6 +420,7 @@ def test_broken_numbers(rehearse: Rehearse, config: Made, tmp_path: Path, start:
     assert not (tmp_path / "second").exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk(
     rehearse: Rehearse,
     config: Made,

@@ -56,6 +56,7 @@ def played(world: Path, model: Path, folder: Path) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.slow
 def test_training_comes_and_goes(
     commands: Commands, rehearse: Rehearse, world: Path, model: Path, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_training_comes_and_goes(
         assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_training_over_a_broker(
     commands: Commands, world: Path, model: Path, tmp_path: Path, broker: Mosquitto
 ) -> None:

@@ -188,6 +188,7 @@ def test_flex_is_refused_without_a_gpu() -> None:
         check(config_of("Llama"), backend="flex", device="cpu")
 
 
+@pytest.mark.slow
 def test_bfloat16_has_a_bound_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """In bfloat16 a right back end is within three times the noise of plain forwards; one that
     forgets a window only there is refused."""

@@ -43,6 +43,7 @@ def test_the_sampling_engine_is_tested_where_it_samples(
     assert (report.sampler is not None) == is_sampled
 
 
+@pytest.mark.slow
 async def test_a_sampler_with_the_weights_of_the_folder(model: Path, tmp_path: Path) -> None:
     """A sampler with the folder's weights passes; one with other weights is refused, with the
     folder's name."""

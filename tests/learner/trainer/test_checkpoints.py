@@ -116,6 +116,7 @@ def test_killed_at_any_moment_a_run_resumes_to_the_same_numbers(
     assert {first for first, *_ in found} >= {1, 3, 5} or not IS_LONG
 
 
+@pytest.mark.slow
 def test_without_the_optimisers_state_the_numbers_differ(folder: Path, tmp_path: Path) -> None:
     """Weights alone are not enough: without the optimiser's state the numbers differ, so the test
     above can fail."""
@@ -238,6 +239,7 @@ def test_a_truncated_archive_is_explained() -> None:
     assert reason(RuntimeError(message)) == f"{cause} ({message})"
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_no_checkpoint(folder: Path, tmp_path: Path) -> None:
     """If the disk fills up while a checkpoint is written, the error names it and the cause, the
     previous checkpoint stays and can be resumed from, and with free space the next one is

@@ -28,7 +28,8 @@ from tests.support.train_distributed import CASES, settings_for, steps_of, train
 from tests.support.trainer_runs import changed, largest_difference, random_batch, weights_after
 from tests.support.warm_process import Job, WarmProcess, torchrun_environment
 
-pytestmark = pytest.mark.timeout(200)  # three interpreters start, on however busy a machine
+# Three interpreters start, on however busy a machine.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 
 # The order of summation differs, and AdamW divides a gradient by its own size: see TOLERANCE in
 # test_trainer. bfloat16 also rounds norms' scales, which one process does not.
@@ -186,7 +187,6 @@ def test_one_process_needs_no_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not torch.distributed.is_initialized()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not IS_LONG, reason="three interpreters import torch: `just test-long`")
 def test_a_whole_run_under_torchrun(rehearse: Rehearse, tmp_path: Path) -> None:
     """`rehearse train` under torchrun runs the rollouts in process 0 and trains in all processes;

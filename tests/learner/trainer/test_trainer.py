@@ -86,6 +86,7 @@ def reference_run(
     return weights_after(model), np.reshape(norms, (STEPS, minibatches)).mean(1).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "minibatches", "prefix"),
     list(product(("naive", "packed", "twopass"), (1, 2), (9, 180)))
@@ -178,6 +179,7 @@ def test_micro_batches_change_nothing(folder: Path) -> None:
     assert found[0][1]["clipped_low"] + found[0][1]["clipped_high"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", [9, 520] if IS_LONG else [520])
 def test_an_episode_may_be_in_several_prefix_groups(folder: Path, prefix: int) -> None:
     """GSPO over episodes gives the same weights whether the suffixes of an episode are in one
@@ -206,6 +208,7 @@ def test_an_episode_may_be_in_several_prefix_groups(folder: Path, prefix: int) -
     assert largest_difference(weights(as_separate_episodes), together) > 100 * TOLERANCE
 
 
+@pytest.mark.slow
 def test_the_mismatch_of_an_episode_is_that_of_all_its_tokens(folder: Path) -> None:
     """With mismatch "episode" the weights after the updates do not depend on micro-batches, nor on
     the prefix groups that an episode is in; they differ from those with mismatch "step"."""
@@ -230,6 +233,7 @@ def test_the_mismatch_of_an_episode_is_that_of_all_its_tokens(folder: Path) -> N
         assert largest_difference(by_step, together) > 10 * TOLERANCE
 
 
+@pytest.mark.slow
 def test_the_reference_is_another_model(folder: Path, tmp_path: Path) -> None:
     """The divergence uses the reference's log-probabilities: before the first update it is 0 from
     the start model, and k3 by its formula from another model."""

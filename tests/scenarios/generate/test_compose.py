@@ -39,6 +39,7 @@ def tasks_of(made: list[GeneratedWorld]) -> list[TaskFeatures]:
     return [task for world in made for task in world.tasks]
 
 
+@pytest.mark.slow
 def test_worlds_pass_the_gate(tmp_path: Path) -> None:
     """Oracles complete their tasks, doing nothing does not, no mutant passes, no tool breaks."""
     made = made_with([], count=4, seed=11, among=None)
@@ -72,6 +73,7 @@ for trade in ("plant_nursery", "outdoor_shop"):
 """
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes() -> None:
     """The bytes are equal in another process with other hashes, too."""
     plans = [
@@ -110,6 +112,7 @@ def test_the_words_of_the_trade_are_everywhere(trade: str, word: str, plural: st
             assert not re.search(r"(?<![a-z])cases?(?![a-z])", text, re.IGNORECASE)
 
 
+@pytest.mark.slow
 def test_the_length_of_tasks_follows_the_knob() -> None:
     """With the knob `steps`, shorter or longer situations are drawn."""
     means = []
@@ -163,6 +166,7 @@ def test_the_requested_share_of_tasks_is_forbidden() -> None:
     assert most["decline"] >= 0.8 * most.total()
 
 
+@pytest.mark.slow
 def test_roles_forbid_more_on_request() -> None:
     """`permissions` draws requests that a role forbids instead of those that a rule forbids."""
     shares = []
@@ -172,6 +176,7 @@ def test_roles_forbid_more_on_request() -> None:
     assert shares[0] < shares[1]
 
 
+@pytest.mark.slow
 def test_terse_tasks_are_short() -> None:
     """With the knob at one, every task is in a colleague's words, and shorter than usual."""
     plain, terse = tasks_of(worlds(3)), worlds(3, terse=1)

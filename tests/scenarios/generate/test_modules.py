@@ -70,6 +70,7 @@ def test_a_world_of_a_module_passes_the_gate(name: str, tmp_path: Path) -> None:
     assert report.mutants_caught >= 0.99 * report.mutants > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRADES)
 def test_a_trade_can_have_all_of_its_modules(name: str, tmp_path: Path) -> None:
     """In the words of very different trades, the modules pass every check together."""

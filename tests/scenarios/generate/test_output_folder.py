@@ -48,6 +48,7 @@ def test_a_folder_has_packages_and_a_manifest(tmp_path: Path) -> None:
         assert [task.id for task in scenario.tasks] == [task.task for task in record.tasks]
 
 
+@pytest.mark.slow
 def test_two_processes_make_the_same_worlds(tmp_path: Path) -> None:
     """The bytes do not depend on the number of processes; progress is reported for each world."""
     generate_worlds(ORDER, 6, tmp_path / "one")

@@ -71,6 +71,7 @@ def faults_of(folder: Path, world: str, stage: str) -> list[str]:
     return [a.faults[0][:50].partition("(")[0].strip() if a.faults else "" for a in record.attempts]
 
 
+@pytest.mark.slow
 async def test_several_worlds_are_written_and_proved(tmp_path: Path) -> None:
     """With good answers each stage is valid at once, and the packages are as written. Another model
     makes every step of the solver, and nothing else. (`just test-long` writes all four worlds.)"""
@@ -104,6 +105,7 @@ async def test_several_worlds_are_written_and_proved(tmp_path: Path) -> None:
     assert not (tmp_path / "out/.drafts").exists()
 
 
+@pytest.mark.slow
 async def test_the_known_faults_are_sent_back_and_corrected(tmp_path: Path) -> None:
     """Each known fault of AWM's data is sent back with its reason; a task that cannot be proved is
     dropped with the evidence, and no code of the model is executed in this process."""
@@ -157,6 +159,7 @@ async def test_the_known_faults_are_sent_back_and_corrected(tmp_path: Path) -> N
     assert not hasattr(ToolError, "executed")
 
 
+@pytest.mark.slow
 async def test_a_failed_scenario_does_not_stop_the_others(tmp_path: Path) -> None:
     """Its best answer and the faults stay on disk; `again` repeats it, and nothing else."""
     async with ModelServer(Writes(HOPELESS)) as server:
@@ -180,6 +183,7 @@ async def test_a_failed_scenario_does_not_stop_the_others(tmp_path: Path) -> Non
     assert asked_again == 4 + 3 + 11  # schema to code, verifiers, the solver's steps
 
 
+@pytest.mark.slow
 async def test_each_stage_may_fail(tmp_path: Path) -> None:
     """Its world fails in this stage, with the best answer and the faults on disk; a scenario that
     cannot be classified is refused, and the others are written."""
@@ -205,6 +209,7 @@ async def test_each_stage_may_fail(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out/worlds").iterdir()] == ["hire_whole"]
 
 
+@pytest.mark.slow
 async def test_an_outdated_world_is_removed(tmp_path: Path) -> None:
     """For example when more tasks must be proved than before; its stage records stay."""
     script = {(BIKES.name, "who"): ("I would rather not.",)}
@@ -220,6 +225,7 @@ async def test_an_outdated_world_is_removed(tmp_path: Path) -> None:
     assert list(package.parent.iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_a_dead_tool_is_left_out(tmp_path: Path) -> None:
     """The author insists on it and no oracle calls it: it becomes a helper, and the report names it
     with its most advanced refusal."""
@@ -244,6 +250,7 @@ def _calls(name: str) -> str:
     return json.dumps({"calls": {"find_riders": [call]}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "lends", "named"),
     [
@@ -289,6 +296,7 @@ def _planned_decline() -> str:
     return json.dumps(answer)
 
 
+@pytest.mark.slow
 async def test_a_decline_gets_tempting_mutants(tmp_path: Path) -> None:
     """A verifier that overlooks a hire for somebody else, or accepts another rule as the reason,
     goes back with what it accepts."""
@@ -314,6 +322,7 @@ async def test_a_decline_gets_tempting_mutants(tmp_path: Path) -> None:
     assert (report.ok, report.uncovered_functions) == (True, ())
 
 
+@pytest.mark.slow
 async def test_code_that_never_ends_is_sent_back(tmp_path: Path) -> None:
     """In a tool, in the data and in a verifier: its worker ends, and the author gets the reason."""
     counting = (
@@ -350,6 +359,7 @@ async def test_code_that_never_ends_is_sent_back(tmp_path: Path) -> None:
     assert (report.worlds, report.tasks, report.ok) == (1, 3, True)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)  # it starts an interpreter that imports everything
 async def test_a_killed_synthesis_can_be_resumed(tmp_path: Path) -> None:
     """A rerun after SIGKILL asks only for what is missing, and ends with the same worlds."""
@@ -405,6 +415,7 @@ async def test_no_more_is_spent_than_the_budget(tmp_path: Path) -> None:
     assert stages["solve"] == 11
 
 
+@pytest.mark.slow
 async def test_a_model_that_never_answers_ends_the_synthesis(tmp_path: Path) -> None:
     """The error names model, address and fault; a later run can use the same folder."""
     async with ModelServer(Status(503, "overloaded")) as server:
@@ -417,6 +428,7 @@ async def test_a_model_that_never_answers_ends_the_synthesis(tmp_path: Path) -> 
         assert (await synthesised(asked(tmp_path, server.url, BIKES))).ok
 
 
+@pytest.mark.slow
 async def test_new_scenarios_are_requested_until_there_are_enough(tmp_path: Path) -> None:
     """Unsuitable ones and duplicates are refused with the reason; similarity is measured by the
     server's vectors, and a rerun in the folder must use the same ones."""
@@ -449,6 +461,7 @@ async def test_new_scenarios_are_requested_until_there_are_enough(tmp_path: Path
     assert paths.count("/v1/embeddings") == 3 - 1
 
 
+@pytest.mark.slow
 async def test_worlds_are_exported_to_awms_files(tmp_path: Path) -> None:
     """AWM's loader reads them, hosts them without a fault, and each verifier accepts its task's
     solution and refuses doing nothing."""

@@ -395,6 +395,7 @@ async def test_an_agent_that_hangs(limits: Limits, ending: Ending, error: str) -
     assert (ended.ending, ended.error, len(steps)) == (ending, error, 1)
 
 
+@pytest.mark.slow
 async def test_a_slow_world_is_not_the_agents_fault() -> None:
     """The time that a call takes does not count as time between two calls."""
 

@@ -119,6 +119,7 @@ async def test_a_task_that_is_cancelled_inside_of_an_agent(tmp_path: Path) -> No
     assert report.endings == {"policy_error": 5}
 
 
+@pytest.mark.slow
 def test_the_example(tmp_path: Path) -> None:
     """The README's example runs without a change, and its agent completes its task."""
     done = subprocess.run(

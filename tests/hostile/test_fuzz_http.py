@@ -88,6 +88,7 @@ def body_of(rng: Random, values: Sequence[Any]) -> bytes:
     return mutated_bytes(rng, [msgspec.json.encode(value) for value in values])
 
 
+@pytest.mark.slow
 async def test_bodies_of_the_world_server(scenario: Scenario) -> None:
     """Every body has an answer with a status below 500 (503 where the server is full) and with
     JSON; nothing is raised, and the server serves the next client."""

@@ -110,6 +110,7 @@ async def states_of(app: App, path: str, start: bytes) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 async def test_states_of_clients(scenario: Scenario) -> None:
     """A state is taken as it was given out, or refused with an error of the protocol: whatever is
     changed in it, the world is never in a state that the server did not make."""

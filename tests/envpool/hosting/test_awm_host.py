@@ -73,6 +73,7 @@ def texts(results: list[ToolResult]) -> list[str]:
     return [" ".join(result.text.split()) for result in results]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # SQLAlchemy's about decimals in SQLite
 def test_code_written_in_many_ways_behaves_as_genuine() -> None:
     """Pools, dependencies, lazy loading, enums, JSON, raw sqlite3, handlers, background tasks and

@@ -91,6 +91,7 @@ def test_interleaved_worlds_stay_separate(host: AwmHost, states: States) -> None
         assert dump(states, world) == golden_dump(run)
 
 
+@pytest.mark.slow
 def test_another_worker_continues_from_the_image_and_the_state(host: AwmHost) -> None:
     """A host made from the template's image has the same template, and continues worlds exactly."""
     run = next(run for run in RUNS if run["sequence"] == "oracle" and len(run["calls"]) > 2)

@@ -151,6 +151,7 @@ async def test_a_pool_that_is_closed_answers(tmp_path: Path) -> None:
     assert why == ["the world of scenario 'ledger' is broken: the pool was closed"]
 
 
+@pytest.mark.slow
 async def test_only_the_world_whose_call_left_a_thread_is_broken(tmp_path: Path) -> None:
     """Where a worker had several requests, they are made again, each alone, and tell apart."""
     book = ledger_world.ledger(tmp_path / "ledger")

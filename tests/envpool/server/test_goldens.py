@@ -39,6 +39,7 @@ def recorded(run: dict[str, Any]) -> list[tuple[bool, str]]:
     return [(call["is_error"], call["text"]) for call in run["calls"]]
 
 
+@pytest.mark.slow
 async def test_any_client_gets_the_genuine_answers(url: str) -> None:
     """The tools are listed and answer as recorded, texts and isError, to a stock client and to
     plain requests of the handshake era."""

@@ -889,6 +889,7 @@ async def test_stdio_without_a_handshake(scenario: Scenario) -> None:
     assert [each["error"]["code"] for each in answers[2:]] == [-32022, -32022, -32602]
 
 
+@pytest.mark.slow
 async def test_stdio_to_a_stock_client(scenario: Scenario) -> None:
     """The command speaks MCP on its standard streams, and ends with its input."""
     command = ["-m", "harness", "serve", str(scenario.path), "--stdio"]

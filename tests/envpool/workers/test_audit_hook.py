@@ -89,6 +89,7 @@ def test_a_refusal_is_counted_and_described() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_its_frames_show_changes_nothing() -> None:
     """The frames of a refusal lead to no value whose change lets the next action pass."""
     lines = _run(

@@ -272,6 +272,7 @@ async def test_a_worker_without_cpu_gets_more_time(share: float, ticks: int) -> 
     process._theirs.close()
 
 
+@pytest.mark.slow
 async def test_suspects_are_bounded(scenario: Scenario) -> None:
     """Where every call hangs, only the allowed number of workers executes at a time."""
     num_broken = most = executing = 0

@@ -196,6 +196,7 @@ async def test_a_worker_belongs_to_one_scenario(
         assert await client.worker.wait() == "it ended as requested"
 
 
+@pytest.mark.slow
 async def test_a_worker_inherits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker has its socket and three null devices, and none of our environment variables."""
     if os.geteuid() != 0:
@@ -214,6 +215,7 @@ async def test_a_worker_inherits_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert set(environ) <= {*environment(""), "PWD"}
 
 
+@pytest.mark.slow
 async def test_the_sandbox_can_be_off(scenario: Scenario) -> None:
     """With the sandbox off, resource limits and the audit hook remain, and workers work."""
     off = ForkServerClient(ForkServerSettings("off"))
@@ -222,6 +224,7 @@ async def test_the_sandbox_can_be_off(scenario: Scenario) -> None:
         assert isinstance(await client.ask(_load(scenario)), Loaded)
 
 
+@pytest.mark.slow
 async def test_a_sandbox_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the required level is not available no worker starts, and the error has the reason."""
     monkeypatch.setattr(fork_client, "why_no_bubblewrap", lambda _: "bwrap is not installed")
@@ -245,6 +248,7 @@ async def test_wait_returns_how_a_worker_ended(fork_server: ForkServerClient) ->
     workers[0].socket.close()
 
 
+@pytest.mark.slow
 async def test_workers_end_with_their_fork_server() -> None:
     """Its workers end with it, waiting tasks learn why, and no more workers can be started."""
     async with ForkServerClient() as fork_server:

@@ -60,6 +60,7 @@ async def test_a_cancelled_run_still_sends_its_records(broker: Mosquitto) -> Non
     assert by_episode(got) == by_episode(facts)
 
 
+@pytest.mark.slow
 async def test_a_broker_that_dies_in_the_middle_costs_nothing(broker: Mosquitto) -> None:
     """A broker that is killed and started again, empty, three times still delivers every record
     once; meanwhile publishers wait."""
@@ -133,6 +134,7 @@ async def test_unsent_records_are_reported(broker: Mosquitto) -> None:
                 await bus.publish(record)
 
 
+@pytest.mark.slow
 async def test_a_publisher_that_dies_is_reported_lost(broker: Mosquitto) -> None:
     """When the publishing process is killed, the broker reports to followers that the run is
     lost."""

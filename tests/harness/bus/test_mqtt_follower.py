@@ -106,6 +106,7 @@ async def test_messages_without_room_stay_at_the_broker(broker: Mosquitto) -> No
     assert follower.statistics()["requests"] == 0
 
 
+@pytest.mark.slow
 async def test_a_slow_follower_loses_nothing(tmp_path: Path) -> None:
     """A follower so slow that the broker drops messages gets their records from the log, and never
     has more in memory than its depth and one message."""

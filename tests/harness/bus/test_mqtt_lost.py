@@ -165,6 +165,7 @@ async def test_the_will_of_an_earlier_life_comes_late(broker: Mosquitto) -> None
     assert len(got) == len(FACTS)
 
 
+@pytest.mark.slow
 async def test_a_copy_that_does_not_come_back(broker: Mosquitto) -> None:
     """A copy that is lost keeps the run open for a while, and no longer."""
     log, settings = Log(), settings_for(broker, linger_s=0.1, session_s=1)

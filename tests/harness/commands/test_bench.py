@@ -9,6 +9,7 @@ from tests.support.judged_runs import served
 from tests.support.model_server import Completes, Status
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_and_its_run_is_kept(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

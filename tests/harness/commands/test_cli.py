@@ -47,6 +47,7 @@ def test_bench_reports_what_the_contract_names(rehearse: Rehearse) -> None:
         assert set(report[field]) == SPREAD, field
 
 
+@pytest.mark.slow
 def test_the_noop_policy_passes_nothing(rehearse: Rehearse) -> None:
     """`-p noop` has a pass rate of 0."""
     report = json_of(rehearse, "bench", "claims_desk", "-p", "noop", "-n", 29, "-c", 8)
@@ -98,6 +99,7 @@ def test_every_policy_replays_in_every_dialect(
         assert report["pass_rate"] == 0.0
 
 
+@pytest.mark.slow
 def test_an_agent_that_follows_awms_format_rules_passes(rehearse: Rehearse, tmp_path: Path) -> None:
     """In AWM's dialect the oracle follows AWM's rules; an agent without an answer breaks them."""
     awm = ("shop_support", "--dialect", "awm", "--format-rules", "awm")
@@ -129,6 +131,7 @@ def test_a_script_is_played(rehearse: Rehearse, world: Path, tmp_path: Path) -> 
     assert episode["start_digest"] != episode["end_digest"]
 
 
+@pytest.mark.slow
 def test_judging_again_gives_the_same(rehearse: Rehearse, tmp_path: Path) -> None:
     """`judge` over the log agrees with the live verdicts, and its verdicts are appended."""
     run = tmp_path / "run"
@@ -244,6 +247,7 @@ def test_the_catalogue_is_listed_and_shown(rehearse: Rehearse) -> None:
     assert sum(shown["tables"].values()) >= 120
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_gate")
 def test_the_gate_names_a_defect(rehearse: Rehearse, tmp_path: Path) -> None:
     """`scenarios check` ends with 1 and names the check that failed."""

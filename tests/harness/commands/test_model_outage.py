@@ -52,6 +52,7 @@ def free_url() -> str:
         return f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
 
 
+@pytest.mark.slow
 def test_a_run_without_its_model_claims_nothing(rehearse: Rehearse) -> None:
     """Where the model failed in most episodes, the headline says so in place of a pass rate, the
     exit status is 1, and --resume plays exactly those episodes again."""

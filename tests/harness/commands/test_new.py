@@ -10,6 +10,7 @@ from scenarios.scaffold.new_world import TEMPLATE
 from tests.support.cli import Rehearse, json_of
 
 
+@pytest.mark.slow
 def test_a_new_world_passes_the_gate(rehearse: Rehearse, tmp_path: Path) -> None:
     """Without a change: no failure, no survivor, no tool that no task uses."""
     status, out, err = rehearse("new", "world", "vet_clinic", "-o", tmp_path / "mine")

@@ -64,6 +64,7 @@ def test_an_mcp_server_is_a_world(rehearse: Rehearse, tmp_path: Path) -> None:
     assert (again["episodes"], again["calls"], again["divergences"]) == (4, 4, [])
 
 
+@pytest.mark.slow
 def test_worlds_of_another_process(rehearse: Rehearse, serving: str, tmp_path: Path) -> None:
     """`run --pool URL` leases its worlds there; log, judge and replay work as with local worlds."""
     run = tmp_path / "run"
@@ -75,6 +76,7 @@ def test_worlds_of_another_process(rehearse: Rehearse, serving: str, tmp_path: P
     assert (again["episodes"], again["divergences"]) == (20, [])
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there(rehearse: Rehearse, tmp_path: Path) -> None:
     """A pool or an MCP server that cannot be reached is one sentence, and no run folder."""
     run = tmp_path / "run"

@@ -29,6 +29,7 @@ def keys(text: str) -> list[str]:
     return [" ".join(line.split()[:4]) for line in lines]
 
 
+@pytest.mark.slow
 def test_watching_comes_and_goes(commands: Commands, rehearse: Rehearse, tmp_path: Path) -> None:
     """Watching may begin late, stop and begin again: each time it shows every event from the first
     one on, once, and ends with the run."""

@@ -92,6 +92,7 @@ def test_the_loop_itself_is_not_a_culprit() -> None:
     assert culprit_of(None) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_long_lag_is_logged_with_its_culprit() -> None:
     """Who blocks the loop for over half a second is named in one line."""

@@ -78,6 +78,7 @@ def _verdicts(folder: Path) -> list[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [(), ("step", "step"), ("ended", "judged", "ended")])
 def test_an_episode_goes_on_with_what_its_lease_carries(
     kinds: tuple[str, ...], tmp_path: Path, alone: Path

@@ -284,6 +284,7 @@ def test_a_bug_in_an_episode_is_raised_with_its_traceback(
         assert {row.ending for row in reader.episodes()} == {"cancelled"}
 
 
+@pytest.mark.slow
 def test_processes_that_always_die_end_the_run(launched: Callable[..., None]) -> None:
     """After five deaths without a finished episode the run ends with one sentence."""
     with pytest.raises(ProcessError) as caught:

@@ -104,6 +104,7 @@ def test_a_login_that_is_refused(
     assert not list(folder.iterdir())
 
 
+@pytest.mark.slow
 def test_a_second_writer(
     rehearse: Rehearse,
     folder: Path,

@@ -214,6 +214,7 @@ async def test_a_slow_handler_delays_the_next_commit(tmp_path: Path) -> None:
     assert seen == list(range(1, 11))
 
 
+@pytest.mark.slow
 async def test_waiting_for_room(tmp_path: Path) -> None:
     """`wait_for_room` does not suspend while there is room, and waits while the buffer is full."""
     async with open_log(tmp_path) as log:
@@ -371,6 +372,7 @@ async def test_a_fact_logged_twice_stops_the_run(tmp_path: Path) -> None:
         assert reader.records_after(0) == list(enumerate(whole("a"), 1))
 
 
+@pytest.mark.slow
 async def test_full_disk_ends_the_run_with_a_sentence(tmp_path: Path) -> None:
     """When the disk is full, waiting episodes do not hang: the run ends with one LogError, and
     every episode that was reported durable is stored."""

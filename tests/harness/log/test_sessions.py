@@ -93,6 +93,7 @@ async def test_a_run_adds_its_figures(tmp_path: Path) -> None:
     assert session.lag_s >= session.lag_max_s >= 0
 
 
+@pytest.mark.slow
 async def test_a_cancelled_run_adds_its_figures(tmp_path: Path) -> None:
     """An interrupted session has a row like one that ended, and so has one with a bug."""
     with anyio.move_on_after(1.0):

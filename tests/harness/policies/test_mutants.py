@@ -141,6 +141,7 @@ def test_each_oracle_call_needs_a_mark() -> None:
         mutants_of(VOID, [True])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(calls, st.booleans()), max_size=5), st.text(max_size=80))
 def test_mutants_differ(oracle: list[tuple[Call, bool]], answer: str) -> None:
     """No mutant is the oracle, and no two are the same, whatever the oracle."""

@@ -348,6 +348,7 @@ async def test_another_start_is_named(tmp_path: Path) -> None:
     assert (divergence.what, divergence.step, divergence.expected) == ("start", None, "0" * 32)
 
 
+@pytest.mark.slow
 async def test_every_damaged_page_of_a_final_state_is_found(tmp_path: Path) -> None:
     """A byte flipped in a stored page, a page left out or added, another size, digest or
     template: each is a divergence of that episode, and of no other."""

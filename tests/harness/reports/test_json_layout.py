@@ -47,6 +47,7 @@ def test_other_texts_are_left_alone(text: str) -> None:
     assert lay_out_json(text, 20) is None
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES) | st.dictionaries(st.text(max_size=8), VALUES), st.integers(1, 100))
 def test_the_content_stays(value: Any, width: int) -> None:
     """The lines are the same JSON, and a line that is too wide has only one field."""

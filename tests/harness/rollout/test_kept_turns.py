@@ -235,6 +235,7 @@ async def check_resumed(
     return records_of(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", HISTORIES)
 async def test_a_resumed_run_is_the_undisturbed_run(tmp_path: Path, history: str) -> None:
     """Wherever a crash cuts a run off, and cuts the resumed run off again while it copies the kept

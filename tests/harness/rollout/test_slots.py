@@ -291,6 +291,7 @@ async def test_waiting_for_admission_burns_no_episode_time() -> None:
     assert {one.num_steps for one in ended} == {3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anyio_backend", [BACKENDS[0]], ids=["asyncio"])
 async def test_a_parked_episode_holds_a_few_kb(anyio_backend: Any) -> None:
     """With two slots, hundreds of episodes are parked after three calls each; all that one holds,

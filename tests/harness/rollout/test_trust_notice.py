@@ -107,6 +107,7 @@ def test_the_line_is_one_line() -> None:
     assert "\n" not in line
 
 
+@pytest.mark.slow
 def test_commands_name_what_runs_here(tmp_path: Path, rehearse: Rehearse) -> None:
     """A run and its replay name the package on standard error, before anything else and apart from
     the JSON; bundled packages are not named."""

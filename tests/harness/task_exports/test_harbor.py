@@ -113,6 +113,7 @@ def played(
     return begin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [TASK, TALK])
 def test_the_solution_gets_the_whole_reward(played: Callable[..., Any], task: str) -> None:
     """solve.sh and then test.sh give reward 1, in a dialogue, too."""
@@ -122,6 +123,7 @@ def test_the_solution_gets_the_whole_reward(played: Callable[..., Any], task: st
         assert json.loads(reward.read_text()) == {"reward": 1.0}
 
 
+@pytest.mark.slow
 def test_doing_nothing_gets_nothing(played: Callable[..., Any]) -> None:
     """test.sh alone gives reward 0."""
     with played(TASK) as (run, reward):

@@ -59,6 +59,7 @@ def test_two_processes_play_the_same(rehearse: Rehearse, tmp_path: Path) -> None
     assert labels[0].get("completed", 0) <= 2  # a mistake that the world refuses is none
 
 
+@pytest.mark.slow
 def test_the_flag_plays_all_of_a_world(rehearse: Rehearse, tmp_path: Path) -> None:
     """Without --dialogue the tasks of before are played; the report has the tag."""
     without = json_of(rehearse, "run", "shop_support", "-o", tmp_path / "without")

@@ -94,6 +94,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a parent's death")
 async def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     """A server ends with its parent process, also when that is killed: otherwise it would keep its
@@ -127,6 +128,7 @@ async def test_a_server_that_ends_at_its_start(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_not_up_in_time_is_ended(tmp_path: Path) -> None:
     """After `start_s` the server is ended, and the error contains the end of its log."""
     settings = stand_in(tmp_path, MUTE, start_s=1.0)

@@ -66,6 +66,7 @@ def test_a_judge_that_comes_and_goes(commands: Commands, tmp_path: Path, process
     }
 
 
+@pytest.mark.slow
 def test_a_run_without_a_judge(commands: Commands, tmp_path: Path) -> None:
     """What a run does not take, the judge appends to its log when the run has ended: also when it
     is started after that, and with nothing left to do it changes nothing."""

@@ -13,6 +13,7 @@ SMALL = (
 )
 
 
+@pytest.mark.slow
 def test_worlds_are_made_and_reported(rehearse: Rehearse, tmp_path: Path) -> None:
     """The command makes as many worlds as requested and reports them; a second call keeps them."""
     folder = tmp_path / "worlds"

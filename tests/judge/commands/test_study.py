@@ -108,6 +108,7 @@ def test_a_known_flip_probability_is_found(rehearse: Rehearse, tmp_path: Path, m
     )
 
 
+@pytest.mark.slow
 def test_a_judge_is_compared_with_people(rehearse: Rehearse, mixed: Path, tmp_path: Path) -> None:
     """With a file of labels the report has the kappa and the confusion matrix that were computed by
     hand, over the labelled episodes."""
@@ -139,6 +140,7 @@ def test_a_judge_is_compared_with_people(rehearse: Rehearse, mixed: Path, tmp_pa
     }
 
 
+@pytest.mark.slow
 def test_labels_that_a_person_types_are_used_by_a_study(
     rehearse: Rehearse, mixed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +215,7 @@ def test_pleas_are_measured(rehearse: Rehearse, tmp_path: Path) -> None:
     assert alone["injection_flips"]["hidden_text"]["to_completed"]["value"] == 0.0
 
 
+@pytest.mark.slow
 def test_a_study_changes_nothing_in_the_run(rehearse: Rehearse, mixed: Path) -> None:
     """Nothing is written to the log, and the verdict cache is neither read nor written."""
     before = records_of(mixed)

@@ -20,6 +20,7 @@ def test_the_suites_are_listed(rehearse: Rehearse) -> None:
     assert "pip install" in found["agentdojo"]["needs"]
 
 
+@pytest.mark.slow
 def test_reference_solutions_and_silence(rehearse: Rehearse, tmp_path: Path) -> None:
     """The reference solutions are the ceiling and doing nothing is the floor, beside every score;
     mutants are between them."""
@@ -70,6 +71,7 @@ def test_a_call_is_wrong_where_none_fits(rehearse: Rehearse, tmp_path: Path) -> 
     assert (report["floor"], report["ceiling"]) == (1.0, 1.0)
 
 
+@pytest.mark.slow
 def test_a_suite_s_episodes_are_like_all_others(rehearse: Rehearse, tmp_path: Path) -> None:
     """They replay without a difference, are judged again with the same labels, and are exported."""
     run = tmp_path / "run"
@@ -83,6 +85,7 @@ def test_a_suite_s_episodes_are_like_all_others(rehearse: Rehearse, tmp_path: Pa
     assert "Close the printer ticket and count." in exported.read_text()
 
 
+@pytest.mark.slow
 def test_an_evaluation_goes_on_after_an_interruption(rehearse: Rehearse, tmp_path: Path) -> None:
     """A run of which only a part was played is resumed, and has the scores of a whole one."""
     run = tmp_path / "run"

@@ -287,6 +287,7 @@ def test_needs_are_listed_before_anything_starts(rehearse: Rehearse, servers: Pa
     assert any("pipx" in need or "psql" in need for need in found["postgres"]["missing"])
 
 
+@pytest.mark.slow
 def test_an_episode_cannot_begin_in_the_middle(
     rehearse: Rehearse, tmp_path: Path, servers: Path
 ) -> None:

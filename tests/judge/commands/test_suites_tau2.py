@@ -41,6 +41,7 @@ def test_reference_actions_and_silence(
     assert mutants["scores"][suite.removeprefix("tau2_")] < 1.0
 
 
+@pytest.mark.slow
 def test_records_are_kept_one_by_one(rehearse: Rehearse, tmp_path: Path) -> None:
     """A call's changes are the records that it changed, also new ones and removed ones; searching
     all records changes none."""
@@ -147,6 +148,7 @@ def test_an_evaluation_with_a_customer_goes_on(rehearse: Rehearse, tmp_path: Pat
         assert len(both.bodies) == count
 
 
+@pytest.mark.slow
 def test_a_model_judges_what_code_cannot(rehearse: Rehearse, tmp_path: Path) -> None:
     """It is asked about the one task with assertions in words, and decides on it; the others are
     proved."""

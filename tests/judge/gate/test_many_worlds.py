@@ -75,6 +75,7 @@ def test_no_world_is_lost(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_world_that_hangs_is_stopped(tmp_path: Path) -> None:
     """A check that misses its deadline is ended, and reported so."""
     hangs = named(tmp_path, "hangs", tools=("from typing", "while True:\n    pass\nfrom typing"))

@@ -109,6 +109,7 @@ def test_a_world_without_an_oracle_fails() -> None:
     assert status["statistical.adversarial_floor"] == status["semantic.canary_floor"] == "skip"
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_report(rehearse: Rehearse, tmp_path: Path) -> None:
     """`--report openenv` writes a file for one world, or a folder with a file for each."""
     path = tmp_path / "report.json"

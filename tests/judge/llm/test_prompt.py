@@ -259,6 +259,7 @@ def test_any_case_fits_any_budget(case: Case, mode: Mode, more: int) -> None:
         assert {one[0] for one in ids} <= set("TPSEAM")
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(20), deadline=None)
 @given(CASES)
 def test_with_room_every_text_is_whole(case: Case) -> None:

@@ -166,6 +166,7 @@ async def test_a_cache_that_fails_later_costs_requests_only(path: Path) -> None:
         await cache.put(*KEY, JUDGEMENT)
 
 
+@pytest.mark.slow
 async def test_two_processes_share_a_file(path: Path) -> None:
     """Both create the file at once and write into it; every judgement of both is stored."""
     writers = [writer(path, name, 50) for name in ("a", "b", "c")]

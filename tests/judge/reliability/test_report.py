@@ -27,6 +27,7 @@ def _shown(report: StudyReport, width: int = 80) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
+@pytest.mark.slow
 async def test_a_report_is_a_page_of_figures() -> None:
     """It has a sentence, a line for each figure with its interval and how to read it, AWM's
     figures, the confusion matrices, what changed labels, and the cost, in 80 columns."""

@@ -171,6 +171,7 @@ def test_kappa_is_agreement_beyond_chance(pairs: list[tuple[Label, Label]]) -> N
         assert found == pytest.approx((observed - by_chance) / (1 - by_chance))
 
 
+@pytest.mark.slow
 def test_a_bootstrap_equals_drawing_episodes() -> None:
     """The interval equals that of drawing whole episodes one at a time; the seed decides it."""
     ratings = [[C, C, A]] * 30 + [[A, A, A]] * 60 + [[C, A, P]] * 10
@@ -213,6 +214,7 @@ def test_a_share_that_never_varied_is_not_certain(num: int, low: float) -> None:
     assert flips == Estimate(0.0, 0.0, pytest.approx(1 - low, abs=1e-4))
 
 
+@pytest.mark.slow
 def test_known_flips_are_found() -> None:
     """Of 40 seeded judges that flip with probability 0.3, the 95 % interval holds 0.3 for 34 at
     least (fewer by chance once in 20,000)."""

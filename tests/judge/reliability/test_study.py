@@ -29,6 +29,7 @@ def _value(estimate: Estimate) -> float | None:
     return None if estimate.value is None else round(estimate.value, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("probability", [0.1, 0.3])
 async def test_a_known_flip_probability_is_found(probability: float) -> None:
     """The flip probability of a judge, and its agreement with code, are within the reported

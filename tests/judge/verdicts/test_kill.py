@@ -141,6 +141,7 @@ def questions(original: Path) -> dict[str, Question]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("only", "by", "status"),
     [(only, *ending) for only in (UNJUDGED, ()) for ending in (KILLED, INTERRUPTED)]
@@ -181,6 +182,7 @@ def test_judging_can_be_continued(
     assert {name: len(given) for name, given in after.items()} == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("by", "status"), BOTH)
 def test_following_can_be_continued(
     commands: Commands,
@@ -211,6 +213,7 @@ def test_following_can_be_continued(
     assert {name: after[name] for name in given} == given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("by", "status"), BOTH)
 def test_a_run_that_is_judged_live_can_be_resumed(
     commands: Commands,

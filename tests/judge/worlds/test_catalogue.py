@@ -185,6 +185,7 @@ def test_what_was_measured_at_making_is_believed_of_an_unaltered_world_only(
     ] * 2
 
 
+@pytest.mark.slow
 def test_sql_of_a_world_can_neither_write_files_nor_go_on_for_ever(tmp_path: Path) -> None:
     """Seed rows that attach a file, or that never end, make a world that cannot be read."""
     outside = tmp_path / "outside.db"

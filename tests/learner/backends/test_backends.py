@@ -65,6 +65,7 @@ def model32(request: pytest.FixtureRequest) -> Qwen3ForCausalLM:
 # Equality ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=repeats(short=12, long=500))
 @given(prefix_groups(), st.integers(1, 70))
 def test_twopass_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
@@ -78,6 +79,7 @@ def test_twopass_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(8))
 @given(prefix_groups(), st.integers(1, 70))
 def test_packed_is_exact(prefix_group: PrefixGroup, max_tokens: int) -> None:
@@ -185,6 +187,7 @@ def test_bfloat16_under_autocast() -> None:
     assert shared.scores.dtype == torch.float32
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(6))
 @given(prefix_groups(), st.integers(1, 70), st.booleans())
 def test_other_devices_are_exact(

@@ -105,6 +105,7 @@ def weights_in(folder: Path) -> dict[str, np.ndarray]:
     return weights
 
 
+@pytest.mark.slow
 def test_a_whole_training_run(
     rehearse: Rehearse, config: Made, tmp_path: Path, start: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_whole_training_run(
     assert (out / "evaluations" / "b000001" / LOG_NAME).is_file()
 
 
+@pytest.mark.slow
 def test_the_log_of_a_training_run_is_a_log(
     rehearse: Rehearse, trained: Callable[[int], Path], tmp_path: Path
 ) -> None:
@@ -192,6 +194,7 @@ def test_a_run_is_resumed(rehearse: Rehearse, config: Made, trained: Callable[[i
     assert [one["step"] for one in read_metrics(out)] == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_every_start_and_resume_tests_the_model(
     rehearse: Rehearse, config: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,6 +449,7 @@ def test_a_full_disk(
     assert [one["step"] for one in read_metrics(out)] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_another_model_than_is_trained_plays(
     rehearse: Rehearse,
     config: Made,

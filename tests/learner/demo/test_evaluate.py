@@ -24,6 +24,7 @@ def test_a_score_has_shares_by_kind_and_pass_at_k() -> None:
     assert score(greedy).pass_at is None
 
 
+@pytest.mark.slow
 def test_a_bootstrap_interval_has_the_right_width() -> None:
     """With half of 400 tasks completed, it is about 1.96 standard errors wide on either side."""
     found = bootstrap([0.0, 1.0] * 200, seed=0)

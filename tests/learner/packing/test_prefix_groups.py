@@ -282,6 +282,7 @@ groups_of = st.lists(
 ).map(lambda drawn: [group(*pairs, name=f"g{n}", max_head=m) for n, (pairs, m) in enumerate(drawn)])
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(80), deadline=None)
 @given(groups_of, st.booleans(), st.booleans())
 def test_no_token_is_lost_or_trained_twice(groups: list[Group], share: bool, merge: bool) -> None:
@@ -309,6 +310,7 @@ def test_a_shared_head_changes_nothing(pairs: list[Pairs]) -> None:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(groups_of, st.randoms())
 def test_the_order_of_episodes_changes_only_their_order(groups: list[Group], random: Any) -> None:

@@ -131,6 +131,7 @@ def test_the_size_of_the_gradient_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         check(config_of("Llama"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [pytest.param("Qwen3.5", marks=only_long), "LFM2"])
 def test_recurrent_state_is_refused(family: str) -> None:
     """Families with recurrent layers are refused by a sentence that names `naive`; `naive` is right

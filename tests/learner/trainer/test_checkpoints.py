@@ -142,6 +142,7 @@ def test_without_a_checkpoint_nothing_is_resumed(folder: Path, tmp_path: Path) -
     assert largest_difference(weights_after(trainer.model), before) == 0
 
 
+@pytest.mark.slow
 def test_the_newest_checkpoints_are_kept(folder: Path, tmp_path: Path) -> None:
     """The newest `keep` checkpoints stay, at least one. Partial folders that a kill left are
     removed. A second checkpoint after the same batch gets its own folder."""

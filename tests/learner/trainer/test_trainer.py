@@ -157,6 +157,7 @@ def test_the_report_of_a_step(folder: Path) -> None:
     assert trainer.step(small).num_tokens == small.num_row_tokens > small.num_tokens
 
 
+@pytest.mark.slow
 def test_micro_batches_change_nothing(folder: Path) -> None:
     """For any size of micro-batches the weights are the same, also for GSPO over episodes, whose
     suffixes are then in several micro-batches."""
@@ -259,6 +260,7 @@ def test_the_reference_is_another_model(folder: Path, tmp_path: Path) -> None:
     assert report.measures["kl"] == pytest.approx(k3, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["loss", "gradient"])
 def test_broken_numbers_change_nothing(folder: Path, broken: str) -> None:
     """A batch whose loss or gradient is not finite is an error with its number; weights, optimiser

@@ -122,6 +122,7 @@ def test_the_length_of_tasks_follows_the_knob() -> None:
     assert means == sorted(means) and means[0] + 0.5 < means[-1]
 
 
+@pytest.mark.slow
 def test_sizes_follow_the_knobs() -> None:
     """There are as many rows, tools and tasks as requested, within the drawn spread."""
     small = worlds(6, rows=80, tools=15, tasks=3)

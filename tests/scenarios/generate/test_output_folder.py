@@ -64,6 +64,7 @@ def test_two_processes_make_the_same_worlds(tmp_path: Path) -> None:
     assert reported == [(done, 6) for done in range(7)]
 
 
+@pytest.mark.slow
 def test_a_rerun_makes_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed run leaves complete worlds only; a rerun makes the others, and those that were
     edited or are incomplete."""

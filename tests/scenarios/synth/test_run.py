@@ -395,6 +395,7 @@ async def test_a_killed_synthesis_can_be_resumed(tmp_path: Path) -> None:
     assert {path.name: read(path).digest for path in worlds.iterdir()} == first
 
 
+@pytest.mark.slow
 async def test_no_more_is_spent_than_the_budget(tmp_path: Path) -> None:
     """A rerun with a larger budget finishes the rest."""
     prices = tmp_path / "prices.toml"

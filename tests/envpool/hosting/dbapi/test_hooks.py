@@ -496,6 +496,7 @@ def odd() -> Iterator[Code]:
     code.close()
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2), st.lists(st.sampled_from(_WRITES), max_size=6))))
 def test_changes_are_found_in_tables_of_every_kind(odd: Code, calls: list[Any]) -> None:
     """Generated columns, full-text tables, tables without rowids, triggers: the changes of a call
@@ -701,6 +702,7 @@ def test_the_size_of_a_world_is_limited(hosted: Callable[..., Code]) -> None:
     assert len(effects.changes) == len(code.call(overlay, "names")[0]) > 10
 
 
+@pytest.mark.slow
 def test_interleaved_worlds_stay_separate(hosted: Callable[..., Code]) -> None:
     """Hundreds of worlds that take turns on the same few connections do not affect each other."""
     code = hosted(_MODELS, _ENGINE)

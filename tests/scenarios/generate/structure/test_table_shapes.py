@@ -106,6 +106,7 @@ def test_an_address_may_be_part_of_the_record() -> None:
     assert "change_address" in one.policy and "add_address" not in one.policy
 
 
+@pytest.mark.slow
 def test_worlds_of_every_style_are_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Worlds with UUIDs, marked rows and addresses in the record pass the gate, and so do worlds
     with codes. Their tasks refer to rows by the ids of the world."""

@@ -59,8 +59,11 @@ def test_the_plain_search_finds_the_same_models(
 ) -> None:
     """The document is FastAPI's own, though no validator was made for each field of a model."""
     monkeypatch.chdir(tmp_path)  # where the library's code makes its database
+    code = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    # Without a hook around it, this would set foreign keys in the engines of all later tests.
+    code = code.replace('@event.listens_for(Engine, "connect")\n', "")
     with VirtualAsyncio(), compat(), ignore_warnings():
-        hosted = execute((FOLDER / f"{name}.py").read_text(encoding="utf-8"), name, PATH)
+        hosted = execute(code, name, PATH)
         try:
             own = get_openapi(title="a", version="1", routes=hosted.app.routes)
             with plain_model_search():

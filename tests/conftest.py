@@ -17,7 +17,6 @@ from tests.support.budgets import IS_LONG, repeats
 from tests.support.cli import Rehearse
 from tests.support.fork_server import kept_fork_servers, kept_servers
 from tests.support.quick_gate import quick_gate
-from tests.support.virtual_time import reset_clock
 from tests.support.warm_process import WarmProcess, open_warm_process
 
 __all__ = ["kept_fork_servers", "kept_servers", "quick_gate", "rehearse", "warm_cli"]
@@ -45,7 +44,8 @@ def pytest_runtestloop() -> None:
 def pytest_runtest_setup() -> None:
     """In CI trio runs tasks that are ready in the same order each time, as hypothesis has the same
     examples there; elsewhere in a random one."""
-    reset_clock()
+    if "tests.support.virtual_time" in sys.modules:
+        sys.modules["tests.support.virtual_time"].reset_clock()
     if os.environ.get("CI") and not IS_LONG and "trio" in sys.modules:
         sys.modules["trio._core._run"]._r.seed(0)
 

@@ -1,10 +1,11 @@
 """Put the heap of this process into huge pages (2 MiB instead of 4 KiB).
 
 Python's objects lie all over the heap, so a hot Python process misses the processor's TLB all the
-time, and in a virtual machine each miss walks two page tables. In huge pages the same calls take a
-fifth less time here (docs/performance.md). `madvise` with MADV_COLLAPSE (Linux 6.1) copies pages of
-4 KiB that exist into huge ones, at once: 50 MiB take 20 ms. So it pays for processes that stay hot
-for a second, and only for those: pages that were shared since a fork become the process's own.
+time, and in a virtual machine each miss walks two page tables. In huge pages the same calls take 2
+to 14 % less time (docs/performance.md). `madvise` with MADV_COLLAPSE (Linux 6.1) copies pages of
+4 KiB that exist into huge ones, at once: 50 MiB take 50 to 90 ms. So it pays for processes that
+stay hot for a second, and only for those: pages that were shared since a fork become the process's
+own.
 
 The kernel does this where huge pages are allowed for memory that asks for them
 (/sys/kernel/mm/transparent_hugepage/enabled is `always` or `madvise`); elsewhere nothing happens.

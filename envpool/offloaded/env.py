@@ -186,7 +186,7 @@ class OffloadedEnv:
             self._lock = anyio.Lock(fast_acquire=True)
         lock = self._lock
         try:
-            lock.acquire_nowait()  # by far the most calls wait for no other: a tenth of a call here
+            lock.acquire_nowait()  # most calls wait for no other, and need no checkpoint
         except anyio.WouldBlock:
             await lock.acquire()
         try:

@@ -47,6 +47,7 @@ MAX_WORKERS = 256  # executing; more than any machine's cores would only use up 
 _MAX_TRIES = 3  # of a request whose workers were killed from outside
 _PLAIN = frozenset((str, int, bool, type(None)))  # what all writers of JSON write equally
 _MAX_BLANKS = 8  # kept ready, so that a verdict or a new scenario does not wait for a fork
+_encode = msgspec.json.Encoder().encode
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,8 +96,6 @@ class WorkerSpawner(Protocol):
     async def spawn(self) -> WorkerProcess:
         """Start a worker, whose first frame is Ready. Raises PoolError."""
 
-
-_encode = msgspec.json.Encoder().encode
 
 OpenSpawner = Callable[[WorkerSettings], AbstractAsyncContextManager[WorkerSpawner]]
 

@@ -53,7 +53,6 @@ _QUICK_S = 0.002  # seconds of CPU; filling half a gigabyte takes fifty times as
 MAX_CACHED = 64 * 2**20  # bytes of pages and module state of worlds
 _WORLD_BYTES = 1024  # that a world costs in addition
 _READ_BYTES = 2**18  # at a time
-_decode = msgspec.json.Decoder().decode
 # Exit statuses. Hosted code can use them too, but gains nothing by it.
 EXIT_DONE, EXIT_UNCONFINED, EXIT_DISCONNECTED, EXIT_TAINTED = 0, 81, 82, 83
 
@@ -147,6 +146,7 @@ class Worker:
         self._cache = Cache()
         self._huge_pages = huge_pages
         self._num_calls = 0
+        self._is_hot = False  # its heap is in huge pages, where the kernel allows them
         self._integrity = integrity
         self._num_threads = _thread._count()
         self._max_growth_kb = limits.memory_mb * 2**10 // 2  # that one request may add to the peak
@@ -165,8 +165,8 @@ class Worker:
 
     def rest(self) -> None:
         """Do what can wait until an answer is sent."""
-        if self._num_calls == HOT:
-            self._num_calls += 1
+        if self._num_calls >= HOT and not self._is_hot:
+            self._is_hot = True
             self._huge_pages.collapse()
 
     def _reply(self, request: Request) -> Reply | None:
@@ -235,7 +235,7 @@ class Worker:
         if live is None:
             return Stale(request.id)
         pages, old_state, before = live.overlay.pages.copy(), live.module_state, process_time()
-        result = host.call(live, request.name, _arguments_of(request))
+        result = host.call(live, request.name, json.loads(request.arguments))
         seconds = process_time() - before
         violation = self._violation(quick=seconds < _QUICK_S) or _too_long(result)
         self._hosts.sweep()
@@ -339,15 +339,6 @@ def describe(exc: BaseException) -> str:
         return _encodable(f"{name}: {exc}"[:2000])
     except BaseException:
         return "an exception that cannot be shown as text"
-
-
-def _arguments_of(request: Call) -> Any:
-    """The arguments of a call. msgspec reads what JSON allows, and Python's json the rest (NaN,
-    half a surrogate pair)."""
-    try:
-        return _decode(request.arguments)
-    except msgspec.MsgspecError:
-        return json.loads(request.arguments)
 
 
 def _frame_reply(reply: Reply) -> bytes:

@@ -24,7 +24,6 @@ import sqlalchemy.future
 import sqlalchemy.future.engine
 from sqlalchemy import Engine
 from sqlalchemy.orm import close_all_sessions
-from sqlalchemy.orm.session import _sessions
 from sqlalchemy.pool import Pool
 from sqlalchemy.pool.base import ConnectionPoolEntry
 
@@ -148,8 +147,7 @@ class Hook:
             names.update(old)
         if any(map(dict.__ne__, _REGISTRIES, _ORIGINALS)):
             self._store_registered()
-        if _sessions:
-            close_all_sessions()
+        close_all_sessions()
         effects = self.database.leave()
         self._entered = False
         return effects

@@ -123,12 +123,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._ready  # type: ignore[attr-defined]
             or self._scheduled  # type: ignore[attr-defined]
             or self.unfinished_tasks()
-            or self._has_open_generators()
+            or any(gen.ag_frame is not None for gen in self._asyncgens)  # type: ignore[attr-defined]
         )
-
-    def _has_open_generators(self) -> bool:
-        generators = self._asyncgens  # type: ignore[attr-defined]
-        return bool(generators) and any(each.ag_frame is not None for each in generators)
 
     def _process_events(self, event_list: Any) -> None:
         pass

@@ -76,7 +76,6 @@ class DirectApp:
         self._is_plain: bool | None = None  # None: there was no request yet
         self._routes: list[Any] = []
         self._choices: dict[str, list[_Choice]] = {}  # by method
-        self._found: dict[tuple[str, str], _Choice] = {}  # by method and path without parameters
         self._failing: Any = None  # the layers around an exception
 
     async def __call__(self, scope: Scope, exchange: Exchange) -> None:
@@ -126,20 +125,14 @@ class DirectApp:
         itself must decide."""
         if self._app.router.routes != self._routes:  # the code has added or removed one
             return None
-        method, path = scope["method"], scope["path"]
-        if found := self._found.get((method, path)):
-            route = found.route
-            scope.update(endpoint=route.endpoint, path_params={}, route=route)
-            return found
-        for choice in self._choices.get(method, ()):
+        path = scope["path"]
+        for choice in self._choices.get(scope["method"], ()):
             if path.startswith(choice.prefix):
                 match, child_scope = choice.matches(scope)
                 if match is Match.FULL:
                     if type(choice.route) is not APIRoute:
                         return None
                     scope.update(child_scope)
-                    if choice.prefix == choice.route.path_format:
-                        self._found[method, path] = choice
                     return choice
         return None
 

@@ -1,6 +1,7 @@
 """The pool of workers: states held here, tools that run in workers which hang, die and lie."""
 
 import asyncio
+import json
 import math
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -39,7 +40,7 @@ from envpool.workers.messages.wire import (
     Request,
     Stale,
 )
-from envpool.workers.pool import WorkerPool, WorkerSettings
+from envpool.workers.pool import WorkerPool, WorkerSettings, _json
 from envpool.workers.supervisor import Problem, Rules, Supervisor
 from scenarios.api import RowChange
 from scenarios.format import Scenario
@@ -163,6 +164,25 @@ async def test_no_call_waits_behind_a_hanging_call(scenario: Scenario) -> None:
             assert envs[0].digest == before[0]
             script.release.set()
         assert envs[0].digest != before[0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"a": 1, "b": "é\u2028\0", "c": True, "d": None},
+        {"a": 2**100, "b": -(2**64)},
+        {"a": "\ud800"},
+        {"\udfff": 1},
+        {"a": 1e300, "b": [1, {"c": 0.1}]},
+        {"a": math.inf},
+        {None: 1},
+        ["no object"],
+        "text",
+    ],
+)
+def test_arguments_arrive_as_pythons_json_writes_them(arguments: Any) -> None:
+    """Whichever writer was used, a worker reads the same values."""
+    assert json.loads(_json(arguments)) == json.loads(json.dumps(arguments))
 
 
 async def test_a_slow_worker_comes_back(scenario: Scenario) -> None:

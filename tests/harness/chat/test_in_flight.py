@@ -33,6 +33,16 @@ def test_a_few_refusals_cost_nothing(most: int) -> None:
     assert mean > 0.97 * most
 
 
+def test_refusals_that_come_before_any_answer_may_be_chance() -> None:
+    """A tenth of 128 requests is 13 on average; up to 19 refusals leave the limit where it is."""
+    limit = InFlightLimit(128)
+    generations = [limit.begin() for _ in range(128)]
+    assert not any(limit.refused(generation) for generation in generations[:19])
+    assert limit.limit == 128
+    assert limit.refused(generations[19])
+    assert limit.limit == 89
+
+
 @pytest.mark.parametrize("capacity", [1, 5, 40, 300])
 def test_the_limit_finds_what_the_server_takes(capacity: int) -> None:
     """With a server that refuses all requests beyond its capacity, the limit falls to about it

@@ -4,7 +4,8 @@ ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS build
 WORKDIR /source
-COPY pyproject.toml MANIFEST.in README.md LICENSE CHANGELOG.md constraints.txt rehearsal_room.py ./
+COPY pyproject.toml MANIFEST.in README.md LICENSE CHANGELOG.md constraints.txt ./
+COPY src src/
 COPY envpool envpool/
 COPY harness harness/
 COPY judge judge/

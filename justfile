@@ -2,7 +2,7 @@
 
 python := env_var_or_default("PYTHON", "python3")
 bin := ".venv/bin"
-packages := "envpool harness judge learner scenarios"
+packages := "envpool harness judge learner scenarios src"
 # Tests run in processes that are forked after collection (Linux), or that pytest-xdist starts. Many
 # tests wait, so there are more of them than processors.
 workers := (if os() == "linux" { "-p tests.support.forked_workers --forks" } else { "--dist worksteal -n" })
@@ -92,11 +92,11 @@ hosts SECONDS="20" ROUNDS="2": sync setup
 
 # Run the harness in simulation, where orders, faults and deaths come from seeds: `just simulate --seeds 10000`.
 simulate *ARGS: sync
-    {{bin}}/rehearse simulate --world tests/fixtures/worlds/library {{ARGS}}
+    {{bin}}/python -m tests.devtools.simulation --world tests/fixtures/worlds/library {{ARGS}}
 
 # Inject bugs into the harness, one after the other, and see that the simulation finds each (about 10 minutes).
 injected-bugs SEEDS="1000": sync
-    {{bin}}/python -m tests.simulation {{SEEDS}}
+    {{bin}}/python -m tests.devtools.injected_bugs {{SEEDS}}
 
 # Name the mistakes of all mutants of the bundled worlds, and count how often they are named right (about 10 seconds).
 failure-kinds *WORLDS="shop_support flight_desk claims_desk": sync
@@ -108,14 +108,14 @@ check: sync _bandit
     {{bin}}/ruff format --check .
     {{bin}}/codespell
     {{bin}}/mypy
-    {{bin}}/mypy --strict scenarios/bundled/shop_support/tools.py
-    {{bin}}/mypy --strict scenarios/bundled/shop_support/verify.py
-    {{bin}}/mypy --strict scenarios/bundled/flight_desk/tools.py
-    {{bin}}/mypy --strict scenarios/bundled/flight_desk/verify.py
-    {{bin}}/mypy --strict scenarios/bundled/claims_desk/tools.py
-    {{bin}}/mypy --strict scenarios/bundled/claims_desk/verify.py
-    {{bin}}/mypy --strict scenarios/scaffold/world/tools.py
-    {{bin}}/mypy --strict scenarios/scaffold/world/verify.py
+    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/shop_support/tools.py
+    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/shop_support/verify.py
+    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/flight_desk/tools.py
+    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/flight_desk/verify.py
+    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/claims_desk/tools.py
+    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/bundled/claims_desk/verify.py
+    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/scaffold/world/tools.py
+    MYPYPATH=scenarios/stubs {{bin}}/mypy --strict scenarios/scaffold/world/verify.py
     {{bin}}/python -m pytest -q tests/test_layers.py tests/test_words.py tests/docs/test_english.py
 
 # Look for dangerous calls (pyproject.toml names what is left out, and why).
@@ -123,7 +123,7 @@ _bandit: sync
     #!/usr/bin/env bash
     set -euo pipefail
     # It warns of each part of an ignored line in which it finds nothing.
-    {{bin}}/bandit --quiet --configfile pyproject.toml --recursive {{packages}} benchmarks rehearsal_room.py \
+    {{bin}}/bandit --quiet --configfile pyproject.toml --recursive {{packages}} benchmarks \
         2> >(grep -v 'nosec encountered' >&2)
 
 # Write the code in the house style.
@@ -194,7 +194,7 @@ docs *ARGS: sync-docs
 
 # Learn from nothing on two cores: clone, GRPO, held-out worlds (docs/learning.md).
 learn *ARGS: sync
-    {{bin}}/python -m learner.demo configs/learn-cpu.toml -o runs/learn {{ARGS}}
+    {{bin}}/python -m rehearsal_room.learner.demo configs/learn-cpu.toml -o runs/learn {{ARGS}}
 
 # Measure every family of models and write the table of docs/reference/model-families.md.
 families: sync
@@ -224,9 +224,9 @@ test-suites *ARGS: sync
 doors *ARGS: sync
     tests/doors/run.sh {{ARGS}}
 
-# Bundle the viewer's page, harness/viewer/web/src into dist (Node and esbuild in .venv-viewer).
+# Bundle the viewer's page, src/rehearsal_room/viewer/web/src into dist (Node and esbuild in .venv-viewer).
 viewer *ARGS: sync
-    harness/viewer/web/build.sh {{ARGS}}
+    src/rehearsal_room/viewer/web/build.sh {{ARGS}}
 
 # The viewer's page in Chromium: journeys, accessibility, hostile texts, 100,000 episodes, pictures.
 test-viewer *ARGS: sync

@@ -33,8 +33,8 @@ from benchmarks.admission_simulation import Outcome, simulate, sweep
 from benchmarks.figures import Figure, figure
 from benchmarks.http_step import SCENARIO, model_server, scripts_of
 from benchmarks.options import benchmark, count_option, runs_option
-from harness.admission.control import AdmissionControl
-from scenarios.catalogue import find
+from rehearsal_room.harness.admission.control import AdmissionControl
+from rehearsal_room.scenarios.catalogue import find
 
 CAPACITY, LATENCY = 16, 0.1  # of the server on the loopback: requests, seconds
 FIXED = (8, 12, 14, 16, 18, 20, 24, 32)
@@ -146,7 +146,7 @@ def replies_per_s(url: str, concurrency: int | str, turnovers: int) -> tuple[flo
     """The replies per second of a run of `rehearse bench`, and the limit that it settled at."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            *(sys.executable, "-m", "harness.cli", "bench", SCENARIO, "-p", "openai"),
+            *(sys.executable, "-m", "rehearsal_room.cli.main", "bench", SCENARIO, "-p", "openai"),
             *("-m", "instant", "--base-url", url, "-n", str(CAPACITY * turnovers)),
             *("-c", str(concurrency), "-o", str(Path(folder) / "run"), "--json", "-"),
         ]

@@ -21,7 +21,7 @@ from benchmarks.simulated_servers import (
     served,
     step,
 )
-from harness.admission.signals import ServerMetrics
+from rehearsal_room.harness.admission.signals import ServerMetrics
 
 TURNS = 6  # of an episode, in the mean
 TURNOVERS = 60  # of a run

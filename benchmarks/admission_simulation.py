@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 from benchmarks.admission_cases import TURNS, Case
 from benchmarks.simulated_servers import Refusal
-from harness.admission.signals import ServerMetrics
-from harness.chat.retry import Backoff, Failure, wait_before_retry
+from rehearsal_room.harness.admission.signals import ServerMetrics
+from rehearsal_room.harness.chat.retry import Backoff, Failure, wait_before_retry
 
 POLL = 1.0  # seconds between two readings of the metrics
 _BACKOFF = Backoff()

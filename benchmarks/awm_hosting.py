@@ -39,11 +39,11 @@ import psutil
 from benchmarks.figures import Figure, figure
 from benchmarks.genuine import Call, GenuineServer, baseline_python
 from benchmarks.options import benchmark, count_option, runs_option
-from envpool.core.errors import WorldError
-from envpool.core.types import Env
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from scenarios.awm.folder import AwmFolder
-from scenarios.format import AwmRecord, Scenario
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
+from rehearsal_room.scenarios.awm.folder import AwmFolder
+from rehearsal_room.scenarios.format import AwmRecord, Scenario
 
 FIXTURE = Path(__file__).parent.parent / "tests" / "fixtures" / "awm"
 NUM_CALLS = 10

@@ -18,10 +18,10 @@ from rich.console import Console
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option
 from benchmarks.worlds import NAMES
-from judge.defects.study import Study, render, study
-from judge.worlds.generate import generate_worlds
-from scenarios.catalogue import find
-from scenarios.generate.output_folder import GenerationOrder
+from rehearsal_room.authoring.generate import generate_worlds
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.generate.output_folder import GenerationOrder
+from tests.devtools.defects.study import Study, render, study
 
 _REACH_MISSED, _REACH_REFUSED = 5.0, 1.0  # per cent
 

@@ -41,7 +41,14 @@ def rehearse(*arguments: object) -> Result:
     """Run a command of `rehearse`. Exits when it does not give a report."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "harness.cli", *map(str, arguments), "--json", str(path)]
+        command = [
+            sys.executable,
+            "-m",
+            "rehearsal_room.cli.main",
+            *map(str, arguments),
+            "--json",
+            str(path),
+        ]
         wall, before = time.perf_counter(), os.times()
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         wall, after = time.perf_counter() - wall, os.times()

@@ -24,7 +24,7 @@ import msgspec
 import psutil
 from anyio import AsyncContextManagerMixin
 
-from scenarios.format import AwmRecord
+from rehearsal_room.scenarios.format import AwmRecord
 
 REQUIREMENTS = Path(__file__).parent / "genuine_server" / "requirements.txt"
 _CREATES_ENGINE = "create_engine("

@@ -32,18 +32,18 @@ import uvloop
 from benchmarks.figures import Figure, figure
 from benchmarks.model_server import Oracle, Script, ScriptedCall
 from benchmarks.options import benchmark, count_option, runs_option
-from envpool.inprocess.world import HostedScenario
-from harness.chat.retry import Failure
-from harness.chat.wire import RequestWriter, read_completion
-from harness.core.events import StepTaken
-from harness.core.messages import Act, Briefing, Window
-from harness.dialects.native import Native
-from harness.history.last_turns import Full
-from harness.history.windows import HistoryFold
-from harness.policies.base import Assignment
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from scenarios.catalogue import find
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.wire import RequestWriter, read_completion
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Act, Briefing, Window
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.last_turns import Full
+from rehearsal_room.harness.history.windows import HistoryFold
+from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Scenario, Task
 
 SCENARIO = "shop_support"
 NUM_CALLS = 10
@@ -151,7 +151,17 @@ async def policy_cpu(
 def rehearse_cpu(url: str, load: Workload) -> tuple[float, int]:
     """CPU seconds and steps of `rehearse bench`."""
     command = [
-        *(sys.executable, "-m", "harness.cli", "bench", SCENARIO, "-p", "openai", "-m", "instant"),
+        *(
+            sys.executable,
+            "-m",
+            "rehearsal_room.cli.main",
+            "bench",
+            SCENARIO,
+            "-p",
+            "openai",
+            "-m",
+            "instant",
+        ),
         *("--base-url", url, "-n", str(load.episodes), "-c", str(load.concurrency)),
         *("--json", "-"),
     ]

@@ -33,27 +33,32 @@ from benchmarks.model_server import Script
 from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.rollout import RolloutBench
 from benchmarks.worlds import tasks
-from envpool.core.types import ToolResult
-from harness.core.events import StepTaken
-from harness.core.messages import Act, AgentCall, Reply, Window
-from harness.core.trajectory import Trajectory
-from harness.log.reader import open_reader
-from harness.log.writer import open_log
-from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.oracle import OraclePolicy
-from harness.rollout.plan import plan_of
-from harness.settings.judge import JudgeSettings
-from judge.code.proof import code_verdict_of
-from judge.code.runners import run_at_once
-from judge.core.case import Case
-from judge.core.evidence import Verification, gather
-from judge.core.rewards import GRADED
-from judge.llm.prompt import prompt_of
-from judge.llm.rubric import read_rubric
-from judge.verdicts.code_judges import ScenarioJudges
-from judge.verdicts.factory import open_judge
-from judge.verdicts.rejudge import Rejudging, judge_again, reward_again, start_rejudging
-from judge.verdicts.summary import Summary
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Act, AgentCall, Reply, Window
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.rollout.plan import plan_of
+from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.judge.code.proof import code_verdict_of
+from rehearsal_room.judge.code.runners import run_at_once
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.evidence import Verification, gather
+from rehearsal_room.judge.core.rewards import GRADED
+from rehearsal_room.judge.llm.prompt import prompt_of
+from rehearsal_room.judge.llm.rubric import read_rubric
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.judge.verdicts.factory import open_judge
+from rehearsal_room.judge.verdicts.rejudge import (
+    Rejudging,
+    judge_again,
+    reward_again,
+    start_rejudging,
+)
+from rehearsal_room.judge.verdicts.summary import Summary
 
 EVIDENCE_TOKENS = 12_000
 TURNS = 5  # runs with the judge and without; their medians are one value: a run takes 0.5 s

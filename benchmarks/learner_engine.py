@@ -22,7 +22,7 @@ from transformers.utils import logging
 
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, runs_option
-from learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.engine import Engine, Request
 
 
 class Load(msgspec.Struct, frozen=True):

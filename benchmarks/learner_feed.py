@@ -31,30 +31,30 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.worlds import host_worlds, tasks
-from envpool.inprocess.pool import LocalPool
-from harness.core.events import Record
-from harness.core.messages import Message, Reply, Window
-from harness.core.token_bytes import encode_ids, encode_logprobs
-from harness.dialects.base import Dialect
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.registry import dialect_of
-from harness.history.windows import parse_history
-from harness.log.reader import open_reader
-from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.tokenized import TokenizedPolicy
-from harness.rollout.gc_tuning import tune_garbage_collector
-from harness.rollout.meters import Meters
-from harness.rollout.plan import plan_of
-from harness.rollout.session import RunParts, run_session
-from harness.settings.limits import Limits
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from judge.verdicts.code_judges import ScenarioJudges
-from learner.config.settings import DataSettings
-from learner.core.samples import Group, Ids, Rollout, Sample
-from learner.data.group_feed import GroupResult, LiveFeed, groups_of_logs
-from learner.data.grouping import Grouping
-from learner.packing.batch import Batch
-from learner.packing.prefix_groups import batch_of, shared_token_ratio
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.core.messages import Message, Reply, Window
+from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.policies.tokenized import TokenizedPolicy
+from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import plan_of
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.learner.config.settings import DataSettings
+from rehearsal_room.learner.core.samples import Group, Ids, Rollout, Sample
+from rehearsal_room.learner.data.group_feed import GroupResult, LiveFeed, groups_of_logs
+from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.packing.batch import Batch
+from rehearsal_room.learner.packing.prefix_groups import batch_of, shared_token_ratio
 
 _VOCAB = 151_936
 _MEMBERS, _STEPS, _PREFIX, _SAMPLED = 16, 15, 6_000, 200

@@ -21,21 +21,30 @@ import msgspec
 
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
-from harness.cli import COMMAND_CONTEXT
-from harness.core.messages import AgentCall, Reply, Window
-from harness.core.policy_card import PolicyCard, write_card
-from harness.core.token_bytes import encode_ids, encode_logprobs
-from harness.policies.base import Agent, Assignment
-from harness.settings.run import Settings
-from learner.config.settings import DataSettings, LoopSettings, SaveSettings, TrainSettings
-from learner.core.samples import NO_GROUPS, Group, GroupSize
-from learner.data.grouping import Grouping
-from learner.loop.loop import Loop, LoopCallbacks
-from learner.loop.progress_state import TrainProgress, trainer_idle_share, waiting_side
-from learner.loop.rollout_session import open_rollouts
-from learner.loop.run import run_with_rollouts
-from learner.trainer.trainer import StepReport
-from learner.trainer.weight_publisher import Publisher
+from rehearsal_room.cli.main import COMMAND_CONTEXT
+from rehearsal_room.harness.core.messages import AgentCall, Reply, Window
+from rehearsal_room.harness.core.policy_card import PolicyCard, write_card
+from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.learner.config.settings import (
+    DataSettings,
+    LoopSettings,
+    SaveSettings,
+    TrainSettings,
+)
+from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize
+from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.loop.loop import Loop, LoopCallbacks
+from rehearsal_room.learner.loop.progress_state import (
+    TrainProgress,
+    trainer_idle_share,
+    waiting_side,
+)
+from rehearsal_room.learner.loop.rollout_session import open_rollouts
+from rehearsal_room.learner.loop.run import run_with_rollouts
+from rehearsal_room.learner.trainer.trainer import StepReport
+from rehearsal_room.learner.trainer.weight_publisher import Publisher
 
 GROUPS, SIZE = 8, 8  # groups per batch, episodes per group
 REPLIES = 5  # per episode

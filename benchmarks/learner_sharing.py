@@ -32,12 +32,12 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
-from learner.backends.base import Backend
-from learner.backends.registry import backend_of
-from learner.config.settings import ComputeSettings
-from learner.core.samples import Group, Ids, Rollout, Sample
-from learner.packing.batch import Batch
-from learner.packing.prefix_groups import PerSample, batch_of
+from rehearsal_room.learner.backends.base import Backend
+from rehearsal_room.learner.backends.registry import backend_of
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.samples import Group, Ids, Rollout, Sample
+from rehearsal_room.learner.packing.batch import Batch
+from rehearsal_room.learner.packing.prefix_groups import PerSample, batch_of
 
 
 class Shape(msgspec.Struct, frozen=True):

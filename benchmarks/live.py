@@ -16,13 +16,13 @@ from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.rollout import RolloutBench
 from benchmarks.worlds import tasks
-from harness.core.errors import SettingsError
-from harness.policies.latency import LatencyPolicy
-from harness.policies.oracle import OraclePolicy
-from harness.reports.bench import BenchReport
-from harness.rollout.gc_tuning import tune_garbage_collector
-from harness.rollout.plan import plan_of
-from harness.settings.policy import think_range
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.policies.latency import LatencyPolicy
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.reports.bench import BenchReport
+from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
+from rehearsal_room.harness.rollout.plan import plan_of
+from rehearsal_room.harness.settings.policy import think_range
 
 
 class Workload(msgspec.Struct, frozen=True):

@@ -21,9 +21,9 @@ import psutil
 from benchmarks.awm_hosting import Episode, episodes_of, hosted_caller, play
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from scenarios.awm.folder import AwmFolder
-from scenarios.format import Scenario
+from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
+from rehearsal_room.scenarios.awm.folder import AwmFolder
+from rehearsal_room.scenarios.format import Scenario
 
 _FIXTURE = Path(__file__).parent.parent / "tests" / "fixtures" / "awm"
 _VERDICTS = 20

@@ -35,13 +35,13 @@ import msgspec
 
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
-from harness.bus.mqtt_bus import MqttBus
-from harness.bus.mqtt_link import MqttLink
-from harness.bus.mqtt_settings import MqttSettings
-from harness.bus.mqtt_wire import decode_records, topic
-from harness.core.events import Record, encode, kind_of
-from harness.log.reader import open_reader
-from harness.rollout.process import run as run_loop
+from rehearsal_room.harness.bus.mqtt_bus import MqttBus
+from rehearsal_room.harness.bus.mqtt_link import MqttLink
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.bus.mqtt_wire import decode_records, topic
+from rehearsal_room.harness.core.events import Record, encode, kind_of
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.rollout.process import run as run_loop
 
 _COMMIT = 200  # events of one commit of the log
 _WORLDS = ("shop_support", "claims_desk", "flight_desk")
@@ -52,7 +52,17 @@ Messages = Iterator[tuple[str, bytes]]
 
 def logged_events(folder: Path, num_events: int) -> Rows:
     """The events of a run of the bundled worlds, repeated under other names."""
-    command = [sys.executable, "-m", "harness", "run", *_WORLDS, "-n", "200", "-o", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "rehearsal_room",
+        "run",
+        *_WORLDS,
+        "-n",
+        "200",
+        "-o",
+        str(folder),
+    ]
     subprocess.run([*command, "-p", "oracle"], check=True, capture_output=True)
     with open_reader(folder) as reader:
         records = [record for _, record in reader.records_after(0, 1_000_000)]

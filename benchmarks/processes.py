@@ -32,21 +32,29 @@ import msgspec
 
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
-from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Record
-from harness.fleet.connection import Connection
-from harness.fleet.coordinator import Coordinator, start_workers
-from harness.fleet.fork_server import ForkServer
-from harness.fleet.leases import LeaseBook
-from harness.fleet.messages import Leases, Measured, Ready, SendWorlds, Stop, Stored, Worlds
-from harness.fleet.messages import to_worker as message_in
-from harness.fleet.process_worker import ProcessWorker
-from harness.fleet.stream import StreamSink
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME
-from harness.log.writer import open_log
-from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.process import run as run_loop
-from scenarios.catalogue import find
+from rehearsal_room.harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Record
+from rehearsal_room.harness.fleet.connection import Connection
+from rehearsal_room.harness.fleet.coordinator import Coordinator, start_workers
+from rehearsal_room.harness.fleet.fork_server import ForkServer
+from rehearsal_room.harness.fleet.leases import LeaseBook
+from rehearsal_room.harness.fleet.messages import (
+    Leases,
+    Measured,
+    Ready,
+    SendWorlds,
+    Stop,
+    Stored,
+    Worlds,
+)
+from rehearsal_room.harness.fleet.messages import to_worker as message_in
+from rehearsal_room.harness.fleet.process_worker import ProcessWorker
+from rehearsal_room.harness.fleet.stream import StreamSink
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of
+from rehearsal_room.harness.rollout.process import run as run_loop
+from rehearsal_room.scenarios.catalogue import find
 
 _WORLDS = ("shop_support", "claims_desk", "flight_desk")
 _CALL_S = 0.001  # CPU seconds of a call
@@ -77,7 +85,7 @@ def started(
 ) -> "subprocess.Popen[bytes]":
     """A run that was started."""
     words = ("run", *worlds, "-n", str(episodes), "-o", str(folder), *flags)
-    command = [sys.executable, "-m", "harness", *words]
+    command = [sys.executable, "-m", "rehearsal_room", *words]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

@@ -26,8 +26,8 @@ import msgspec
 from benchmarks.figures import Figure, figure
 from benchmarks.http_step import SCENARIO, model_server, scripts_of
 from benchmarks.options import benchmark, count_option, runs_option
-from harness.log.reader import open_reader
-from scenarios.catalogue import find
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.scenarios.catalogue import find
 
 LATENCY = 0.1  # seconds of a reply
 RETRY_AFTER = 1.0  # seconds; the server's
@@ -65,7 +65,7 @@ def measured(url: str, episodes: int, concurrency: int) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         command = [
-            *(sys.executable, "-m", "harness.cli", "bench", SCENARIO, "-p", "openai"),
+            *(sys.executable, "-m", "rehearsal_room.cli.main", "bench", SCENARIO, "-p", "openai"),
             *("-m", "instant", "--base-url", url, "-n", str(episodes), "-c", str(concurrency)),
             *("-o", str(run), "--json", str(Path(folder) / "bench.json")),
         ]

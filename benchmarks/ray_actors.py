@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.processes import rate_with, slow_world
-from scenarios.distribution import install_command
+from rehearsal_room.scenarios.distribution import install_command
 
 
 def measure(folder: Path, runs: int, episodes: int) -> list[Figure]:

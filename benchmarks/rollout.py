@@ -27,25 +27,25 @@ from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
 from benchmarks.world_store import play, play_dedicated
 from benchmarks.worlds import calls_in_order, host_worlds, interleaved_calls, lease_worlds, tasks
-from envpool.inprocess.dedicated_connection import DedicatedConnection
-from envpool.inprocess.pool import LocalPool
-from harness.core.events import Record
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.registry import dialect_of
-from harness.history.windows import HistoryManager, parse_history
-from harness.log.recorder import Recorder
-from harness.policies.base import Policy
-from harness.policies.oracle import OraclePolicy
-from harness.reports.bench import BenchReport
-from harness.reports.bench import measure as report_on
-from harness.rollout.deadlines import Watchdog
-from harness.rollout.episode import RunContext, run_episode
-from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.scheduler import run_all
-from harness.rollout.session import RunParts, run_session
-from harness.settings.limits import Limits
-from judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.envpool.inprocess.dedicated_connection import DedicatedConnection
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.windows import HistoryManager, parse_history
+from rehearsal_room.harness.log.recorder import Recorder
+from rehearsal_room.harness.policies.base import Policy
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.reports.bench import BenchReport
+from rehearsal_room.harness.reports.bench import measure as report_on
+from rehearsal_room.harness.rollout.deadlines import Watchdog
+from rehearsal_room.harness.rollout.episode import RunContext, run_episode
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of
+from rehearsal_room.harness.rollout.scheduler import run_all
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 
 
 class Workload(msgspec.Struct, frozen=True):

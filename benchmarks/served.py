@@ -27,14 +27,14 @@ from fastmcp import FastMCP
 
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
-from envpool.inprocess.pool import LocalPool
-from envpool.inprocess.world import HostedScenario
-from envpool.server import jsonrpc as m
-from envpool.server.api import NewWorld
-from envpool.server.leases import Leases
-from envpool.server.serve import serving
-from envpool.server.settings import ServeSettings
-from scenarios.catalogue import find
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.api import NewWorld
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.serve import serving
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.scenarios.catalogue import find
 
 SCENARIO, TOOL = "shop_support", "get_product"
 ARGUMENTS = {"product_id": 301}

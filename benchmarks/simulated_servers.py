@@ -16,7 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple, Protocol
 
-from harness.admission.signals import ServerMetrics
+from rehearsal_room.harness.admission.signals import ServerMetrics
 
 Capacity = Callable[[float], float]  # time -> requests that fit
 Rate = Callable[[int, float], float]  # requests in service, time -> work per second

@@ -29,15 +29,15 @@ import msgspec
 
 from benchmarks.figures import Figure, figure
 from benchmarks.options import benchmark, count_option, runs_option
-from harness.log.reader import LogReader, open_reader
-from harness.log.schema import LOG_NAME
-from harness.viewer.index.run_index import open_index
-from harness.viewer.index.tables import NAME
-from harness.viewer.reading.episode_rows import episode_table, grid
-from harness.viewer.reading.open_runs import OpenRun
-from harness.viewer.reading.run_page import curves, run_page
-from judge.commands.viewing import judging_parts
-from scenarios.catalogue import find
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.viewer.index.run_index import open_index
+from rehearsal_room.viewer.index.tables import NAME
+from rehearsal_room.viewer.judging import judging_parts
+from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
+from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.run_page import curves, run_page
 
 _WORLDS = ("claims_desk", "flight_desk", "shop_support")
 _QUERIES = 200
@@ -47,7 +47,7 @@ _SPAN_S, _SPAN_RECORDS = 15.0, 5_000  # a span is at least so long, and has so m
 
 def rehearse(*words: object) -> list[str]:
     """The command line of a command."""
-    return [sys.executable, "-m", "harness", *map(str, words)]
+    return [sys.executable, "-m", "rehearsal_room", *map(str, words)]
 
 
 def make_log(folder: Path, episodes: int) -> int:

@@ -29,9 +29,9 @@ from benchmarks.worlds import (
     interleaved_calls,
     lease_worlds,
 )
-from envpool.inprocess.dedicated_connection import DedicatedConnection
-from envpool.inprocess.pool import LocalPool
-from envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.envpool.inprocess.dedicated_connection import DedicatedConnection
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
 
 Worlds = dict[str, HostedScenario]
 Times = dict[str, list[float]]  # tool -> seconds of each call

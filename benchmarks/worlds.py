@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from envpool.inprocess.pool import LocalPool
-from envpool.inprocess.world import HostedScenario, Lease
-from harness.rollout.plan import select_tasks
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.harness.rollout.plan import select_tasks
+from rehearsal_room.scenarios.format import Scenario, Task
 
 NAMES = ("shop_support", "flight_desk", "claims_desk")
 

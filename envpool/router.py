@@ -17,16 +17,21 @@ from typing import Any, Protocol, runtime_checkable
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from envpool.core.errors import PoolError
-from envpool.core.offload import Verified
-from envpool.core.types import Env, StoredState
-from envpool.inprocess.pool import LocalPool
-from envpool.store.pool_protocol import Pool, VerifierKind
-from envpool.store.states import States
-from envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings, open_fork_server
-from scenarios.catalogue import is_trusted
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.types import Env, StoredState
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.store.pool_protocol import Pool, VerifierKind
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.envpool.workers.pool import (
+    OpenSpawner,
+    WorkerPool,
+    WorkerSettings,
+    open_fork_server,
+)
+from rehearsal_room.scenarios.catalogue import is_trusted
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _MAX_HOSTING = 16  # scenarios that are hosted concurrently
 

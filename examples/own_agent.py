@@ -6,8 +6,8 @@ import tempfile
 
 import anyio
 
-from harness.library import AgentEnv, TaskView, rehearse
-from judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.harness.library import AgentEnv, TaskView, rehearse
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 
 
 async def agent(task: TaskView, env: AgentEnv) -> str:

@@ -18,15 +18,15 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
-from harness.bridges.asked_episodes import OpenRun
-from harness.bridges.background import BackgroundRun
-from harness.bridges.run_options import RunOptions
-from harness.dialects.native import Native
-from harness.policies.oracle import OraclePolicy
-from harness.tokenization.chat_tokenizer import template_message
-from judge.verdicts.code_judges import ScenarioJudges
-from learner.bridges.trl import environments, judged_reward, rows
-from scenarios.microworlds.writing import write_microworlds
+from rehearsal_room.bridges.asked_episodes import OpenRun
+from rehearsal_room.bridges.background import BackgroundRun
+from rehearsal_room.bridges.run_options import RunOptions
+from rehearsal_room.bridges.trainers.trl import environments, judged_reward, rows
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.tokenization.chat_tokenizer import template_message
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 
 END, PAD = "<|im_end|>", "<|endoftext|>"
 NUM_TASKS = 2

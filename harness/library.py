@@ -34,26 +34,26 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from envpool.core.types import Env, ToolResult, ToolSpec
-from envpool.router import RoutingPool
-from harness.continuation.outcomes import Outcome
-from harness.core.events import Ending, StepTaken
-from harness.core.messages import Act, AgentCall, Answer, Reply
-from harness.dialects.base import argument_fault, call_id
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.native import Native
-from harness.history.last_turns import Full
-from harness.log.reader import open_reader
-from harness.policies.base import Agent, Assignment
-from harness.reports.summary import RunReport, read_report, write_report
-from harness.rollout.deadlines import Watch
-from harness.rollout.episode import Episode, EpisodeDriver, answer_of_steps
-from harness.rollout.meters import Meters
-from harness.rollout.plan import plan_of, select_tasks
-from harness.rollout.process import warnings_only
-from harness.rollout.session import Judge, RunParts, run_session, sole_exception
-from harness.settings.limits import Limits
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.harness.continuation.outcomes import Outcome
+from rehearsal_room.harness.core.events import Ending, StepTaken
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
+from rehearsal_room.harness.dialects.base import argument_fault, call_id
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.last_turns import Full
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.reports.summary import RunReport, read_report, write_report
+from rehearsal_room.harness.rollout.deadlines import Watch
+from rehearsal_room.harness.rollout.episode import Episode, EpisodeDriver, answer_of_steps
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import plan_of, select_tasks
+from rehearsal_room.harness.rollout.process import warnings_only
+from rehearsal_room.harness.rollout.session import Judge, RunParts, run_session, sole_exception
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.scenarios.format import Scenario
 
 DEFAULT_LIMITS = Limits()
 _log = structlog.get_logger(__name__)
@@ -336,8 +336,9 @@ async def rehearse(
     """Run episodes of your agent and log them in the folder `output`.
 
     `scenarios` are given as `name`, `path` or `name:task`; `episodes` is the total, None: one group
-    of each task. `judge` makes the judge, as `judge.verdicts.code_judges.ScenarioJudges` does; with
-    None the episodes stay unjudged. With `resume` only the missing episodes are run.
+    of each task. `judge` makes the judge, as
+    `rehearsal_room.judge.verdicts.code_judges.ScenarioJudges` does; with None the episodes stay
+    unjudged. With `resume` only the missing episodes are run.
 
     Raises SettingsError, ScenarioError, PoolError and LogError. When it is cancelled, the log has
     what happened until then. Where structlog is not configured, only warnings are shown.

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from scenarios.checks import Finding
+from rehearsal_room.scenarios.checks import Finding
 
 _STEP = re.compile(r"\[(-?\d+)\]|([^.\[\]]+)")
 _SHOWN = 200  # characters; a finding shows at most the beginning of a longer text

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.awm.folder import AwmFolder, AwmSettings, parse_address
-from scenarios.awm.join import ENVS
-from scenarios.decode_errors import field_sentence
-from scenarios.errors import ScenarioError, UnknownScenario
-from scenarios.format import BUNDLED, Scenario, read
-from scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.awm.folder import AwmFolder, AwmSettings, parse_address
+from rehearsal_room.scenarios.awm.join import ENVS
+from rehearsal_room.scenarios.decode_errors import field_sentence
+from rehearsal_room.scenarios.errors import ScenarioError, UnknownScenario
+from rehearsal_room.scenarios.format import BUNDLED, Scenario, read
+from rehearsal_room.scenarios.nearest import did_you_mean
 
 
 class CatalogueEntry(msgspec.Struct, frozen=True):

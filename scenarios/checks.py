@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from scenarios.api import Row, RowChange, State
+from rehearsal_room.scenarios.api import Row, RowChange, State
 
 Matcher = Callable[[Any], bool]
 FindingKind = Literal["goal", "guard"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.nearest import did_you_mean
 
 _ENUM = re.compile(r"Invalid enum value (.+)")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scenarios.decode_errors import field_sentence
-from scenarios.errors import PackageError
-from scenarios.validation import explain
+from rehearsal_room.scenarios.decode_errors import field_sentence
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.validation import explain
 
 _MAX_COMPILED = 8  # texts whose code is kept
 _compiled_lock = Lock()

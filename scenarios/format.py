@@ -36,15 +36,15 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from scenarios.api import User
-from scenarios.call_checks import McpRecord
-from scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
-from scenarios.core.suite_record import SuiteRecord
-from scenarios.errors import PackageError, UnknownScenario
-from scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
-from scenarios.nearest import did_you_mean
-from scenarios.task_tables import TaskTables
-from scenarios.value_checks import NAME, NOT_A_CLOCK, is_clock, json_fault
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.call_checks import McpRecord
+from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
+from rehearsal_room.scenarios.core.suite_record import SuiteRecord
+from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
+from rehearsal_room.scenarios.files import convert, parse_json, parse_toml, python_fault, read_text
+from rehearsal_room.scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.task_tables import TaskTables
+from rehearsal_room.scenarios.value_checks import NAME, NOT_A_CLOCK, is_clock, json_fault
 
 BUNDLED = Path(__file__).parent / "bundled"  # the scenarios that ship with the project
 FILES = (

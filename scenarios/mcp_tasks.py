@@ -31,14 +31,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scenarios.api import User
-from scenarios.call_checks import CallCheck, McpRecord
-from scenarios.checks import Finding, says
-from scenarios.errors import PackageError
-from scenarios.files import read_text
-from scenarios.format import Call, Difficulty, Scenario, Task
-from scenarios.task_tables import TaskTables
-from scenarios.value_checks import NAME, NOT_A_CLOCK, is_clock, json_fault
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.call_checks import CallCheck, McpRecord
+from rehearsal_room.scenarios.checks import Finding, says
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.files import read_text
+from rehearsal_room.scenarios.format import Call, Difficulty, Scenario, Task
+from rehearsal_room.scenarios.task_tables import TaskTables
+from rehearsal_room.scenarios.value_checks import NAME, NOT_A_CLOCK, is_clock, json_fault
 
 NO_USER = User("", "", "")  # the file names no user
 

@@ -17,11 +17,11 @@ from typing import Literal
 
 import msgspec
 
-from scenarios.files import read_text
-from scenarios.format import NEAR_MISSES, Call, Scenario
-from scenarios.nearest import did_you_mean
-from scenarios.task_tables import TaskTables
-from scenarios.value_checks import json_fault
+from rehearsal_room.scenarios.files import read_text
+from rehearsal_room.scenarios.format import NEAR_MISSES, Call, Scenario
+from rehearsal_room.scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.task_tables import TaskTables
+from rehearsal_room.scenarios.value_checks import json_fault
 
 WrongLabel = Literal["partially_completed", "agent_error", "environment_error"]
 

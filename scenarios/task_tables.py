@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scenarios.decode_errors import field_of
-from scenarios.errors import PackageError
-from scenarios.files import parse_toml
-from scenarios.value_checks import TASK_ID
+from rehearsal_room.scenarios.decode_errors import field_of
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.files import parse_toml
+from rehearsal_room.scenarios.value_checks import TASK_ID
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from scenarios.decode_errors import field_of, members
-from scenarios.nearest import nearest
+from rehearsal_room.scenarios.decode_errors import field_of, members
+from rehearsal_room.scenarios.nearest import nearest
 
 # Numbers that may be anything but infinite have this bound, which no sentence mentions.
 MAX_FLOAT = float_info.max

@@ -11,8 +11,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from harness.cli import main
-from harness.rollout import gc_tuning
+from rehearsal_room.cli.main import main
+from rehearsal_room.harness.rollout import gc_tuning
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.cli import Rehearse
 from tests.support.fork_server import kept_fork_servers, kept_servers
@@ -39,6 +39,13 @@ def pytest_runtestloop() -> None:
     pytest-xdist, the process that collects nothing comes here, too.)"""
     gc.freeze()
     gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """The folders of the repository's root are never imported as packages of their own: each class
+    would exist twice."""
+    for name in ("envpool", "harness", "judge", "learner"):
+        assert name not in sys.modules, f"a test has imported {name} beside rehearsal_room.{name}"
 
 
 def pytest_runtest_setup() -> None:
@@ -88,5 +95,5 @@ def rehearse(
 @pytest.fixture(scope="session")
 def warm_cli() -> Iterator[WarmProcess]:
     """A process that has imported the command line, and forks children that run commands."""
-    with open_warm_process("harness.cli") as warm:
+    with open_warm_process("rehearsal_room.cli.main") as warm:
         yield warm

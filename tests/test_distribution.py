@@ -10,17 +10,17 @@ from typing import Any, cast
 import pytest
 from setuptools.dist import Distribution
 
-import rehearsal_room
-from scenarios import distribution
+from rehearsal_room.scenarios import distribution
 from tests.support.cli import Rehearse
 from tests.support.paths import ROOT
 
+PACKAGES = ("envpool", "harness", "judge", "learner", "scenarios")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def test_one_name_is_used_everywhere() -> None:
     """pyproject.toml, the messages about missing packages, and the script agree."""
-    assert PROJECT["name"] == distribution.NAME == rehearsal_room.DISTRIBUTION
+    assert PROJECT["name"] == distribution.NAME
     assert distribution.install_command("train", "serve") == (
         "pip install 'rehearsal-room[train,serve]'"
     )
@@ -36,35 +36,47 @@ def test_the_project_page_is_named() -> None:
     assert PROJECT["urls"]["Homepage"] == f"https://pypi.org/project/{PROJECT['name']}/"
 
 
-def test_the_packages_say_that_they_are_typed() -> None:
-    """Each package that is installed has py.typed."""
-    for name in rehearsal_room.PACKAGES:
-        assert (ROOT / name / "py.typed").exists()
-    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    assert all("py.typed" in data["package-data"][name] for name in rehearsal_room.PACKAGES)
-    assert data["py-modules"] == ["rehearsal_room"]
+def test_the_package_says_that_it_is_typed() -> None:
+    """The one package that is installed has py.typed."""
+    assert (ROOT / "src" / "rehearsal_room" / "py.typed").exists()
 
 
-def run_shadowed(path: Path, command: str = "--version") -> subprocess.CompletedProcess[str]:
-    """The console script, with a folder before ours on the path."""
-    words = [sys.executable, "-c", "import rehearsal_room; rehearsal_room.main()", command]
-    environment = os.environ | {"PYTHONPATH": f"{path}{os.pathsep}{ROOT}"}
-    return subprocess.run(
-        words, env=environment, cwd=path, capture_output=True, text=True, check=False
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_folder_is_not_a_package_of_its_own(name: str) -> None:
+    """From the repository's root, `import harness` would make a second copy of each class: it is
+    refused with the name to use."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {name}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    assert done.returncode == 1
+    assert f"ImportError: import rehearsal_room.{name} instead of {name}" in done.stderr
 
 
-@pytest.mark.parametrize("name", rehearsal_room.PACKAGES)
-def test_a_foreign_package_is_named(tmp_path: Path, name: str) -> None:
-    """One sentence names which package, from where, and what to do; nothing of it is imported."""
-    package = tmp_path / name
-    package.mkdir()
-    (package / "__init__.py").write_text("raise SystemExit('imported')")
-    done = run_shadowed(tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"error: the package {name!r} at {package.resolve()} does not belong to rehearsal-room and "
-        "hides the one that does: install rehearsal-room in a clean virtual environment\n"
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_users_package_of_the_same_name_is_left_alone(tmp_path: Path, name: str) -> None:
+    """A folder `judge/` beside a user's script hides nothing of ours, and is not imported."""
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("raise SystemExit('imported')")
+    done = run_beside(tmp_path, "scenarios", "list")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "shop_support" in done.stdout
+
+
+def run_beside(path: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """The console script, with a folder before ours on the path."""
+    start = "from rehearsal_room.cli.entry import main; main()"
+    environment = os.environ | {"PYTHONPATH": f"{path}{os.pathsep}{ROOT / 'src'}"}
+    return subprocess.run(
+        [sys.executable, "-c", start, *command],
+        env=environment,
+        cwd=path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -74,35 +86,11 @@ def test_a_core_that_cannot_be_imported_is_one_sentence(
 ) -> None:
     """A dependency that is missing or too old stops every command; for doctor it is the answer."""
     (tmp_path / "msgspec.py").write_text("")  # a module without what we import from it
-    done = run_shadowed(tmp_path, command)
+    done = run_beside(tmp_path, command)
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith("error: rehearsal-room cannot start: ")
     assert done.stderr.endswith(": install rehearsal-room in a clean virtual environment\n")
     assert done.stderr.count("\n") == 1
-
-
-def test_doctor_names_a_foreign_package(tmp_path: Path) -> None:
-    """With status 1: the core is broken."""
-    (tmp_path / "envpool.py").write_text("raise SystemExit('imported')")
-    done = run_shadowed(tmp_path, "doctor")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "does not belong to rehearsal-room and hides the one that does" in done.stderr
-
-
-def test_a_missing_package_is_named(tmp_path: Path) -> None:
-    """An installation from which a package is gone reports that."""
-    (tmp_path / "rehearsal_room.py").write_text((ROOT / "rehearsal_room.py").read_text())
-    start = "import rehearsal_room as room; room.main()"
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {start}"
-    command = [sys.executable, "-I", "-S", "-c", code]  # no site-packages
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "the package 'envpool' of rehearsal-room is missing: install" in done.stderr
-
-
-def test_ours_are_found() -> None:
-    """Here, all packages are in the folder of the script's module."""
-    assert rehearsal_room.foreign_package() == ""
 
 
 def test_the_wheel_has_every_file_of_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,16 +108,19 @@ def test_the_wheel_has_every_file_of_the_packages(monkeypatch: pytest.MonkeyPatc
         for package, folder, _, names in builder.data_files
         for name in names
     } | {Path(path).as_posix() for _, _, path in builder.find_all_modules()}
+    roof = ROOT / "src" / "rehearsal_room"
+    folders = [roof, *(ROOT / name for name in PACKAGES)]
     there = {
-        path.relative_to(ROOT).as_posix()
-        for name in rehearsal_room.PACKAGES
-        for path in (ROOT / name).rglob("*")
+        f"src/rehearsal_room/{path.relative_to(roof if folder == roof else ROOT).as_posix()}"
+        for folder in folders
+        for path in folder.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
+        if folder != roof or path.relative_to(roof).parts[0] not in PACKAGES
     }
-    assert packed == there | {"rehearsal_room.py"}
+    assert packed == there
     for name in (
-        "judge/worlds/templates/catalogue.html",
-        "scenarios/bundled/shop_support/data.sql",
+        "src/rehearsal_room/authoring/templates/catalogue.html",
+        "src/rehearsal_room/scenarios/bundled/shop_support/data.sql",
     ):
         assert name in packed
 

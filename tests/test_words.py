@@ -80,7 +80,7 @@ PHRASES = {
 # Prompts, code that the gate's study injects, and the tests of this and of other lists of words.
 QUOTING = {
     "judge/llm/prompt.py",
-    "judge/defects/tools.py",
+    "tests/devtools/defects/tools.py",
     "tests/test_words.py",
     "tests/docs/test_english.py",
 }

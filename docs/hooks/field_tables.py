@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from msgspec import inspect
 
-from harness.settings.fields import Field, fields_of
-from scenarios.validation import describe_bounds
+from rehearsal_room.harness.settings.fields import Field, fields_of
+from rehearsal_room.scenarios.validation import describe_bounds
 
 
 def settings_table(target: str, *, flags: bool = True) -> str:
@@ -289,7 +289,7 @@ def _resolve(source: _Source, name: str) -> tuple[_Source, ast.AST | None]:
     if not isinstance(node, ast.ImportFrom):
         return source, node
     module = node.module or ""
-    ours = module.split(".")[0] in ("envpool", "harness", "judge", "learner", "scenarios")
+    ours = module.split(".")[0] == "rehearsal_room"
     return _resolve(_source(module), name) if ours else (source, None)
 
 

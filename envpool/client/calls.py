@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, field
 
-from envpool.core.offload import CallOutcome
-from envpool.server import jsonrpc as m
-from envpool.server.jsonrpc import CallExtension
+from rehearsal_room.envpool.core.offload import CallOutcome
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.jsonrpc import CallExtension
 
 _META = {m.VERSION_KEY: m.MODERN[-1], m.CAPABILITIES_KEY: {}}
 _HEADERS = {"MCP-Protocol-Version": m.MODERN[-1], "Mcp-Method": "tools/call"}

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 from anyio import AsyncContextManagerMixin
 
-from envpool.core.event_loop import require_asyncio
+from rehearsal_room.envpool.core.event_loop import require_asyncio
 
 _PAUSES_S = (0.05, 0.2, 1.0)  # before each repetition after a lost connection
 _RETRY_LATER = (429, 503)  # statuses of a busy server

@@ -17,21 +17,27 @@ import msgspec
 import structlog
 from anyio import AsyncContextManagerMixin
 
-from envpool.client.calls import Response, outcome_of, pack, read_response, request_of
-from envpool.client.http import HttpConnection, NoReply, Reply
-from envpool.client.url import url_fault
-from envpool.core.errors import PoolError, SeedError, WorldError
-from envpool.core.offload import CallOutcome, Verified
-from envpool.core.types import Env, StoredState
-from envpool.inprocess.verifiers import PackageVerifiers
-from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
-from envpool.offloaded.pool import OffloadedPool
-from envpool.server import jsonrpc as m
-from envpool.server.api import ErrorBody, HostedInfo, NewWorld, WorldLease
-from envpool.server.jsonrpc import CallExtension
-from envpool.store.pool_protocol import VerifierKind
-from scenarios.catalogue import is_trusted
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.client.calls import (
+    Response,
+    outcome_of,
+    pack,
+    read_response,
+    request_of,
+)
+from rehearsal_room.envpool.client.http import HttpConnection, NoReply, Reply
+from rehearsal_room.envpool.client.url import url_fault
+from rehearsal_room.envpool.core.errors import PoolError, SeedError, WorldError
+from rehearsal_room.envpool.core.offload import CallOutcome, Verified
+from rehearsal_room.envpool.core.types import Env, StoredState
+from rehearsal_room.envpool.inprocess.verifiers import PackageVerifiers
+from rehearsal_room.envpool.offloaded.env import OffloadedEnv, OffloadedScenario
+from rehearsal_room.envpool.offloaded.pool import OffloadedPool
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.api import ErrorBody, HostedInfo, NewWorld, WorldLease
+from rehearsal_room.envpool.server.jsonrpc import CallExtension
+from rehearsal_room.envpool.store.pool_protocol import VerifierKind
+from rehearsal_room.scenarios.catalogue import is_trusted
+from rehearsal_room.scenarios.format import Scenario, Task
 
 log = structlog.get_logger()
 _RELEASE_S = 5.0  # a server that does not answer releases the idle world by itself

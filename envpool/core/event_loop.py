@@ -2,7 +2,7 @@
 
 import asyncio
 
-from envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.errors import PoolError
 
 
 def require_asyncio() -> None:

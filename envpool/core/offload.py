@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from envpool.core.types import ToolError, ToolSpec
-from scenarios.api import RowChange
-from scenarios.checks import Finding
+from rehearsal_room.envpool.core.types import ToolError, ToolSpec
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import Finding
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):

@@ -6,10 +6,10 @@ is not in the world's state: a fork goes on with it, and a reset begins it again
 
 from typing import Any
 
-from envpool.core.types import Env, ToolResult, ToolSpec
-from scenarios.core.automaton import START, TalkState, answer_to
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.format import Task
+from rehearsal_room.envpool.core.types import Env, ToolResult, ToolSpec
+from rehearsal_room.scenarios.core.automaton import START, TalkState, answer_to
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.format import Task
 
 TALK = ToolSpec(
     "talk_to_user",

@@ -14,9 +14,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from scenarios.api import RowChange
-from scenarios.checks import Finding
-from scenarios.format import Task
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Task
 
 ToolError = Literal["unknown_tool", "arguments", "refused", "timeout", "internal"]
 WORLD_FAULTS: frozenset[ToolError | None] = frozenset({"timeout", "internal"})  # not the agent's

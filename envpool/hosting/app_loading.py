@@ -23,10 +23,10 @@ from fastapi import FastAPI, routing
 from fastapi._compat import v2 as models
 from fastapi.dependencies import models as dependencies
 
-from envpool.core.errors import ToolsetError
-from envpool.hosting.determinism.loop import Runner
-from envpool.hosting.determinism.mutation_analysis import Uses, uses_of
-from envpool.hosting.fastapi_compat import ignore_warnings
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.hosting.determinism.loop import Runner
+from rehearsal_room.envpool.hosting.determinism.mutation_analysis import Uses, uses_of
+from rehearsal_room.envpool.hosting.fastapi_compat import ignore_warnings
 
 # Environment variables for the code. Whatever URL it opens, the hook gives it the world's database.
 ENVIRONMENT = {"DATABASE_PATH": "sqlite:///world.db", "HOST": "127.0.0.1", "PORT": "8000"}

@@ -19,14 +19,14 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import ToolError
-from envpool.hosting.arguments import ArgumentsCheck
-from envpool.hosting.determinism.loop import Runner, Stuck
-from envpool.hosting.tool_listing import ListedTool, Operation
-from envpool.hosting.urls import InvalidURL, path_of, query_of
+from rehearsal_room.envpool.core.types import ToolError
+from rehearsal_room.envpool.hosting.arguments import ArgumentsCheck
+from rehearsal_room.envpool.hosting.determinism.loop import Runner, Stuck
+from rehearsal_room.envpool.hosting.tool_listing import ListedTool, Operation
+from rehearsal_room.envpool.hosting.urls import InvalidURL, path_of, query_of
 
 try:
-    from envpool.hosting.direct.app import DirectApp
+    from rehearsal_room.envpool.hosting.direct.app import DirectApp
 except ImportError:  # its short way is that of the layers of known versions of FastAPI
     DirectApp = None  # type: ignore[assignment, misc]
 

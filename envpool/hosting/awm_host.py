@@ -10,27 +10,27 @@ to the template. When another worker has built the template already, its image i
 
 from typing import Any
 
-from envpool.core.errors import ToolsetError
-from envpool.core.offload import SeedFault
-from envpool.core.types import ToolResult, ToolSpec
-from envpool.hosting.app_loading import HostedApp, execute
-from envpool.hosting.asgi import Caller, Reply
-from envpool.hosting.dbapi.database import WorldDatabase
-from envpool.hosting.dbapi.hooks import Hook
-from envpool.hosting.determinism.clock import frozen_clock, random_bytes, seed_random
-from envpool.hosting.determinism.loop import VirtualAsyncio
-from envpool.hosting.determinism.module_state import ModuleState
-from envpool.hosting.determinism.threads import Threads
-from envpool.hosting.fastapi_compat import compat
-from envpool.hosting.live_world import LiveWorld
-from envpool.hosting.routes import compile_routes
-from envpool.hosting.seeding import seed
-from envpool.hosting.tool_listing import list_tools
-from envpool.store.digest import hex_digest
-from envpool.store.overlay import PAGE, Overlay
-from envpool.store.template import Template, make_vfs, template_of
-from scenarios.api import RowChange
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.core.offload import SeedFault
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.envpool.hosting.app_loading import HostedApp, execute
+from rehearsal_room.envpool.hosting.asgi import Caller, Reply
+from rehearsal_room.envpool.hosting.dbapi.database import WorldDatabase
+from rehearsal_room.envpool.hosting.dbapi.hooks import Hook
+from rehearsal_room.envpool.hosting.determinism.clock import frozen_clock, random_bytes, seed_random
+from rehearsal_room.envpool.hosting.determinism.loop import VirtualAsyncio
+from rehearsal_room.envpool.hosting.determinism.module_state import ModuleState
+from rehearsal_room.envpool.hosting.determinism.threads import Threads
+from rehearsal_room.envpool.hosting.fastapi_compat import compat
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.hosting.routes import compile_routes
+from rehearsal_room.envpool.hosting.seeding import seed
+from rehearsal_room.envpool.hosting.tool_listing import list_tools
+from rehearsal_room.envpool.store.digest import hex_digest
+from rehearsal_room.envpool.store.overlay import PAGE, Overlay
+from rehearsal_room.envpool.store.template import Template, make_vfs, template_of
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.format import Scenario
 
 FILE = "server.py"  # of the package: the record's code
 

@@ -33,10 +33,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from envpool.hosting.dbapi.clock_patch import patch_sql_clock
-from envpool.hosting.determinism.clock import frozen_clock, seed_random
-from envpool.hosting.dict_versions import DictVersions
-from scenarios.format import AwmRecord
+from rehearsal_room.envpool.hosting.dbapi.clock_patch import patch_sql_clock
+from rehearsal_room.envpool.hosting.determinism.clock import frozen_clock, seed_random
+from rehearsal_room.envpool.hosting.dict_versions import DictVersions
+from rehearsal_room.scenarios.format import AwmRecord
 
 VerifierKind = Literal["code", "sql"]
 

@@ -1,6 +1,6 @@
 """A world inside a worker: what a call needs, and what it changes."""
 
-from envpool.store.overlay import Overlay
+from rehearsal_room.envpool.store.overlay import Overlay
 
 
 class LiveWorld:

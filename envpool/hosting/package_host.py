@@ -6,16 +6,16 @@ Worlds share the module state of its code: a package has to store its state in i
 from collections.abc import Callable
 from typing import Any
 
-from envpool.core.errors import ToolsetError
-from envpool.core.types import ToolResult, ToolSpec
-from envpool.hosting.determinism.clock import frozen_clock, seed_random
-from envpool.hosting.determinism.threads import Threads
-from envpool.hosting.live_world import LiveWorld
-from envpool.inprocess.toolset import Tool, load
-from envpool.inprocess.world import HostedScenario
-from envpool.store.overlay import PAGE
-from envpool.store.template import Template, make_vfs, template_of
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.envpool.hosting.determinism.clock import frozen_clock, seed_random
+from rehearsal_room.envpool.hosting.determinism.threads import Threads
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.inprocess.toolset import Tool, load
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.overlay import PAGE
+from rehearsal_room.envpool.store.template import Template, make_vfs, template_of
+from rehearsal_room.scenarios.format import Scenario
 
 
 class PackageHost:

@@ -3,15 +3,15 @@
 The states come from the pool as pages. AWM's verifiers: envpool.hosting.awm_verifiers.
 """
 
-from envpool.hosting.determinism.clock import frozen_clock, seed_random
-from envpool.hosting.determinism.threads import Threads
-from envpool.inprocess.verifiers import VerifierFault, Verifiers
-from envpool.store.overlay import PAGE, Overlay
-from envpool.store.states import States
-from envpool.store.template import make_vfs, template_of
-from scenarios.checks import Finding
-from scenarios.errors import PackageError
-from scenarios.format import Scenario
+from rehearsal_room.envpool.hosting.determinism.clock import frozen_clock, seed_random
+from rehearsal_room.envpool.hosting.determinism.threads import Threads
+from rehearsal_room.envpool.inprocess.verifiers import VerifierFault, Verifiers
+from rehearsal_room.envpool.store.overlay import PAGE, Overlay
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.envpool.store.template import make_vfs, template_of
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Scenario
 
 
 def verify_package(

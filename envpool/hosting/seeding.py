@@ -21,12 +21,12 @@ from random import Random
 
 import msgspec
 
-from envpool.core.errors import SeedError
-from envpool.core.offload import SeedFault
-from envpool.hosting.dbapi.connections import Connection
-from envpool.hosting.dbapi.database import WorldDatabase
-from envpool.store.overlay import OverlayVFS
-from scenarios.format import AwmRecord, AwmTable, Scenario, Seeding
+from rehearsal_room.envpool.core.errors import SeedError
+from rehearsal_room.envpool.core.offload import SeedFault
+from rehearsal_room.envpool.hosting.dbapi.connections import Connection
+from rehearsal_room.envpool.hosting.dbapi.database import WorldDatabase
+from rehearsal_room.envpool.store.overlay import OverlayVFS
+from rehearsal_room.scenarios.format import AwmRecord, AwmTable, Scenario, Seeding
 
 
 class SeededDatabase(msgspec.Struct, frozen=True):

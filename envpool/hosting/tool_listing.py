@@ -20,9 +20,9 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from envpool.core.errors import ToolsetError
-from envpool.core.types import ToolSpec
-from envpool.hosting.fastapi_compat import ignore_warnings, plain_model_search
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.hosting.fastapi_compat import ignore_warnings, plain_model_search
 
 Json = dict[str, Any]
 

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from envpool.hosting.awm_host import AwmHost
-from envpool.hosting.awm_verifiers import verify_awm
-from envpool.hosting.live_world import LiveWorld
-from scenarios.api import User
-from scenarios.format import AwmRecord, AwmTable, AwmVerifier, Scenario
+from rehearsal_room.envpool.hosting.awm_host import AwmHost
+from rehearsal_room.envpool.hosting.awm_verifiers import verify_awm
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.format import AwmRecord, AwmTable, AwmVerifier, Scenario
 
 _CODE = """
 from typing import List, Optional

@@ -10,12 +10,12 @@ from typing import Any
 import apsw
 import msgspec
 
-from envpool.inprocess.toolset import BadArguments, Tool, load
-from envpool.store.database import Database
-from envpool.store.overlay import keep_prepared_statements
-from envpool.store.template import Template
-from scenarios.errors import ToolError
-from scenarios.format import Scenario
+from rehearsal_room.envpool.inprocess.toolset import BadArguments, Tool, load
+from rehearsal_room.envpool.store.database import Database
+from rehearsal_room.envpool.store.overlay import keep_prepared_statements
+from rehearsal_room.envpool.store.template import Template
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.format import Scenario
 
 _encode = msgspec.json.Encoder().encode
 

@@ -20,9 +20,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from envpool.inprocess.toolset import Tool, load
-from scenarios.api import Db
-from scenarios.format import read
+from rehearsal_room.envpool.inprocess.toolset import Tool, load
+from rehearsal_room.scenarios.api import Db
+from rehearsal_room.scenarios.format import read
 
 Fault = Literal["raises", "timeout", "locked"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
@@ -31,7 +31,7 @@ _TOOLS_PY = """
 
 # --- broken on purpose (see envpool.inprocess.fault_injection) ---------------------------------
 
-from envpool.inprocess.fault_injection import with_fault as _with_fault  # noqa: E402
+from rehearsal_room.envpool.inprocess.fault_injection import with_fault as _with_fault  # noqa: E402
 
 {tool} = _with_fault({tool}, {fault!r})
 """

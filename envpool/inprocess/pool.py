@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from envpool.core.offload import Verified
-from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.inprocess.verifiers import PackageVerifiers
-from envpool.inprocess.world import HostedScenario, Lease
-from envpool.store.pool_protocol import VerifierKind
-from envpool.store.states import States
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.inprocess.verifiers import PackageVerifiers
+from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.envpool.store.pool_protocol import VerifierKind
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class LocalEnv:

@@ -16,11 +16,12 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from envpool.core.errors import ToolsetError
-from envpool.core.types import ToolSpec
-from scenarios.api import Db
-from scenarios.files import compiled
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.inprocess.world_imports import world_builtins
+from rehearsal_room.scenarios.api import Db
+from rehearsal_room.scenarios.files import compiled
+from rehearsal_room.scenarios.format import Scenario
 
 _LARGEST, _SMALLEST = 2**63 - 1, -(2**63)
 _DEPTH = 50
@@ -187,6 +188,7 @@ def load_module(path: Path, name: str, source: str | None = None) -> ModuleType:
         raise ToolsetError(f"{path}: not a Python file")
     module = module_from_spec(spec)
     sys.modules[name] = module  # type hints and structs of the module look it up there
+    vars(module)["__builtins__"] = world_builtins()
     try:
         text = path.read_bytes() if source is None else source
         # The package is trusted, or this is a worker.

@@ -6,15 +6,15 @@ The code runs in the calling process: the judge's for trusted packages, otherwis
 from collections.abc import Callable
 from typing import Any
 
-from envpool.core.errors import ToolsetError
-from envpool.core.offload import Verified
-from envpool.core.types import StoredState
-from envpool.inprocess.toolset import load_module
-from envpool.store.states import States
-from scenarios.api import State
-from scenarios.checks import Finding
-from scenarios.errors import PackageError
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.types import StoredState
+from rehearsal_room.envpool.inprocess.toolset import load_module
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.api import State
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _KINDS = ("goal", "guard")
 _FIELDS = {"name": str, "passed": bool, "expected": str, "found": str}  # of a Finding

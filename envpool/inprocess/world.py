@@ -14,17 +14,17 @@ from typing import Any
 import apsw
 import msgspec
 
-from envpool.core.types import StoredState, ToolResult
-from envpool.core.types import ToolError as ToolErrorKind
-from envpool.inprocess.toolset import BadArguments, Tool, load
-from envpool.store.database import Database
-from envpool.store.digest import hex_digest
-from envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
-from envpool.store.states import States
-from envpool.store.template import Template, build, make_vfs
-from envpool.store.tracking import Tracker
-from scenarios.errors import ToolError
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.types import StoredState, ToolResult
+from rehearsal_room.envpool.core.types import ToolError as ToolErrorKind
+from rehearsal_room.envpool.inprocess.toolset import BadArguments, Tool, load
+from rehearsal_room.envpool.store.database import Database
+from rehearsal_room.envpool.store.digest import hex_digest
+from rehearsal_room.envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.envpool.store.template import Template, build, make_vfs
+from rehearsal_room.envpool.store.tracking import Tracker
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.format import Scenario
 
 MAX_STEPS = 20_000_000  # SQLite virtual machine instructions a call may take; about one second
 _STRIDE = 100_000  # instructions between two checks of the count

@@ -13,7 +13,7 @@ import os
 import struct
 from typing import Any
 
-from envpool.kernel.system_calls import filter_of
+from rehearsal_room.envpool.kernel.system_calls import filter_of
 
 _NO_PROCESS = 0x3FEDCBA9  # ids of processes are below 2**22
 _INSTRUCTION = struct.Struct("=HBBI")  # struct sock_filter: code, two jumps, a constant

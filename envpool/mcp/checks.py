@@ -4,12 +4,12 @@ from itertools import count
 
 import anyio
 
-from envpool.core.errors import WorldError
-from envpool.core.types import Env, ToolResult
-from scenarios.call_checks import CallCheck
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
-from scenarios.mcp_tasks import answer_findings
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import Env, ToolResult
+from rehearsal_room.scenarios.call_checks import CallCheck
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.mcp_tasks import answer_findings
 
 _numbers = count()  # each check needs a new call id, because an id is executed once
 

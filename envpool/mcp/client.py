@@ -13,10 +13,10 @@ import structlog
 from fastmcp.client import Client
 from mcp import MCPError
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.types import ToolError, ToolSpec
-from envpool.mcp.content import text_of
-from envpool.mcp.process import ServerProcess
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.types import ToolError, ToolSpec
+from rehearsal_room.envpool.mcp.content import text_of
+from rehearsal_room.envpool.mcp.process import ServerProcess
 
 _CLOSE_S = 15.0  # seconds that the end of a connection may take; a process takes at most 3
 _EXIT_S = 1.0  # seconds to wait for the end of a server that closed its streams

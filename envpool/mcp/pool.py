@@ -16,11 +16,11 @@ and the older revisions. The server has the rights of the user who starts the ru
 
 import anyio
 
-from envpool.mcp.checks import verify_by_calls
-from envpool.mcp.client import McpSettings, ServerConnection, command_of
-from envpool.mcp.server_pool import McpEnv, ServerPool
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.mcp.checks import verify_by_calls
+from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection, command_of
+from rehearsal_room.envpool.mcp.server_pool import McpEnv, ServerPool
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class McpPool(ServerPool):

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.types import Env, ToolError, ToolSpec
-from envpool.mcp.unknown_env import UnknownEnv
-from envpool.mcp.unknown_pool import UnknownPool
-from envpool.store.states import States
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.types import Env, ToolError, ToolSpec
+from rehearsal_room.envpool.mcp.unknown_env import UnknownEnv
+from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class Connection(Protocol):

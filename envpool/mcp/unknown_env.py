@@ -5,12 +5,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from envpool.core.errors import WorldError
-from envpool.core.types import StoredState, ToolError, ToolResult, ToolSpec
-from envpool.mcp.unknown_pool import UnknownPool
-from envpool.mcp.unknown_states import UNKNOWN
-from scenarios.checks import Finding
-from scenarios.format import Task
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import StoredState, ToolError, ToolResult, ToolSpec
+from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
+from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Task
 
 _REMEMBERED = 8  # call ids whose results a lease remembers
 

@@ -1,20 +1,20 @@
 """What pools share whose worlds do not reveal their state: no stored states, no verifier of them.
 
 MCP servers (envpool.mcp, envpool.served), OpenEnv environments (envpool.openenv) and imported
-conversations (harness.imports) are such worlds. See envpool.mcp.unknown_states.
+conversations (interop.imports) are such worlds. See envpool.mcp.unknown_states.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 
-from envpool.core.errors import PoolError
-from envpool.core.offload import Verified
-from envpool.core.types import Env, StoredState, ToolSpec
-from envpool.mcp.unknown_states import UnknownStates
-from envpool.store.pool_protocol import VerifierKind
-from envpool.store.states import States
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolSpec
+from rehearsal_room.envpool.mcp.unknown_states import UnknownStates
+from rehearsal_room.envpool.store.pool_protocol import VerifierKind
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class UnknownPool(ABC):

@@ -6,12 +6,12 @@ has no changes; an episode that ends with it is complete.
 
 from collections.abc import Iterable
 
-from envpool.core.errors import StateError
-from envpool.core.types import StoredState, ToolSpec
-from envpool.store.overlay import Overlay, OverlayVFS
-from envpool.store.states import States
-from envpool.store.template import Template
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import StateError
+from rehearsal_room.envpool.core.types import StoredState, ToolSpec
+from rehearsal_room.envpool.store.overlay import Overlay, OverlayVFS
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.envpool.store.template import Template
+from rehearsal_room.scenarios.format import Scenario
 
 UNKNOWN = StoredState("", {}, 0, "")
 _EMPTY = Template((), "", {}, 0)

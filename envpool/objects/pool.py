@@ -24,19 +24,19 @@ import msgspec
 from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskGroup
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.offload import Verified
-from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.inprocess.toolset import Tool
-from envpool.inprocess.world import HostedScenario, Lease
-from envpool.objects.process import ProgramSettings, SuiteProcess
-from envpool.offloaded.owned_tasks import OwnedTasks
-from envpool.store.pool_protocol import VerifierKind
-from envpool.store.states import States
-from scenarios.api import Db
-from scenarios.checks import Finding
-from scenarios.core.suite_record import RECORDS_SQL
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.inprocess.toolset import Tool
+from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.envpool.objects.process import ProgramSettings, SuiteProcess
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.store.pool_protocol import VerifierKind
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.api import Db
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.core.suite_record import RECORDS_SQL
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _MIRROR = "write"
 _NO_CLOCK = "2000-01-01T00:00:00Z"  # of a database that nobody asks for the time

@@ -15,7 +15,7 @@ import msgspec
 from anyio.abc import Process, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.errors import PoolError
 
 _PROGRAM = Path(__file__).with_name("program.py")
 _PASSED = ("HOME", "LANG", "LC_ALL", "PATH", "SYSTEMROOT", "TEMP", "TMPDIR")

@@ -22,18 +22,18 @@ from typing import Any, Protocol
 
 import anyio
 
-from envpool.core.errors import SeedError, WorldError
-from envpool.core.offload import CallOutcome, Loaded, Snapshot
-from envpool.core.types import StoredState, ToolResult, ToolSpec
-from envpool.store.database import StateView
-from envpool.store.digest import hex_digest, sum_after_change
-from envpool.store.guarded_vfs import GuardedVFS
-from envpool.store.overlay import PAGE, Overlay, OverlayFile
-from envpool.store.states import States
-from envpool.store.template import arithmetic_of, julian_day_of, template_of
-from scenarios.api import Row
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import SeedError, WorldError
+from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Snapshot
+from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.store.database import StateView
+from rehearsal_room.envpool.store.digest import hex_digest, sum_after_change
+from rehearsal_room.envpool.store.guarded_vfs import GuardedVFS
+from rehearsal_room.envpool.store.overlay import PAGE, Overlay, OverlayFile
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.envpool.store.template import arithmetic_of, julian_day_of, template_of
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 MAX_PAGES = 65_536  # of a world: 64 MiB
 MAX_TEXT = 16 * 2**20  # characters of a result

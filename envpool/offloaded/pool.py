@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 
 import anyio
 
-from envpool.core.errors import PoolError
-from envpool.offloaded.env import OffloadedScenario
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.offloaded.env import OffloadedScenario
+from rehearsal_room.scenarios.format import Scenario
 
 
 class OffloadedPool(ABC):

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.errors import PoolError
 
 MAX_MESSAGE = 100 * 2**20  # bytes, as in OpenEnv's own clients
 _encode = msgspec.json.Encoder().encode

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import ToolError, ToolSpec
+from rehearsal_room.envpool.core.types import ToolError, ToolSpec
 
 STEP = "step"
 _NOT_SHOWN = ("metadata", "done", "reward")

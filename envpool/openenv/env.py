@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.types import ToolError, ToolSpec
-from envpool.mcp.checks import verify_by_calls
-from envpool.mcp.unknown_env import UnknownEnv
-from envpool.mcp.unknown_pool import UnknownPool
-from envpool.openenv.client import EnvRefused, EnvResult, EnvSession
-from envpool.openenv.content import STEP, read_observation
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.types import ToolError, ToolSpec
+from rehearsal_room.envpool.mcp.checks import verify_by_calls
+from rehearsal_room.envpool.mcp.unknown_env import UnknownEnv
+from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
+from rehearsal_room.envpool.openenv.client import EnvRefused, EnvResult, EnvSession
+from rehearsal_room.envpool.openenv.content import STEP, read_observation
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _ENDED = "The environment has ended the episode; give your final answer."
 

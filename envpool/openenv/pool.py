@@ -18,15 +18,15 @@ import aiohttp
 import anyio
 from anyio import AsyncContextManagerMixin
 
-from envpool.core.errors import PoolError
-from envpool.core.event_loop import require_asyncio
-from envpool.core.types import Env, ToolSpec
-from envpool.mcp.unknown_pool import UnknownPool
-from envpool.openenv.client import EnvRefused, EnvResult, EnvSession
-from envpool.openenv.content import has_tools, listed_tools, step_tool
-from envpool.openenv.env import OpenEnvWorld
-from envpool.store.states import States
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.event_loop import require_asyncio
+from rehearsal_room.envpool.core.types import Env, ToolSpec
+from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
+from rehearsal_room.envpool.openenv.client import EnvRefused, EnvResult, EnvSession
+from rehearsal_room.envpool.openenv.content import has_tools, listed_tools, step_tool
+from rehearsal_room.envpool.openenv.env import OpenEnvWorld
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _WAIT_S = 300.0  # for room on the server
 _PAUSE_S = 0.2

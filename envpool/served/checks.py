@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.served.needs import ServedSettings
-from envpool.served.starts import run
-from scenarios.checks import Finding
-from scenarios.core.served_worlds import EvaluatorCheck, ScriptCheck, ServedWorld
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.served.needs import ServedSettings
+from rehearsal_room.envpool.served.starts import run
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.core.served_worlds import EvaluatorCheck, ScriptCheck, ServedWorld
 
 _PROGRAM = Path(__file__).with_name("universe_program.py")
 _SHOWN = 200  # characters of a script's last line that a finding shows

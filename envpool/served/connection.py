@@ -7,14 +7,14 @@ import anyio
 import msgspec
 import structlog
 
-from envpool.core.errors import WorldError
-from envpool.core.types import ToolError, ToolSpec
-from envpool.mcp.client import McpSettings, ServerConnection
-from envpool.served.checks import Made, checked, clean
-from envpool.served.needs import ServedSettings, command_of
-from envpool.served.starts import Databases, begun
-from scenarios.checks import Finding
-from scenarios.core.served_worlds import (
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import ToolError, ToolSpec
+from rehearsal_room.envpool.mcp.client import McpSettings, ServerConnection
+from rehearsal_room.envpool.served.checks import Made, checked, clean
+from rehearsal_room.envpool.served.needs import ServedSettings, command_of
+from rehearsal_room.envpool.served.starts import Databases, begun
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.core.served_worlds import (
     PYTHON,
     EvaluatorCheck,
     ServedWorld,

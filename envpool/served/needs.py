@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.core.served_worlds import (
+from rehearsal_room.scenarios.core.served_worlds import (
     PYTHON,
     DatabaseStart,
     FolderStart,

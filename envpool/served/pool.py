@@ -12,16 +12,16 @@ import anyio
 import msgspec
 from anyio import AsyncContextManagerMixin
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.mcp.server_pool import McpEnv, ServerPool
-from envpool.served.checks import imports_of, require_imports
-from envpool.served.connection import ServedConnection
-from envpool.served.needs import ServedSettings, faults
-from envpool.served.starts import Databases
-from envpool.store.states import States
-from scenarios.checks import Finding
-from scenarios.core.served_worlds import ServedWorld
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.mcp.server_pool import McpEnv, ServerPool
+from rehearsal_room.envpool.served.checks import imports_of, require_imports
+from rehearsal_room.envpool.served.connection import ServedConnection
+from rehearsal_room.envpool.served.needs import ServedSettings, faults
+from rehearsal_room.envpool.served.starts import Databases
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.core.served_worlds import ServedWorld
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class ServedPool(ServerPool, AsyncContextManagerMixin):

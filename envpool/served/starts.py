@@ -17,9 +17,9 @@ from urllib.parse import quote
 import anyio
 import anyio.to_thread
 
-from envpool.core.errors import PoolError
-from envpool.served.needs import ServedSettings
-from scenarios.core.served_worlds import DatabaseStart, FolderStart, ServedWorld
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.served.needs import ServedSettings
+from rehearsal_room.scenarios.core.served_worlds import DatabaseStart, FolderStart, ServedWorld
 
 _LONGEST = 600.0  # seconds that a client program or a script may take
 _ADMIN = "postgres"  # the database to which commands about databases connect

@@ -18,7 +18,7 @@ Every error is an ErrorBody with its HTTP status.
 
 import msgspec
 
-from envpool.core.types import ToolSpec
+from rehearsal_room.envpool.core.types import ToolSpec
 
 
 class NewWorld(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -7,21 +7,21 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from envpool.core.errors import PoolError
-from envpool.server import jsonrpc as m
-from envpool.server.api import (
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.api import (
     Health,
     NewWorld,
     ServedScenario,
     WorldCount,
     WorldLease,
 )
-from envpool.server.auth import AccessCheck
-from envpool.server.jsonrpc import INVALID_JSON
-from envpool.server.lease import Lease
-from envpool.server.leases import LeaseRefused, Leases
-from envpool.server.mcp_endpoint import post
-from envpool.server.messages import (
+from rehearsal_room.envpool.server.auth import AccessCheck
+from rehearsal_room.envpool.server.jsonrpc import INVALID_JSON
+from rehearsal_room.envpool.server.lease import Lease
+from rehearsal_room.envpool.server.leases import LeaseRefused, Leases
+from rehearsal_room.envpool.server.mcp_endpoint import post
+from rehearsal_room.envpool.server.messages import (
     JSON_HEADER,
     Headers,
     HttpError,
@@ -34,7 +34,7 @@ from envpool.server.messages import (
     headers_of,
     json,
 )
-from scenarios.errors import UnknownScenario
+from rehearsal_room.scenarios.errors import UnknownScenario
 
 T = TypeVar("T")
 _JSON = b"application/json"

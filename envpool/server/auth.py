@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from envpool.core.errors import PoolError
-from envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.server.settings import ServeSettings
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _ANY = ("", "0.0.0.0", "::", "[::]")  # nosec B104 # compared with, not bound

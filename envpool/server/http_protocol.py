@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from envpool.server.settings import HttpLimits
+from rehearsal_room.envpool.server.settings import HttpLimits
 
 _MAX_LINES = 100  # headers of a request
 _MAX_PIPELINED = 16  # requests of a connection that wait for the one before them

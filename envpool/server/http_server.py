@@ -12,10 +12,10 @@ import anyio
 import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from envpool.core.errors import PoolError
-from envpool.core.event_loop import require_asyncio
-from envpool.server.http_protocol import expire_all, protocol_with
-from envpool.server.settings import HttpLimits
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.event_loop import require_asyncio
+from rehearsal_room.envpool.server.http_protocol import expire_all, protocol_with
+from rehearsal_room.envpool.server.settings import HttpLimits
 
 _BACKLOG = 2_048  # connections that wait to be accepted
 

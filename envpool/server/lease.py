@@ -9,18 +9,18 @@ import anyio
 import msgspec
 from msgspec import Raw, structs
 
-from envpool.core.errors import PoolError
-from envpool.core.offload import CallOutcome, Snapshot
-from envpool.core.talks import TALK, Talk
-from envpool.core.types import Env, StoredState, ToolResult
-from envpool.server import jsonrpc as m
-from envpool.server.api import NewWorld, WorldStatus
-from envpool.server.jsonrpc import INVALID_JSON, CallExtension, RpcError
-from envpool.server.mcp_methods import CallAnswer, McpMethods
-from envpool.server.signed_states import SignedState
-from envpool.server.state_transfer import StateTransfer, transfer_of
-from scenarios.checks import Finding
-from scenarios.format import Task
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.offload import CallOutcome, Snapshot
+from rehearsal_room.envpool.core.talks import TALK, Talk
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.api import NewWorld, WorldStatus
+from rehearsal_room.envpool.server.jsonrpc import INVALID_JSON, CallExtension, RpcError
+from rehearsal_room.envpool.server.mcp_methods import CallAnswer, McpMethods
+from rehearsal_room.envpool.server.signed_states import SignedState
+from rehearsal_room.envpool.server.state_transfer import StateTransfer, transfer_of
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Task
 
 _FOREIGN_STATE = (
     "This server did not make the state that was sent. If it made it before a restart: start it "

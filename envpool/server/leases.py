@@ -14,20 +14,20 @@ import structlog
 from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskStatus
 
-from envpool.core.errors import WorldError
-from envpool.core.talks import TALK, Talk, is_served
-from envpool.core.types import Env, ToolSpec
-from envpool.offloaded.owned_tasks import OwnedTasks
-from envpool.server.api import HostedInfo, NewWorld
-from envpool.server.lease import Family, Lease, Origin
-from envpool.server.mcp_methods import McpMethods
-from envpool.server.settings import ServeSettings
-from envpool.server.signed_states import key_of
-from envpool.server.state_transfer import transfer_of
-from envpool.store.pool_protocol import Pool
-from envpool.store.states import States
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.talks import TALK, Talk, is_served
+from rehearsal_room.envpool.core.types import Env, ToolSpec
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.server.api import HostedInfo, NewWorld
+from rehearsal_room.envpool.server.lease import Family, Lease, Origin
+from rehearsal_room.envpool.server.mcp_methods import McpMethods
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.signed_states import key_of
+from rehearsal_room.envpool.server.state_transfer import transfer_of
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.format import Scenario
 
 log = structlog.get_logger()
 

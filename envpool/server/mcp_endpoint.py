@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from envpool.server import jsonrpc as m
-from envpool.server.jsonrpc import Era, Message, RpcError
-from envpool.server.mcp_methods import ExecuteCall, McpMethods
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.jsonrpc import Era, Message, RpcError
+from rehearsal_room.envpool.server.mcp_methods import ExecuteCall, McpMethods
 
 Headers = Mapping[
     bytes, bytes

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from msgspec import Raw
 
-from envpool.core.types import ToolSpec
-from envpool.server import jsonrpc as m
-from envpool.server.jsonrpc import CallExtension, Era, Message, RpcError
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.jsonrpc import CallExtension, Era, Message, RpcError
+from rehearsal_room.scenarios.format import Scenario
 
 _BRACE = ord("{")
 _NO_ARGUMENTS, _NULL = Raw(b"{}"), Raw(b"null")

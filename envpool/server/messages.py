@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from envpool.server import jsonrpc as m
-from envpool.server.api import ErrorBody
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.api import ErrorBody
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import anyio
 import structlog
 
-from envpool.server.app import App, Wires
-from envpool.server.http_server import listening
-from envpool.server.leases import Leases
+from rehearsal_room.envpool.server.app import App, Wires
+from rehearsal_room.envpool.server.http_server import listening
+from rehearsal_room.envpool.server.leases import Leases
 
 log = structlog.get_logger()
 

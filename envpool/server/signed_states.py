@@ -21,8 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from envpool.core.errors import PoolError
-from envpool.core.offload import Snapshot
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.offload import Snapshot
 
 _KEY = 32  # bytes
 _MODULUS = 2**256

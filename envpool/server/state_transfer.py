@@ -8,12 +8,12 @@ form is checked all the same.
 import re
 from typing import Protocol
 
-from envpool.core.errors import StateError
-from envpool.core.offload import Snapshot
-from envpool.core.types import Env
-from envpool.inprocess.pool import LocalEnv
-from envpool.offloaded.env import MAX_MODULE_STATE, MAX_PAGES, OffloadedEnv
-from envpool.store.overlay import PAGE, Overlay
+from rehearsal_room.envpool.core.errors import StateError
+from rehearsal_room.envpool.core.offload import Snapshot
+from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.inprocess.pool import LocalEnv
+from rehearsal_room.envpool.offloaded.env import MAX_MODULE_STATE, MAX_PAGES, OffloadedEnv
+from rehearsal_room.envpool.store.overlay import PAGE, Overlay
 
 _DIGEST = re.compile("[0-9a-f]{32}")
 

@@ -12,12 +12,12 @@ from typing import Any
 import anyio
 from msgspec import UNSET
 
-from envpool.core.errors import PoolError
-from envpool.server import jsonrpc as m
-from envpool.server.api import NewWorld
-from envpool.server.jsonrpc import Era, RpcError
-from envpool.server.leases import LeaseRefused, Leases
-from envpool.server.mcp_endpoint import (
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.api import NewWorld
+from rehearsal_room.envpool.server.jsonrpc import Era, RpcError
+from rehearsal_room.envpool.server.leases import LeaseRefused, Leases
+from rehearsal_room.envpool.server.mcp_endpoint import (
     answer_handshake_era,
     batch,
     check_meta,
@@ -25,7 +25,7 @@ from envpool.server.mcp_endpoint import (
     meta_of,
     unsupported,
 )
-from envpool.server.mcp_methods import ExecuteCall, McpMethods
+from rehearsal_room.envpool.server.mcp_methods import ExecuteCall, McpMethods
 
 Write = Callable[[bytes], Awaitable[Any]]
 

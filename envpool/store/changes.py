@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.api import Row, RowChange
 
 
 def net_changes(changes: Iterable[Iterable[RowChange]]) -> tuple[RowChange, ...]:

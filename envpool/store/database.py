@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from scenarios.api import Row, RowChange, SqlValue, User
+from rehearsal_room.scenarios.api import Row, RowChange, SqlValue, User
 
 
 class Database:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import apsw
 import msgspec
 
-from envpool.store.changes import change_order
-from envpool.store.template import Table, Values
-from scenarios.api import RowChange
+from rehearsal_room.envpool.store.changes import change_order
+from rehearsal_room.envpool.store.template import Table, Values
+from rehearsal_room.scenarios.api import RowChange
 
 Rows = dict[Values, Values]
 _encode = msgspec.msgpack.Encoder().encode  # 1, 1.0 and True are equal, but not their bytes

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import apsw
 
-from envpool.store.overlay import OverlayFile, OverlayVFS
+from rehearsal_room.envpool.store.overlay import OverlayFile, OverlayVFS
 
 SECONDS = 2.0  # for one read of a state; a thousandth is usual
 MAX_VALUE = 16 * 2**20  # bytes

@@ -3,10 +3,10 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
-from envpool.core.offload import Verified
-from envpool.core.types import Env, StoredState
-from envpool.store.states import States
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.types import Env, StoredState
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.format import Scenario, Task
 
 VerifierKind = Literal["code", "sql"]  # AWM tasks may have both; our own format has `code` only
 

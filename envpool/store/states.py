@@ -6,16 +6,23 @@ Nothing here runs a tool, so every pool uses it, whether its tools run in this p
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from envpool.core.errors import StateError
-from envpool.core.offload import Loaded
-from envpool.core.types import StoredState, ToolSpec
-from envpool.store.database import StateView
-from envpool.store.diff import changes_between
-from envpool.store.digest import hex_digest
-from envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
-from envpool.store.template import Table, Template, make_vfs, same_schema, sum_of, tables_of
-from scenarios.api import RowChange, State
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import StateError
+from rehearsal_room.envpool.core.offload import Loaded
+from rehearsal_room.envpool.core.types import StoredState, ToolSpec
+from rehearsal_room.envpool.store.database import StateView
+from rehearsal_room.envpool.store.diff import changes_between
+from rehearsal_room.envpool.store.digest import hex_digest
+from rehearsal_room.envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
+from rehearsal_room.envpool.store.template import (
+    Table,
+    Template,
+    make_vfs,
+    same_schema,
+    sum_of,
+    tables_of,
+)
+from rehearsal_room.scenarios.api import RowChange, State
+from rehearsal_room.scenarios.format import Scenario
 
 
 class States:

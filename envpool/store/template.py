@@ -11,12 +11,12 @@ from typing import Any
 import apsw
 import msgspec
 
-from envpool.core.errors import SeedError
-from envpool.store.digest import rows_sum
-from envpool.store.legacy_arithmetic import use_legacy_arithmetic
-from envpool.store.overlay import PAGE, Overlay, OverlayFile, OverlayVFS
-from scenarios.api import Row, RowChange
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import SeedError
+from rehearsal_room.envpool.store.digest import rows_sum
+from rehearsal_room.envpool.store.legacy_arithmetic import use_legacy_arithmetic
+from rehearsal_room.envpool.store.overlay import PAGE, Overlay, OverlayFile, OverlayVFS
+from rehearsal_room.scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.format import Scenario
 
 Values = tuple[Any, ...]  # one row, in column order
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import apsw
 
-from envpool.store.changes import change_order
-from envpool.store.digest import sum_after_change
-from envpool.store.template import Table, Values
-from scenarios.api import RowChange
+from rehearsal_room.envpool.store.changes import change_order
+from rehearsal_room.envpool.store.digest import sum_after_change
+from rehearsal_room.envpool.store.template import Table, Values
+from rehearsal_room.scenarios.api import RowChange
 
 
 class Tracker:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from envpool.core.types import ToolError, ToolResult
-from envpool.wires.episodes import WorldVerdict
-from envpool.wires.task_lists import BadTask
+from rehearsal_room.envpool.core.types import ToolError, ToolResult
+from rehearsal_room.envpool.wires.episodes import WorldVerdict
+from rehearsal_room.envpool.wires.task_lists import BadTask
 
 Payload = dict[str, Any]  # observation, reward, done, and metadata where there is some
 _REWARDS = {"complete": 1.0, "incomplete": 0.1, "format_error": -1.0}

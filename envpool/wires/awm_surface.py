@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from envpool.core.errors import PoolError
-from envpool.core.talks import TALK
-from envpool.core.types import ToolResult, ToolSpec
-from envpool.server.leases import LeaseRefused
-from envpool.wires.awm_results import (
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.talks import TALK
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.envpool.server.leases import LeaseRefused
+from rehearsal_room.envpool.wires.awm_results import (
     Payload,
     kind_of,
     payload,
@@ -34,10 +34,10 @@ from envpool.wires.awm_results import (
     verify_result,
     worth,
 )
-from envpool.wires.sessions import NotBegun, Session, SessionError, Sessions
-from envpool.wires.task_lists import BadTask, default_tasks, task_at, task_of
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.wires.sessions import NotBegun, Session, SessionError, Sessions
+from rehearsal_room.envpool.wires.task_lists import BadTask, default_tasks, task_at, task_of
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.format import Scenario, Task
 
 SPECIAL = ("verify", "done", "__list_scenarios__")
 _HOW_TO_END = (

@@ -9,10 +9,10 @@ from typing import Protocol
 
 import msgspec
 
-from envpool.core.types import StoredState, ToolSpec
-from envpool.server.lease import RecordedCall
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.types import StoredState, ToolSpec
+from rehearsal_room.envpool.server.lease import RecordedCall
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class PlayedWorld(msgspec.Struct, frozen=True):

@@ -11,16 +11,16 @@ session; one that is left closes when it was idle for too long.
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
-from envpool.core.errors import PoolError
-from envpool.core.types import ToolError, ToolResult
-from envpool.server.jsonrpc import RpcError, parse_value
-from envpool.server.leases import LeaseRefused
-from envpool.server.messages import Request, Response, json
-from envpool.wires.episodes import WorldVerdict
-from envpool.wires.http import WireError, read_object
-from envpool.wires.sessions import NotBegun, Session, SessionError, Sessions
-from envpool.wires.task_lists import BadTask, task_of
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.types import ToolError, ToolResult
+from rehearsal_room.envpool.server.jsonrpc import RpcError, parse_value
+from rehearsal_room.envpool.server.leases import LeaseRefused
+from rehearsal_room.envpool.server.messages import Request, Response, json
+from rehearsal_room.envpool.wires.episodes import WorldVerdict
+from rehearsal_room.envpool.wires.http import WireError, read_object
+from rehearsal_room.envpool.wires.sessions import NotBegun, Session, SessionError, Sessions
+from rehearsal_room.envpool.wires.task_lists import BadTask, task_of
+from rehearsal_room.scenarios.format import Scenario
 
 COOKIE = "rehearsal_session"
 _STATUS: dict[ToolError, int] = {

@@ -6,8 +6,8 @@ The servers of these protocols are FastAPI applications, so an error is `{"detai
 from typing import Any
 from urllib.parse import parse_qs
 
-from envpool.server.jsonrpc import RpcError, parse_value
-from envpool.server.messages import HeaderPairs, Receive, Response, Scope, Send, json
+from rehearsal_room.envpool.server.jsonrpc import RpcError, parse_value
+from rehearsal_room.envpool.server.messages import HeaderPairs, Receive, Response, Scope, Send, json
 
 
 class WireError(Exception):

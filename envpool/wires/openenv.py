@@ -12,18 +12,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from envpool.core.errors import PoolError
-from envpool.server.jsonrpc import encode
-from envpool.server.leases import LeaseRefused
-from envpool.server.messages import Request, Response, json
-from envpool.wires import openenv_schemas as schemas
-from envpool.wires.awm_surface import AwmEpisodes
-from envpool.wires.http import Socket, WireError, read_object
-from envpool.wires.openenv_messages import Refused, answer, error_frame, step
-from envpool.wires.openenv_rpc import RpcSessions
-from envpool.wires.sessions import Sessions
-from envpool.wires.task_routes import task_answer
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.server.jsonrpc import encode
+from rehearsal_room.envpool.server.leases import LeaseRefused
+from rehearsal_room.envpool.server.messages import Request, Response, json
+from rehearsal_room.envpool.wires import openenv_schemas as schemas
+from rehearsal_room.envpool.wires.awm_surface import AwmEpisodes
+from rehearsal_room.envpool.wires.http import Socket, WireError, read_object
+from rehearsal_room.envpool.wires.openenv_messages import Refused, answer, error_frame, step
+from rehearsal_room.envpool.wires.openenv_rpc import RpcSessions
+from rehearsal_room.envpool.wires.sessions import Sessions
+from rehearsal_room.envpool.wires.task_routes import task_answer
+from rehearsal_room.scenarios.format import Scenario
 
 
 class OpenEnvWire:

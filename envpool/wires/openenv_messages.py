@@ -9,11 +9,11 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from envpool.core.errors import PoolError
-from envpool.server.jsonrpc import RpcError, encode, parse_value
-from envpool.server.leases import LeaseRefused
-from envpool.wires.awm_results import Payload
-from envpool.wires.awm_surface import AwmEpisodes
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.server.jsonrpc import RpcError, encode, parse_value
+from rehearsal_room.envpool.server.leases import LeaseRefused
+from rehearsal_room.envpool.wires.awm_results import Payload
+from rehearsal_room.envpool.wires.awm_surface import AwmEpisodes
 
 AnswerRpc = Callable[[Any], Awaitable[dict[str, Any]]]  # the JSON-RPC of this session
 _ACTION_KEYS = {"type", "tool_name", "arguments", "metadata"}

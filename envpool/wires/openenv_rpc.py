@@ -7,9 +7,9 @@ name a session: `{"name": "get_order", "arguments": {…}, "session_id": "…"}`
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from envpool.core.errors import PoolError
-from envpool.core.types import ToolSpec
-from envpool.server.jsonrpc import (
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.server.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -17,8 +17,8 @@ from envpool.server.jsonrpc import (
     RpcError,
     parse_value,
 )
-from envpool.server.leases import LeaseRefused
-from envpool.wires.awm_surface import SPECIAL, AwmEpisodes
+from rehearsal_room.envpool.server.leases import LeaseRefused
+from rehearsal_room.envpool.wires.awm_surface import SPECIAL, AwmEpisodes
 
 SERVER_ERROR = -32000
 Rpc = dict[str, Any]

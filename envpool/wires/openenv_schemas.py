@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scenarios.format import Scenario
+from rehearsal_room.scenarios.format import Scenario
 
 Schema = dict[str, Any]
 VERSION = "0.10"  # of OpenEnv's protocol

@@ -14,19 +14,19 @@ message: it is not listed among the tools, and its result has the reward.
 from typing import Any
 from uuid import uuid4
 
-from envpool.core.errors import PoolError
-from envpool.core.talks import TALK
-from envpool.core.types import ToolSpec
-from envpool.server.leases import LeaseRefused
-from envpool.server.messages import Request, Response, json
-from envpool.wires.http import WireError, read_object, text_field
-from envpool.wires.ors_calls import TERMINAL, OrsEpisode, events
-from envpool.wires.sessions import NotBegun, SessionError, Sessions
-from envpool.wires.task_lists import BadTask, spec_at, task_of
-from envpool.wires.task_routes import NAMES, task_answer
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.distribution import version
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.talks import TALK
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.server.leases import LeaseRefused
+from rehearsal_room.envpool.server.messages import Request, Response, json
+from rehearsal_room.envpool.wires.http import WireError, read_object, text_field
+from rehearsal_room.envpool.wires.ors_calls import TERMINAL, OrsEpisode, events
+from rehearsal_room.envpool.wires.sessions import NotBegun, SessionError, Sessions
+from rehearsal_room.envpool.wires.task_lists import BadTask, spec_at, task_of
+from rehearsal_room.envpool.wires.task_routes import NAMES, task_answer
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.distribution import version
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _MAX_KEY = 200  # characters of a session's id
 

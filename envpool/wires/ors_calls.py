@@ -10,14 +10,14 @@ from collections import OrderedDict
 from typing import Any
 from uuid import uuid4
 
-from envpool.core.errors import PoolError
-from envpool.core.types import ToolResult
-from envpool.server.jsonrpc import encode
-from envpool.server.messages import Response
-from envpool.wires.episodes import WorldVerdict
-from envpool.wires.http import WireError, text_field
-from envpool.wires.sessions import Session
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.server.jsonrpc import encode
+from rehearsal_room.envpool.server.messages import Response
+from rehearsal_room.envpool.wires.episodes import WorldVerdict
+from rehearsal_room.envpool.wires.http import WireError, text_field
+from rehearsal_room.envpool.wires.sessions import Session
+from rehearsal_room.scenarios.format import Scenario, Task
 
 TERMINAL = {
     "name": "final_answer",

@@ -6,14 +6,14 @@ from typing import Self
 
 from anyio import AsyncContextManagerMixin
 
-from envpool.server.leases import Leases
-from envpool.server.messages import Headers, Receive, Request, Response, Scope, Send
-from envpool.wires.episodes import Episodes
-from envpool.wires.gym import GymWire
-from envpool.wires.http import Socket, WireError, refusal
-from envpool.wires.openenv import OpenEnvWire
-from envpool.wires.ors import OrsWire
-from envpool.wires.sessions import Sessions
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.messages import Headers, Receive, Request, Response, Scope, Send
+from rehearsal_room.envpool.wires.episodes import Episodes
+from rehearsal_room.envpool.wires.gym import GymWire
+from rehearsal_room.envpool.wires.http import Socket, WireError, refusal
+from rehearsal_room.envpool.wires.openenv import OpenEnvWire
+from rehearsal_room.envpool.wires.ors import OrsWire
+from rehearsal_room.envpool.wires.sessions import Sessions
 
 PREFIXES = ("openenv", "gym", "ors")
 _OWN = ("worlds", "scenarios")  # paths of the lease API

@@ -16,15 +16,15 @@ import anyio
 import structlog
 from anyio import AsyncContextManagerMixin
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.types import StoredState, ToolResult, ToolSpec
-from envpool.offloaded.owned_tasks import OwnedTasks
-from envpool.server.api import NewWorld
-from envpool.server.lease import Lease
-from envpool.server.leases import LeaseRefused, Leases
-from envpool.wires.episodes import Episodes, PlayedWorld, WorldVerdict
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.server.api import NewWorld
+from rehearsal_room.envpool.server.lease import Lease
+from rehearsal_room.envpool.server.leases import LeaseRefused, Leases
+from rehearsal_room.envpool.wires.episodes import Episodes, PlayedWorld, WorldVerdict
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 MAX_CALLS = 10_000  # of one episode: all of them are kept until it is judged
 

@@ -7,9 +7,9 @@ tasks of the world. Dialogues whose user no server plays are in none of them.
 
 from typing import Any
 
-from envpool.core.talks import is_served
-from scenarios.errors import UnknownScenario
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.talks import is_served
+from rehearsal_room.scenarios.errors import UnknownScenario
+from rehearsal_room.scenarios.format import Scenario, Task
 
 Spec = dict[str, Any]
 

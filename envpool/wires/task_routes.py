@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from envpool.wires.http import WireError, number_field, read_object, text_field
-from envpool.wires.task_lists import BadTask, spec_at, specs, splits
-from scenarios.format import Scenario
+from rehearsal_room.envpool.wires.http import WireError, number_field, read_object, text_field
+from rehearsal_room.envpool.wires.task_lists import BadTask, spec_at, specs, splits
+from rehearsal_room.scenarios.format import Scenario
 
 NAMES = ("splits", "tasks", "num_tasks", "task", "task_range")
 

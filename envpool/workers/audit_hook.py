@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from envpool.hosting.determinism.state_discovery import LISTS_OBJECTS
-from envpool.workers.sandbox import DEVICES, readable
+from rehearsal_room.envpool.hosting.determinism.state_discovery import LISTS_OBJECTS
+from rehearsal_room.envpool.workers.sandbox import DEVICES, readable
 
 _CANARY = "rehearsal.canary"
 

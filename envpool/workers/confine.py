@@ -14,9 +14,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from envpool.kernel.landlock_rules import FileRules, version
-from envpool.kernel.seccomp_program import SeccompProgram
-from envpool.workers.sandbox import (
+from rehearsal_room.envpool.kernel.landlock_rules import FileRules, version
+from rehearsal_room.envpool.kernel.seccomp_program import SeccompProgram
+from rehearsal_room.envpool.workers.sandbox import (
     DEVICES,
     LIBRARIES_MB,
     LOWEST,

@@ -28,15 +28,23 @@ from typing import Protocol
 
 import structlog
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.offload import CallOutcome, Loaded, Verified
-from envpool.kernel.thread_count import THREADS
-from envpool.workers.lineage import Lineage
-from envpool.workers.messages.connection import WorkerConnection
-from envpool.workers.messages.jobs import CallJob, Job, SentJob
-from envpool.workers.messages.wire import Failed, Load, Ready, Refused, Replayed, Reply, Stale
-from envpool.workers.supervisor import Rules, Supervisor
-from envpool.workers.turns import Turns
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Verified
+from rehearsal_room.envpool.kernel.thread_count import THREADS
+from rehearsal_room.envpool.workers.lineage import Lineage
+from rehearsal_room.envpool.workers.messages.connection import WorkerConnection
+from rehearsal_room.envpool.workers.messages.jobs import CallJob, Job, SentJob
+from rehearsal_room.envpool.workers.messages.wire import (
+    Failed,
+    Load,
+    Ready,
+    Refused,
+    Replayed,
+    Reply,
+    Stale,
+)
+from rehearsal_room.envpool.workers.supervisor import Rules, Supervisor
+from rehearsal_room.envpool.workers.turns import Turns
 
 _SPREAD_AT = 24  # requests that wait for a worker until a second one hosts their scenario
 _STEAL_BELOW = 2  # requests of a worker below which it takes those of others

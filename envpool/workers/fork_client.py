@@ -5,10 +5,10 @@
         worker.kill()
         await worker.wait()  # -> "its connection to the pool ended, and it was killed"
 
-The process is `envpool.workers.fork_server`, started by exec (never by a fork of this process) and
-wrapped by bubblewrap where that works. When this process dies, or leaves the block, all workers
-die. Enter the block from a thread that lives as long as the block: the kernel ends the fork server
-with the thread that started it.
+The process is `rehearsal_room.envpool.workers.fork_server`, started by exec (never by a fork of
+this process) and wrapped by bubblewrap where that works. When this process dies, or leaves the
+block, all workers die. Enter the block from a thread that lives as long as the block: the kernel
+ends the fork server with the thread that started it.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ import anyio
 import msgspec
 from anyio import AsyncContextManagerMixin
 
-from envpool.core.errors import PoolError
-from envpool.kernel.thread_count import ThreadCount
-from envpool.workers.fork_wire import (
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.kernel.thread_count import ThreadCount
+from rehearsal_room.envpool.workers.fork_wire import (
     MAX_PACKET,
     Configure,
     Died,
@@ -41,14 +41,14 @@ from envpool.workers.fork_wire import (
     Spawned,
     Up,
 )
-from envpool.workers.sandbox import (
+from rehearsal_room.envpool.workers.sandbox import (
     Limits,
     bubblewrap,
     environment,
     require,
     why_no_bubblewrap,
 )
-from scenarios.distribution import install_command
+from rehearsal_room.scenarios.distribution import install_command
 
 _PACKAGES = ("fastapi", "jsonschema", "sqlalchemy", "time_machine")  # of extra awm
 _INSIDE = "/scratch"  # where bubblewrap mounts the scratch folders
@@ -214,7 +214,7 @@ class ForkServerClient(AsyncContextManagerMixin):
         scratch = _INSIDE if wrapped else self._scratch
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.setblocking(False)
-        command = [sys.executable, "-m", "envpool.workers.fork_server"]
+        command = [sys.executable, "-m", "rehearsal_room.envpool.workers.fork_server"]
         with theirs:
             self._process = subprocess.Popen(
                 bubblewrap(scratch, command) if wrapped else command,

@@ -1,4 +1,5 @@
-"""The fork server, run as `python -m envpool.workers.fork_server`: one warm process per pool.
+"""The fork server, run as `python -m rehearsal_room.envpool.workers.fork_server`: one warm process
+per pool.
 
 It has imported the modules that workers need (two seconds of work) and forks a worker on request
 (milliseconds). Its standard input is the control socket. It runs no code of others, only a record
@@ -22,11 +23,11 @@ from pathlib import Path
 
 import msgspec
 
-from envpool.hosting.warm_up import warm_up
-from envpool.kernel.huge_pages import HugePages
-from envpool.workers import confine
-from envpool.workers.audit_hook import AuditHook, shared_paths
-from envpool.workers.fork_wire import (
+from rehearsal_room.envpool.hosting.warm_up import warm_up
+from rehearsal_room.envpool.kernel.huge_pages import HugePages
+from rehearsal_room.envpool.workers import confine
+from rehearsal_room.envpool.workers.audit_hook import AuditHook, shared_paths
+from rehearsal_room.envpool.workers.fork_wire import (
     MAX_PACKET,
     ClientMessage,
     Configure,
@@ -36,13 +37,13 @@ from envpool.workers.fork_wire import (
     Spawned,
     Up,
 )
-from envpool.workers.heap import fill_free_blocks
-from envpool.workers.integrity import IntegrityCheck
-from envpool.workers.messages.codec import frame
-from envpool.workers.messages.wire import Failed
-from envpool.workers.sandbox import LOWEST, environment
-from envpool.workers.scenario_hosts import ScenarioHosts
-from envpool.workers.worker import EXIT_UNCONFINED, Worker, describe, serve
+from rehearsal_room.envpool.workers.heap import fill_free_blocks
+from rehearsal_room.envpool.workers.integrity import IntegrityCheck
+from rehearsal_room.envpool.workers.messages.codec import frame
+from rehearsal_room.envpool.workers.messages.wire import Failed
+from rehearsal_room.envpool.workers.sandbox import LOWEST, environment
+from rehearsal_room.envpool.workers.scenario_hosts import ScenarioHosts
+from rehearsal_room.envpool.workers.worker import EXIT_UNCONFINED, Worker, describe, serve
 
 _read_message = msgspec.msgpack.Decoder(ClientMessage).decode
 _WORKER_SOCKET = 3  # the descriptor of its socket in a worker

@@ -6,7 +6,7 @@ carries the worker's end of a socket pair; the `Spawned` that answers it carries
 
 import msgspec
 
-from envpool.workers.sandbox import Limits
+from rehearsal_room.envpool.workers.sandbox import Limits
 
 MAX_PACKET = 64 * 1024  # bytes
 

@@ -13,9 +13,10 @@ from operator import is_
 from types import FunctionType, ModuleType
 from typing import Any
 
-from envpool.hosting.dict_versions import DictVersions
+from rehearsal_room.envpool.hosting.dict_versions import DictVersions
 
 _Names = Mapping[str, Any]
+_OURS = "rehearsal_room.envpool"
 
 
 class IntegrityCheck:
@@ -63,7 +64,7 @@ def _are_identical(names: _Names, defined: _Names) -> bool:
 def _namespaces() -> Iterator[_Names]:
     yield vars(builtins)
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "envpool":
+        if name == _OURS or name.startswith(f"{_OURS}."):
             yield vars(module)
             for value in list(vars(module).values()):
                 if isinstance(value, type) and value.__module__ == name:

@@ -2,8 +2,8 @@
 
 from collections import deque
 
-from envpool.workers.messages.connection import WorkerConnection
-from envpool.workers.messages.jobs import Job
+from rehearsal_room.envpool.workers.messages.connection import WorkerConnection
+from rehearsal_room.envpool.workers.messages.jobs import Job
 
 
 class Lineage:

@@ -25,23 +25,31 @@ import anyio
 import msgspec
 from anyio import AsyncContextManagerMixin
 
-from envpool.core.errors import PoolError, SeedError, ToolsetError, WorldError
-from envpool.core.offload import CallOutcome, Loaded, Verified
-from envpool.core.types import Env, StoredState
-from envpool.kernel.thread_count import surplus_threads
-from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
-from envpool.offloaded.owned_tasks import OwnedTasks
-from envpool.offloaded.pool import OffloadedPool
-from envpool.store.pool_protocol import VerifierKind
-from envpool.workers.dispatch import Dispatcher
-from envpool.workers.fork_client import KILLED, ForkServerClient, ForkServerSettings
-from envpool.workers.messages.connection import WorkerConnection, WorkerProcess
-from envpool.workers.messages.jobs import CallJob, Job
-from envpool.workers.messages.wire import Failed, Load, Refused, Replay, Replayed, Reply, Verify
-from envpool.workers.sandbox import Limits
-from envpool.workers.supervisor import SLOW_TICKS, Rules
-from scenarios.errors import PackageError
-from scenarios.format import Scenario, Task, read
+from rehearsal_room.envpool.core.errors import PoolError, SeedError, ToolsetError, WorldError
+from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Verified
+from rehearsal_room.envpool.core.types import Env, StoredState
+from rehearsal_room.envpool.kernel.thread_count import surplus_threads
+from rehearsal_room.envpool.offloaded.env import OffloadedEnv, OffloadedScenario
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.offloaded.pool import OffloadedPool
+from rehearsal_room.envpool.store.pool_protocol import VerifierKind
+from rehearsal_room.envpool.workers.dispatch import Dispatcher
+from rehearsal_room.envpool.workers.fork_client import KILLED, ForkServerClient, ForkServerSettings
+from rehearsal_room.envpool.workers.messages.connection import WorkerConnection, WorkerProcess
+from rehearsal_room.envpool.workers.messages.jobs import CallJob, Job
+from rehearsal_room.envpool.workers.messages.wire import (
+    Failed,
+    Load,
+    Refused,
+    Replay,
+    Replayed,
+    Reply,
+    Verify,
+)
+from rehearsal_room.envpool.workers.sandbox import Limits
+from rehearsal_room.envpool.workers.supervisor import SLOW_TICKS, Rules
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Scenario, Task, read
 
 MAX_WORKERS = 256  # executing; more than any machine's cores would only use up resources
 _MAX_TRIES = 3  # of a request whose workers were killed from outside

@@ -66,10 +66,10 @@ from pathlib import Path
 
 import msgspec
 
-import envpool
-import scenarios
-from envpool.core.errors import PoolError
+from rehearsal_room import envpool, scenarios
+from rehearsal_room.envpool.core.errors import PoolError
 
+_PACKAGE = Path(sys.modules["rehearsal_room"].__file__ or "").parent  # the folder of our code
 MAX_FILE = 64 * 2**20  # bytes
 MAX_SCRATCH = 512 * 2**20  # bytes, of all workers together, under bubblewrap
 MAX_DESCRIPTORS = 128
@@ -105,21 +105,38 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def readable() -> tuple[str, ...]:
     """The files and folders that a worker may read: they exist, and none contains another."""
     python = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable)]
-    paths = [path for path in (*map(Path, _SYSTEM), *python, *_own_code()) if path.exists()]
+    ours = _PACKAGE
+    libraries = [part for path in (*map(Path, _SYSTEM), *python) for part in _without(path, ours)]
+    paths = [path for path in (*libraries, *_own_code()) if path.exists()]
     folders = {path for path in paths if path != Path("/")}
     outermost = (path for path in paths if path in folders and not folders & set(path.parents))
     return tuple(dict.fromkeys(map(str, outermost)))
 
 
+def _without(path: Path, hidden: Path) -> list[Path]:
+    """A path; where it contains a hidden folder, as an installed package's prefix does, what
+    stands beside the folder and beside its parents."""
+    if path == hidden:
+        return []
+    if path not in hidden.parents or not path.is_dir():
+        return [path]
+    return [part for child in sorted(path.iterdir()) for part in _without(child, hidden)]
+
+
 def _own_code() -> list[Path]:
-    """Our own code, without the bundled worlds: their tasks reveal the answers."""
+    """Our own code that workers need: the package's first file, envpool, and scenarios without the
+    bundled worlds, whose tasks reveal the answers."""
     inside = Path(scenarios.__path__[0]).iterdir()
-    return [Path(envpool.__path__[0]), *(path for path in inside if path.name != "bundled")]
+    return [
+        _PACKAGE / "__init__.py",
+        Path(envpool.__path__[0]),
+        *(path for path in inside if path.name != "bundled"),
+    ]
 
 
 def import_root() -> str:
     """The folder from which workers import our code."""
-    return str(Path(envpool.__path__[0]).parent)
+    return str(_PACKAGE.parent)
 
 
 def environment(scratch: str) -> dict[str, str]:

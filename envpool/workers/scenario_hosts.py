@@ -4,16 +4,16 @@ import os
 import shutil
 from pathlib import Path
 
-from envpool.core.offload import Snapshot, Verified
-from envpool.hosting.awm_host import AwmHost
-from envpool.hosting.awm_verifiers import verify_awm
-from envpool.hosting.package_host import PackageHost
-from envpool.hosting.package_verifiers import verify_package
-from envpool.inprocess.verifiers import VerifierFault
-from envpool.store.overlay import PAGE
-from envpool.workers.messages.wire import Load, Verify
-from envpool.workers.worker import Host, live_world
-from scenarios.errors import PackageError
+from rehearsal_room.envpool.core.offload import Snapshot, Verified
+from rehearsal_room.envpool.hosting.awm_host import AwmHost
+from rehearsal_room.envpool.hosting.awm_verifiers import verify_awm
+from rehearsal_room.envpool.hosting.package_host import PackageHost
+from rehearsal_room.envpool.hosting.package_verifiers import verify_package
+from rehearsal_room.envpool.inprocess.verifiers import VerifierFault
+from rehearsal_room.envpool.store.overlay import PAGE
+from rehearsal_room.envpool.workers.messages.wire import Load, Verify
+from rehearsal_room.envpool.workers.worker import Host, live_world
+from rehearsal_room.scenarios.errors import PackageError
 
 
 class ScenarioHosts:

@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 import structlog
 
-from envpool.workers.messages.connection import WorkerConnection
-from envpool.workers.messages.wire import HOT
+from rehearsal_room.envpool.workers.messages.connection import WorkerConnection
+from rehearsal_room.envpool.workers.messages.wire import HOT
 
 SLOW_TICKS = 3  # ticks on one request until it is slow: 1 to 1.5 times slow_after
 _WAITING_FACTOR = 10  # for a worker without CPU use: it hangs, or other processes use the cores

@@ -3,7 +3,8 @@
 Each act is made in a process of its own, without the audit hook, so that the kernel alone answers.
 It is a short look at one machine; `tests/support/promises.py` tries every promise at every level.
 
-`python -m envpool.workers.trial LEVEL SCRATCH OUTSIDE` is the program inside of bubblewrap.
+`python -m rehearsal_room.envpool.workers.trial LEVEL SCRATCH OUTSIDE` is the program inside of
+bubblewrap.
 """
 
 import json
@@ -16,9 +17,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from envpool.core.errors import PoolError
-from envpool.workers.confine import Confinement
-from envpool.workers.sandbox import Limits, bubblewrap, environment, layers_of
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.workers.confine import Confinement
+from rehearsal_room.envpool.workers.sandbox import Limits, bubblewrap, environment, layers_of
 
 ACTS: dict[str, Callable[[str], object]] = {
     "read a file outside": lambda outside: Path(outside).read_bytes(),
@@ -43,7 +44,7 @@ def try_acts(level: str) -> dict[str, bool]:
         scratch = _IN_BUBBLEWRAP if is_wrapped else os.path.join(folder, "scratch")
         if not is_wrapped:
             os.mkdir(scratch)
-        words = ("-m", "envpool.workers.trial", level, scratch, str(outside))
+        words = ("-m", "rehearsal_room.envpool.workers.trial", level, scratch, str(outside))
         command = [sys.executable, *words]
         try:
             done = subprocess.run(

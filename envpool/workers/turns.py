@@ -9,8 +9,8 @@ than `spare` of them take turns away.
 from collections import deque
 from collections.abc import Iterator
 
-from envpool.workers.messages.connection import WorkerConnection
-from envpool.workers.messages.jobs import Job
+from rehearsal_room.envpool.workers.messages.connection import WorkerConnection
+from rehearsal_room.envpool.workers.messages.jobs import Job
 
 _ANSWERS = 16  # of a worker in one turn while others wait; a call takes milliseconds
 

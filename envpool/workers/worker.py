@@ -22,17 +22,17 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from envpool.core.errors import PoolError, SeedError
-from envpool.core.offload import CallOutcome, Loaded, SeedFault, Snapshot, Verified
-from envpool.core.types import ToolResult, ToolSpec
-from envpool.hosting.live_world import LiveWorld
-from envpool.kernel.huge_pages import HugePages
-from envpool.store.overlay import Overlay
-from envpool.store.template import Template
-from envpool.workers.audit_hook import AuditHook
-from envpool.workers.integrity import IntegrityCheck
-from envpool.workers.messages.codec import Frames, frame, request_of
-from envpool.workers.messages.wire import (
+from rehearsal_room.envpool.core.errors import PoolError, SeedError
+from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, SeedFault, Snapshot, Verified
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.kernel.huge_pages import HugePages
+from rehearsal_room.envpool.store.overlay import Overlay
+from rehearsal_room.envpool.store.template import Template
+from rehearsal_room.envpool.workers.audit_hook import AuditHook
+from rehearsal_room.envpool.workers.integrity import IntegrityCheck
+from rehearsal_room.envpool.workers.messages.codec import Frames, frame, request_of
+from rehearsal_room.envpool.workers.messages.wire import (
     HOT,
     Call,
     Failed,
@@ -47,7 +47,7 @@ from envpool.workers.messages.wire import (
     Stale,
     Verify,
 )
-from envpool.workers.sandbox import MAX_TEXT, Limits
+from rehearsal_room.envpool.workers.sandbox import MAX_TEXT, Limits
 
 _QUICK_S = 0.002  # seconds of CPU; filling half a gigabyte takes fifty times as long
 MAX_CACHED = 64 * 2**20  # bytes of pages and module state of worlds

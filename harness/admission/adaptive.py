@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 
 import anyio
 
-from harness.admission.control import AdmissionControl
-from harness.admission.signals import ServerMetrics
+from rehearsal_room.harness.admission.control import AdmissionControl
+from rehearsal_room.harness.admission.signals import ServerMetrics
 
 ASKED, REPLIED, REFUSED, FAILED = range(4)  # what happened to a request
 

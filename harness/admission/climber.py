@@ -17,7 +17,7 @@ although each reply takes longer. The same idea steers PCC (Dong et al., NSDI 20
 import math
 from collections.abc import Callable
 
-from harness.admission.throughput import Rate
+from rehearsal_room.harness.admission.throughput import Rate
 
 GROWTH = 0.1  # of the replies, relative to that of the limit, for which a larger limit is kept
 _SMALLEST_WINDOW = 24  # replies

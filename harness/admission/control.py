@@ -11,11 +11,11 @@ In all of this nothing is cancelled: the limit says how many episodes should go 
 it park before they ask again.
 """
 
-from harness.admission.climber import Climber
-from harness.admission.limits import FIRST_AT_ONCE, MOST_AT_ONCE
-from harness.admission.metrics_rule import MetricsRule
-from harness.admission.signals import ServerMetrics
-from harness.admission.throughput import Window
+from rehearsal_room.harness.admission.climber import Climber
+from rehearsal_room.harness.admission.limits import FIRST_AT_ONCE, MOST_AT_ONCE
+from rehearsal_room.harness.admission.metrics_rule import MetricsRule
+from rehearsal_room.harness.admission.signals import ServerMetrics
+from rehearsal_room.harness.admission.throughput import Window
 
 _MANY_REFUSED = 0.08  # share of the requests
 _STORM = 0.3  # share of the requests

@@ -7,7 +7,7 @@ while they account for the requests that are in flight from here: a gateway's, f
 ones do not.
 """
 
-from harness.admission.signals import ServerMetrics
+from rehearsal_room.harness.admission.signals import ServerMetrics
 
 _FRESH_S = 5.0  # for which a reading counts
 _ACCOUNTED = 0.6  # of the requests in flight that a server must know of

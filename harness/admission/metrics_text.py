@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from harness.admission.signals import ServerMetrics
+from rehearsal_room.harness.admission.signals import ServerMetrics
 
 _LINE = re.compile(r"^(?:vllm|sglang):(\w+)(?:\{.*\})?\s+(\S+)", re.MULTILINE)
 _RUNNING = ("num_requests_running", "num_running_reqs")

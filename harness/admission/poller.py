@@ -7,10 +7,10 @@ about a millisecond, and no connection is kept.
 
 import msgspec
 
-from harness.admission.metrics_text import MAX_CHARS, read_metrics
-from harness.admission.signals import ServerMetrics
-from harness.chat.answer_limits import AnswerLimits
-from harness.chat.transport import Endpoint, LeanTransport, TransportError
+from rehearsal_room.harness.admission.metrics_text import MAX_CHARS, read_metrics
+from rehearsal_room.harness.admission.signals import ServerMetrics
+from rehearsal_room.harness.chat.answer_limits import AnswerLimits
+from rehearsal_room.harness.chat.transport import Endpoint, LeanTransport, TransportError
 
 EVERY_S = 1.0
 _WAIT_S = 5.0  # for one answer

@@ -1,8 +1,8 @@
 """The bus of a run: it carries records from publishers to subscribers.
 
 Two buses implement one Protocol: `LocalBus` in this module, within one process, and
-`harness.bus.mqtt_bus.MqttBus`, between processes and machines. `tests/contracts/test_bus.py` states
-the promises of both:
+`rehearsal_room.harness.bus.mqtt_bus.MqttBus`, between processes and machines.
+`tests/contracts/test_bus.py` states the promises of both:
 
 - Every subscriber gets every record of its kinds that is published while it is subscribed, and
   records of one episode in the order in which they were published.
@@ -20,7 +20,7 @@ from typing import Protocol, get_args
 
 import anyio
 
-from harness.core.events import Event, Kind, Record
+from rehearsal_room.harness.core.events import Event, Kind, Record
 
 DEPTH = 4096  # records in a subscriber's queue before its publishers wait
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -10,9 +10,9 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from harness.core.events import Record
-from harness.log.reader import LogReader
-from harness.log.writer import has_writer
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.log.writer import has_writer
 
 _PAGE = 500  # records
 

@@ -13,7 +13,7 @@ import math
 
 import msgspec
 
-from harness.bus.mqtt_wire import Presence
+from rehearsal_room.harness.bus.mqtt_wire import Presence
 
 
 class _Follower(msgspec.Struct):

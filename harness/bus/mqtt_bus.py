@@ -12,14 +12,14 @@ from typing import Self
 import anyio
 from anyio.abc import TaskGroup
 
-from envpool.offloaded.owned_tasks import OwnedTasks
-from harness.bus.local import DEPTH, check_kinds
-from harness.bus.mqtt_follower import Follower
-from harness.bus.mqtt_link import MqttLink
-from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.bus.mqtt_wire import Position
-from harness.core.errors import BusError
-from harness.core.events import Kind, Record
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.harness.bus.local import DEPTH, check_kinds
+from rehearsal_room.harness.bus.mqtt_follower import Follower
+from rehearsal_room.harness.bus.mqtt_link import MqttLink
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
+from rehearsal_room.harness.bus.mqtt_wire import Position
+from rehearsal_room.harness.core.errors import BusError
+from rehearsal_room.harness.core.events import Kind, Record
 
 _PAGE = 256  # records read for one request of a follower
 

@@ -26,8 +26,8 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from harness.bus.mqtt_settings import Broker, MqttSettings
-from harness.core.errors import BusError
+from rehearsal_room.harness.bus.mqtt_settings import Broker, MqttSettings
+from rehearsal_room.harness.core.errors import BusError
 
 E = TypeVar("E", bound=Exception)
 

@@ -18,8 +18,8 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from harness.bus.local import Inbox
-from harness.bus.mqtt_client import (
+from rehearsal_room.harness.bus.local import Inbox
+from rehearsal_room.harness.bus.mqtt_client import (
     BrokerConnection,
     Client,
     Message,
@@ -29,8 +29,8 @@ from harness.bus.mqtt_client import (
     sign_off,
     will_of,
 )
-from harness.bus.mqtt_settings import Broker, MqttSettings
-from harness.bus.mqtt_wire import (
+from rehearsal_room.harness.bus.mqtt_settings import Broker, MqttSettings
+from rehearsal_room.harness.bus.mqtt_wire import (
     LOST,
     UNREADABLE,
     Heads,
@@ -45,8 +45,8 @@ from harness.bus.mqtt_wire import (
     mark_of,
     topic,
 )
-from harness.core.errors import BusError
-from harness.core.events import Kind, Record
+from rehearsal_room.harness.core.errors import BusError
+from rehearsal_room.harness.core.events import Kind, Record
 
 _MAX_UNANSWERED = 3  # requests without an answer after which an ended run is given up
 

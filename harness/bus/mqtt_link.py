@@ -26,9 +26,9 @@ import anyio
 import structlog
 from anyio.abc import TaskStatus
 
-from envpool.offloaded.owned_tasks import OwnedTasks
-from harness.bus.mqtt_awaited import Awaited
-from harness.bus.mqtt_client import (
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.harness.bus.mqtt_awaited import Awaited
+from rehearsal_room.harness.bus.mqtt_client import (
     BrokerConnection,
     Client,
     Message,
@@ -36,8 +36,8 @@ from harness.bus.mqtt_client import (
     mark_on,
     will_of,
 )
-from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.bus.mqtt_wire import (
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
+from rehearsal_room.harness.bus.mqtt_wire import (
     LOST,
     UNREADABLE,
     Packer,
@@ -53,8 +53,8 @@ from harness.bus.mqtt_wire import (
     page_of,
     topic,
 )
-from harness.core.errors import BusError
-from harness.core.events import Record, kind_of
+from rehearsal_room.harness.core.errors import BusError
+from rehearsal_room.harness.core.events import Record, kind_of
 
 ReadLog = Callable[[Position], Awaitable[Sequence[tuple[Position, Record]]]]
 """Returns the log's next records after a position, some hundreds at most; none at its end."""

@@ -4,10 +4,17 @@ import secrets
 
 import anyio
 
-from harness.bus.mqtt_client import BrokerConnection, Client
-from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.bus.mqtt_wire import UNREADABLE, PartRequest, Status, decode_part, encode, topic
-from harness.core.errors import BusError
+from rehearsal_room.harness.bus.mqtt_client import BrokerConnection, Client
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
+from rehearsal_room.harness.bus.mqtt_wire import (
+    UNREADABLE,
+    PartRequest,
+    Status,
+    decode_part,
+    encode,
+    topic,
+)
+from rehearsal_room.harness.core.errors import BusError
 
 _NUM_REQUESTS = 5
 

@@ -4,10 +4,10 @@ import secrets
 
 import structlog
 
-from harness.bus.mqtt_client import BrokerConnection, Client
-from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.bus.mqtt_wire import ROOT, UNREADABLE, Status, decode_status
-from harness.core.errors import BusError
+from rehearsal_room.harness.bus.mqtt_client import BrokerConnection, Client
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
+from rehearsal_room.harness.bus.mqtt_wire import ROOT, UNREADABLE, Status, decode_status
+from rehearsal_room.harness.core.errors import BusError
 
 _log = structlog.get_logger(__name__)
 

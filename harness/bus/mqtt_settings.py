@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import Meta
 
-from harness.core.errors import SettingsError
+from rehearsal_room.harness.core.errors import SettingsError
 
 _SHAPE = (
     "mqtt://[user[:password]@]host[:port] or mqtts://…, with special characters of user and "

@@ -36,9 +36,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from harness.bus.local import KINDS
-from harness.core.events import Kind, Record, kind_of
-from harness.log.schema import record_of, row_of
+from rehearsal_room.harness.bus.local import KINDS
+from rehearsal_room.harness.core.events import Kind, Record, kind_of
+from rehearsal_room.harness.log.schema import record_of, row_of
 
 ROOT = "rehearse"
 MAX_BYTES = 1 << 20  # of the records of one message, unless one record is larger

@@ -14,10 +14,10 @@ import anyio
 import anyio.lowlevel
 from anyio import AsyncContextManagerMixin
 
-from harness.bus.mqtt_settings import Broker
-from harness.chaos.injector import Injector
-from harness.core.errors import BusError
-from harness.core.events import FaultInjected
+from rehearsal_room.harness.bus.mqtt_settings import Broker
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.core.errors import BusError
+from rehearsal_room.harness.core.events import FaultInjected
 
 _PUBLISH = 3  # packet type
 _DUPLICATE_FLAG = 0x08

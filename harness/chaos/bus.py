@@ -13,11 +13,11 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.chaos.broker_proxy import BrokerProxy
-from harness.chaos.injector import Injector
-from harness.chaos.settings import Delay, Partition, Restart
-from harness.core.events import FaultInjected, Record
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
+from rehearsal_room.harness.chaos.broker_proxy import BrokerProxy
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.settings import Delay, Partition, Restart
+from rehearsal_room.harness.core.events import FaultInjected, Record
 
 _RECONNECT_S = 15.0  # seconds in which the link should be connected again
 

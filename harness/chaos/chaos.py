@@ -9,21 +9,26 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from envpool.store.pool_protocol import Pool
-from envpool.workers.pool import OpenSpawner, open_fork_server
-from harness.bus.mqtt_settings import MqttSettings
-from harness.chaos.bus import FaultyBus, Link
-from harness.chaos.disk import faulty_database
-from harness.chaos.injector import Injector
-from harness.chaos.policy import FaultyPolicy, FaultyTransport, OverHttp
-from harness.chaos.processes import FaultyMemory, FaultyProcesses, Handle, WatchedProcess
-from harness.chaos.settings import ChaosFile
-from harness.chaos.tools import FaultyPool
-from harness.chaos.workers import FaultyWorkers
-from harness.log.recorder import Recorder
-from harness.log.writer import OpenDatabase
-from harness.policies.base import Policy
-from harness.settings.run import Settings
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.envpool.workers.pool import OpenSpawner, open_fork_server
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.chaos.bus import FaultyBus, Link
+from rehearsal_room.harness.chaos.disk import faulty_database
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.policy import FaultyPolicy, FaultyTransport, OverHttp
+from rehearsal_room.harness.chaos.processes import (
+    FaultyMemory,
+    FaultyProcesses,
+    Handle,
+    WatchedProcess,
+)
+from rehearsal_room.harness.chaos.settings import ChaosFile
+from rehearsal_room.harness.chaos.tools import FaultyPool
+from rehearsal_room.harness.chaos.workers import FaultyWorkers
+from rehearsal_room.harness.log.recorder import Recorder
+from rehearsal_room.harness.log.writer import OpenDatabase
+from rehearsal_room.harness.policies.base import Policy
+from rehearsal_room.harness.settings.run import Settings
 
 Opener = TypeVar("Opener")
 Part = Literal["run", "coordinator", "process"]

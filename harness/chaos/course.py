@@ -7,7 +7,7 @@ and the policy's agent, which knows the episode, completes it.
 
 from contextvars import ContextVar
 
-from harness.core.events import FaultInjected
+from rehearsal_room.harness.core.events import FaultInjected
 
 
 class Request:

@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio
 
-from harness.chaos.injector import Injector
-from harness.chaos.settings import Delay, Full
-from harness.core.events import FaultInjected
-from harness.log.writer import Database, OpenDatabase
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.settings import Delay, Full
+from rehearsal_room.harness.core.events import FaultInjected
+from rehearsal_room.harness.log.writer import Database, OpenDatabase
 
 
 def faulty_database(open_database: OpenDatabase, injector: Injector) -> OpenDatabase:

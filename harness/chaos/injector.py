@@ -13,11 +13,11 @@ from typing import Any
 import anyio
 import structlog
 
-from harness.chaos.settings import ChaosFile, Fault
-from harness.chaos.triggers import Trigger, times_of
-from harness.core.errors import LogError
-from harness.core.events import FAULTS_EPISODE, FaultInjected
-from harness.log.recorder import Recorder
+from rehearsal_room.harness.chaos.settings import ChaosFile, Fault
+from rehearsal_room.harness.chaos.triggers import Trigger, times_of
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import FAULTS_EPISODE, FaultInjected
+from rehearsal_room.harness.log.recorder import Recorder
 
 Strike = Callable[[int], Coroutine[Any, Any, None]]  # injects the fault with this number, from 0
 _log = structlog.get_logger(__name__)

@@ -14,18 +14,18 @@ from typing import Protocol, Self, runtime_checkable
 import anyio
 import msgspec
 
-from harness.chaos.course import CURRENT, Course, Request
-from harness.chaos.injector import Injector
-from harness.chaos.settings import Stall, Storm
-from harness.chat.retry import Backoff, Failure, wait_before_retry
-from harness.chat.transport import HttpResponse, Transport, TransportError
-from harness.chat.wire import read_error
-from harness.core.errors import PolicyError
-from harness.core.events import StepTaken
-from harness.core.messages import Reply, Window
-from harness.core.terminal_text import plural
-from harness.policies.base import Agent, Assignment, Policy
-from harness.settings.model import ModelSettings
+from rehearsal_room.harness.chaos.course import CURRENT, Course, Request
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.settings import Stall, Storm
+from rehearsal_room.harness.chat.retry import Backoff, Failure, wait_before_retry
+from rehearsal_room.harness.chat.transport import HttpResponse, Transport, TransportError
+from rehearsal_room.harness.chat.wire import read_error
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Reply, Window
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.settings.model import ModelSettings
 
 _GARBAGE = b'{"choices": [{"message": {"content": "\xff\xfe'
 _DELIVERED = b"{}"  # the body of an answer whose reply is passed beside it

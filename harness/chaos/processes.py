@@ -12,11 +12,11 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 
-from harness.chaos.injector import Injector
-from harness.chaos.settings import Ballast, TimedHang
-from harness.chaos.triggers import draw
-from harness.chaos.workers import stop_for
-from harness.core.events import FaultInjected
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.settings import Ballast, TimedHang
+from rehearsal_room.harness.chaos.triggers import draw
+from rehearsal_room.harness.chaos.workers import stop_for
+from rehearsal_room.harness.core.events import FaultInjected
 
 
 class Handle(Protocol):

@@ -19,10 +19,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from harness.core.errors import SettingsError
-from harness.settings.run import Settings
-from scenarios.files import convert_toml, read_toml
-from scenarios.validation import MAX_FLOAT
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.scenarios.files import convert_toml, read_toml
+from rehearsal_room.scenarios.validation import MAX_FLOAT
 
 _Seconds = Annotated[float, Meta(gt=0, le=MAX_FLOAT)]
 

@@ -11,18 +11,18 @@ from typing import Any
 
 import anyio
 
-from envpool.core.offload import Verified
-from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.offloaded.env import OffloadedEnv
-from envpool.store.pool_protocol import Pool, VerifierKind
-from envpool.store.states import States
-from harness.chaos.course import CURRENT, Course
-from harness.chaos.injector import Injector
-from harness.chaos.settings import Delay
-from harness.chaos.workers import CALL_FAULTS, FaultyWorkers
-from harness.core.events import FaultInjected
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.store.pool_protocol import Pool, VerifierKind
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.chaos.course import CURRENT, Course
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.settings import Delay
+from rehearsal_room.harness.chaos.workers import CALL_FAULTS, FaultyWorkers
+from rehearsal_room.harness.core.events import FaultInjected
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class FaultyPool:

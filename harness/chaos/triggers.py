@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import count
 
-from harness.chaos.settings import Fault
+from rehearsal_room.harness.chaos.settings import Fault
 
 
 def draw(seed: int, *key: object) -> float:

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import anyio
 
-from envpool.core.types import Env
-from envpool.offloaded.env import OffloadedEnv
-from envpool.workers.messages.connection import WorkerConnection, WorkerProcess
-from envpool.workers.messages.jobs import CallJob
-from envpool.workers.pool import WorkerSettings, WorkerSpawner, open_fork_server
-from harness.chaos.course import Course
-from harness.chaos.injector import Injector
-from harness.chaos.settings import Hang
-from harness.chaos.triggers import draw
-from harness.core.events import FaultInjected
+from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.workers.messages.connection import WorkerConnection, WorkerProcess
+from rehearsal_room.envpool.workers.messages.jobs import CallJob
+from rehearsal_room.envpool.workers.pool import WorkerSettings, WorkerSpawner, open_fork_server
+from rehearsal_room.harness.chaos.course import Course
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.settings import Hang
+from rehearsal_room.harness.chaos.triggers import draw
+from rehearsal_room.harness.core.events import FaultInjected
 
 CALL_FAULTS = ("workers.kill", "workers.hang")  # that may hit the worker of a call
 _BUSY_TURNS = 5_000  # of the event loop, in which a strike looks in each for its call

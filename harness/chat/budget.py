@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from harness.core.errors import BudgetExhausted
+from rehearsal_room.harness.core.errors import BudgetExhausted
 
 _ROUNDING = 1e-9  # USD; sums of prices are not exact decimals
 

@@ -21,22 +21,22 @@ import anyio
 import msgspec
 import structlog
 
-from harness.chat.in_flight import InFlightLimit
-from harness.chat.outage import OutageDetector
-from harness.chat.request_metrics import RequestMetrics, RequestObserver
-from harness.chat.retry import Backoff, Failure, wait_before_retry
-from harness.chat.transport import (
+from rehearsal_room.harness.chat.in_flight import InFlightLimit
+from rehearsal_room.harness.chat.outage import OutageDetector
+from rehearsal_room.harness.chat.request_metrics import RequestMetrics, RequestObserver
+from rehearsal_room.harness.chat.retry import Backoff, Failure, wait_before_retry
+from rehearsal_room.harness.chat.transport import (
     Endpoint,
     LeanTransport,
     Transport,
     TransportError,
     proxy_for,
 )
-from harness.chat.wire import read_completion, read_error
-from harness.core.errors import ModelOutageError, SettingsError
-from harness.core.messages import Reply, Usage
-from harness.core.terminal_text import plural
-from scenarios.distribution import missing_package
+from rehearsal_room.harness.chat.wire import read_completion, read_error
+from rehearsal_room.harness.core.errors import ModelOutageError, SettingsError
+from rehearsal_room.harness.core.messages import Reply, Usage
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.scenarios.distribution import missing_package
 
 ClientName = Literal["lean", "package"]
 _log = structlog.get_logger(__name__)
@@ -245,11 +245,11 @@ def transport_of(client: ClientName, endpoint: Endpoint) -> Transport:
     if client == "lean" and not proxy_for(endpoint.url):
         return LeanTransport(endpoint)
     if client == "lean":  # by name: aiohttp takes 0.1 s to import, and only proxies need it
-        module = importlib.import_module("harness.chat.transport_aiohttp")
+        module = importlib.import_module("rehearsal_room.harness.chat.transport_aiohttp")
         transport = module.AiohttpTransport(endpoint)
         return transport
     try:  # by name: the package is optional, and takes a second to import
-        module = importlib.import_module("harness.chat.transport_openai")
+        module = importlib.import_module("rehearsal_room.harness.chat.transport_openai")
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("client: 'package'", exc, "openai")) from exc
     transport = module.PackageTransport(endpoint)

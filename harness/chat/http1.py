@@ -8,7 +8,7 @@ the client never accepts, upgrades (101), and responses to HEAD and CONNECT.
 import httptools
 import msgspec
 
-from harness.chat.answer_limits import AnswerBudget, AnswerLimits, AnswerMeter
+from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerLimits, AnswerMeter
 
 MAX_HEAD = 64 * 1024  # bytes
 

@@ -21,14 +21,14 @@ import msgspec
 import structlog
 from anyio import AsyncContextManagerMixin
 
-from harness.chat.budget import Budget
-from harness.chat.client import ChatClient
-from harness.chat.prices import Prices
-from harness.chat.retry import Backoff, Failure
-from harness.chat.server_features import ServerFeatures
-from harness.chat.transport import Transport
-from harness.core.messages import Reply, Usage
-from harness.history.token_budget import ByteCounter
+from rehearsal_room.harness.chat.budget import Budget
+from rehearsal_room.harness.chat.client import ChatClient
+from rehearsal_room.harness.chat.prices import Prices
+from rehearsal_room.harness.chat.retry import Backoff, Failure
+from rehearsal_room.harness.chat.server_features import ServerFeatures
+from rehearsal_room.harness.chat.transport import Transport
+from rehearsal_room.harness.core.messages import Reply, Usage
+from rehearsal_room.harness.history.token_budget import ByteCounter
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -13,10 +13,10 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from harness.chat.retry import Failure, is_retried
-from harness.chat.transport import Endpoint, Transport, TransportError
-from harness.chat.wire import read_error
-from harness.core.errors import ModelServerError
+from rehearsal_room.harness.chat.retry import Failure, is_retried
+from rehearsal_room.harness.chat.transport import Endpoint, Transport, TransportError
+from rehearsal_room.harness.chat.wire import read_error
+from rehearsal_room.harness.core.errors import ModelServerError
 
 MAX_WAIT_S = 20.0  # for the list of models
 _MAX_NAMES = 8  # shown of those that the server serves

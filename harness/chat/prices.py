@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from harness.core.errors import SettingsError
-from scenarios.files import convert_toml, read_toml
-from scenarios.validation import MAX_FLOAT
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.scenarios.files import convert_toml, read_toml
+from rehearsal_room.scenarios.validation import MAX_FLOAT
 
 _MILLION = 1_000_000
 _Usd = Annotated[float, Meta(ge=0, le=MAX_FLOAT)]

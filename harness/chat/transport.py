@@ -20,8 +20,8 @@ from urllib.request import getproxies, proxy_bypass
 import anyio
 import msgspec
 
-from harness.chat.answer_limits import AnswerBudget, AnswerLimits
-from harness.chat.http1 import BadResponse, Response, ResponseReader
+from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerLimits
+from rehearsal_room.harness.chat.http1 import BadResponse, Response, ResponseReader
 
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"  # asyncio joins the faults of a host's addresses
 

@@ -8,8 +8,8 @@ from typing import Self
 import aiohttp
 import anyio
 
-from harness.chat.answer_limits import AnswerBudget, AnswerMeter
-from harness.chat.transport import (
+from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerMeter
+from rehearsal_room.harness.chat.transport import (
     Endpoint,
     HttpResponse,
     TransportError,

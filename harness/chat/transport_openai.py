@@ -14,8 +14,13 @@ import anyio
 import msgspec
 import openai
 
-from harness.chat.answer_limits import AnswerBudget, AnswerMeter
-from harness.chat.transport import Endpoint, HttpResponse, TransportError, connection_fault
+from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerMeter
+from rehearsal_room.harness.chat.transport import (
+    Endpoint,
+    HttpResponse,
+    TransportError,
+    connection_fault,
+)
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -30,7 +30,7 @@ class RolloutActor:
         address = ray.util.get_node_ip_address()
         yield address, os.getpid()
         try:
-            node = import_module("harness.cluster.node")
+            node = import_module("rehearsal_room.harness.cluster.node")
         except ImportError as exc:
             yield (
                 f"node {address} cannot play: {exc} there; every node needs the same version of "

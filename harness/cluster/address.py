@@ -4,8 +4,8 @@ import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from harness.core.errors import SettingsError
-from harness.settings.cluster import ClusterSettings
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.settings.cluster import ClusterSettings
 
 _CONNECT_S = 5.0
 _SETTINGS = 4  # type of an HTTP/2 frame, its fourth byte

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from harness.core.errors import SettingsError
-from harness.settings.cluster import ClusterSettings
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.settings.cluster import ClusterSettings
 
 MB = 2**20
 _EPSILON = 1e-6  # Ray counts in ten thousandths of a CPU

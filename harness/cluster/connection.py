@@ -11,11 +11,11 @@ from math import ceil
 import ray
 from ray.exceptions import RayError
 
-from harness.cluster.address import address_of
-from harness.cluster.capacity import require_room
-from harness.cluster.ray_worker import reason_of
-from harness.core.errors import SettingsError
-from harness.settings.cluster import ClusterSettings
+from rehearsal_room.harness.cluster.address import address_of
+from rehearsal_room.harness.cluster.capacity import require_room
+from rehearsal_room.harness.cluster.ray_worker import reason_of
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.settings.cluster import ClusterSettings
 
 _STORE_BYTES = 80 * 2**20  # of a local cluster's object store: only records pass through it
 # Of a local cluster, which ends with the run and which nobody watches: without metrics, events of

@@ -8,16 +8,16 @@ import msgspec
 import ray
 import ray.cloudpickle
 
-from harness.cluster import actor
-from harness.cluster.connection import connected
-from harness.cluster.node import payload_of
-from harness.cluster.ray_worker import RayWorker
-from harness.fleet.coordinator import START_FACTOR, StartWorker
-from harness.fleet.launch import share_of
-from harness.fleet.worker import WorkerSpec
-from harness.policies.base import OpenPolicy
-from harness.settings.run import Settings
-from scenarios import distribution
+from rehearsal_room.harness.cluster import actor
+from rehearsal_room.harness.cluster.connection import connected
+from rehearsal_room.harness.cluster.node import payload_of
+from rehearsal_room.harness.cluster.ray_worker import RayWorker
+from rehearsal_room.harness.fleet.coordinator import START_FACTOR, StartWorker
+from rehearsal_room.harness.fleet.launch import share_of
+from rehearsal_room.harness.fleet.worker import WorkerSpec
+from rehearsal_room.harness.policies.base import OpenPolicy
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.scenarios import distribution
 
 
 @contextmanager

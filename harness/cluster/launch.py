@@ -10,19 +10,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import SettingsError
-from harness.fleet.launch import launch_workers
-from harness.policies.base import OpenPolicy
-from harness.rollout.launch import Launched
-from harness.settings.run import Settings
-from scenarios.distribution import missing_package
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.fleet.launch import launch_workers
+from rehearsal_room.harness.policies.base import OpenPolicy
+from rehearsal_room.harness.rollout.launch import Launched
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.scenarios.distribution import missing_package
 
 
 def launch_on_ray(
     settings: Settings, folder: Path, *, policy: OpenPolicy | None = None, **arguments: Any
 ) -> Launched:
     """Run the episodes of the settings in `settings.processes` actors; the same as
-    `harness.fleet.launch.launch_processes` otherwise. A `policy` is pickled for the actors.
+    `rehearsal_room.harness.fleet.launch.launch_processes` otherwise. A `policy` is pickled for the
+    actors.
 
     Raises also SettingsError where Ray is not installed, the cluster cannot be reached or has no
     room, and ProcessError where a node lacks what the run needs.
@@ -34,7 +35,7 @@ def launch_on_ray(
         )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        engine = import_module("harness.cluster.engine").ray_engine
+        engine = import_module("rehearsal_room.harness.cluster.engine").ray_engine
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("engine: 'ray'", exc, "ray")) from exc
     return launch_workers(

@@ -14,19 +14,19 @@ from pathlib import Path
 import msgspec
 import ray.cloudpickle
 
-from envpool.core.errors import PoolError
-from harness.core.errors import HarnessError, ProcessError
-from harness.fleet.faults import failed_of
-from harness.fleet.transport import CarriedTransport
-from harness.fleet.worker import Worker, WorkerSpec
-from harness.policies.base import OpenPolicy
-from harness.rollout.gc_tuning import tune_garbage_collector
-from harness.rollout.launch import planned
-from harness.rollout.policies import open_policy
-from harness.rollout.process import configure_logging, raise_file_limit
-from scenarios import distribution
-from scenarios.errors import ScenarioError
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.harness.core.errors import HarnessError, ProcessError
+from rehearsal_room.harness.fleet.faults import failed_of
+from rehearsal_room.harness.fleet.transport import CarriedTransport
+from rehearsal_room.harness.fleet.worker import Worker, WorkerSpec
+from rehearsal_room.harness.policies.base import OpenPolicy
+from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
+from rehearsal_room.harness.rollout.launch import planned
+from rehearsal_room.harness.rollout.policies import open_policy
+from rehearsal_room.harness.rollout.process import configure_logging, raise_file_limit
+from rehearsal_room.scenarios import distribution
+from rehearsal_room.scenarios.errors import ScenarioError
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _EXPECTED = (HarnessError, PoolError, ScenarioError, OSError)
 _CARRIED = ("OPENAI_", "REHEARSE_")  # first words of environment variables that nodes get

@@ -16,13 +16,20 @@ import anyio.to_thread
 import ray
 from ray.exceptions import RayError
 
-from harness.cluster.capacity import resources_of
-from harness.core.errors import ProcessError
-from harness.fleet.carried import with_logged
-from harness.fleet.faults import failed_of
-from harness.fleet.messages import FromWorker, Leases, Stored, ToWorker, content_of, from_worker
-from harness.rollout.plan import EpisodePlan
-from harness.settings.cluster import ClusterSettings
+from rehearsal_room.harness.cluster.capacity import resources_of
+from rehearsal_room.harness.core.errors import ProcessError
+from rehearsal_room.harness.fleet.carried import with_logged
+from rehearsal_room.harness.fleet.faults import failed_of
+from rehearsal_room.harness.fleet.messages import (
+    FromWorker,
+    Leases,
+    Stored,
+    ToWorker,
+    content_of,
+    from_worker,
+)
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.settings.cluster import ClusterSettings
 
 _IN_FLIGHT = 8  # batches that the actor may have sent and that were not read
 _GATHER_S = 0.05  # seconds that a report of what is stored waits for others

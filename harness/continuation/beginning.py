@@ -13,10 +13,10 @@ from typing import Any
 import anyio.lowlevel
 import msgspec
 
-from envpool.core.types import ToolResult
-from harness.core.events import ForkedFrom, HistorySummarized, StepTaken
-from harness.core.messages import Briefing
-from harness.dialects.base import Dialect
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import ForkedFrom, HistorySummarized, StepTaken
+from rehearsal_room.harness.core.messages import Briefing
+from rehearsal_room.harness.dialects.base import Dialect
 
 MakeCall = Callable[[str, Any, str], Awaitable[ToolResult]]  # of a name, with arguments and an id
 KeptReplies = tuple[StepTaken | HistorySummarized, ...]

@@ -10,19 +10,24 @@ from pathlib import Path
 
 import msgspec
 
-from harness.continuation.beginning import Beginning
-from harness.continuation.outcomes import fault_of, outcome_of
-from harness.core.errors import LogError, SettingsError
-from harness.core.events import EpisodeStarted, ForkedFrom, HistorySummarized, StepTaken
-from harness.core.terminal_text import plural
-from harness.core.trajectory import Trajectory
-from harness.dialects.format_rules import make_rules
-from harness.dialects.registry import dialect_of
-from harness.log.reader import LogReader, open_reader
-from harness.log.schema import LOG_NAME
-from harness.settings.run import Settings, resolve, stops_with_world
-from scenarios.errors import ScenarioError
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.continuation.beginning import Beginning
+from rehearsal_room.harness.continuation.outcomes import fault_of, outcome_of
+from rehearsal_room.harness.core.errors import LogError, SettingsError
+from rehearsal_room.harness.core.events import (
+    EpisodeStarted,
+    ForkedFrom,
+    HistorySummarized,
+    StepTaken,
+)
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.format_rules import make_rules
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.settings.run import Settings, resolve, stops_with_world
+from rehearsal_room.scenarios.errors import ScenarioError
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _NO_STATE = (
     "from: the worlds of an MCP server do not reveal their state, so no episode can begin in the "

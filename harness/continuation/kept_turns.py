@@ -12,13 +12,13 @@ from typing import Protocol
 import anyio
 import anyio.to_thread
 
-from harness.continuation.beginning import Beginning
-from harness.core.events import Ending, HistorySummarized, StepTaken
-from harness.core.messages import Act
-from harness.core.trajectory import Trajectory
-from harness.dialects.base import Dialect
-from harness.history.base import HistoryPolicy
-from harness.log.reader import open_reader
+from rehearsal_room.harness.continuation.beginning import Beginning
+from rehearsal_room.harness.core.events import Ending, HistorySummarized, StepTaken
+from rehearsal_room.harness.core.messages import Act
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.log.reader import open_reader
 
 
 class Attempts(Protocol):

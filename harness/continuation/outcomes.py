@@ -4,11 +4,11 @@ The episode loop asks after each turn; a resumed episode and a fork ask for the 
 keep.
 """
 
-from envpool.core.types import WORLD_FAULTS, ToolResult
-from harness.core.events import Ending, StepTaken
-from harness.core.messages import Act, Answer, FormatError, Reply
-from harness.dialects.format_rules import FormatRules, FormatSettings
-from harness.settings.limits import Limits
+from rehearsal_room.envpool.core.types import WORLD_FAULTS, ToolResult
+from rehearsal_room.harness.core.events import Ending, StepTaken
+from rehearsal_room.harness.core.messages import Act, Answer, FormatError, Reply
+from rehearsal_room.harness.dialects.format_rules import FormatRules, FormatSettings
+from rehearsal_room.harness.settings.limits import Limits
 
 Outcome = tuple[Ending, str | None]  # how an episode ended, and why where that needs a sentence
 _MAX_ERROR_TEXT = 1_000  # characters of a broken tool's text; a server's page of HTML is longer

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from envpool.core.types import ToolSpec
-from harness.core.events import EpisodeStarted
-from harness.core.messages import Briefing
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.events import EpisodeStarted
+from rehearsal_room.harness.core.messages import Briefing
 
 
 def logged_briefing(

@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from envpool.core.types import StoredState, ToolResult
-from harness.core.messages import Act, AgentCall, Decision, Reply, UserTurn
-from scenarios.checks import Finding
+from rehearsal_room.envpool.core.types import StoredState, ToolResult
+from rehearsal_room.harness.core.messages import Act, AgentCall, Decision, Reply, UserTurn
+from rehearsal_room.scenarios.checks import Finding
 
 
 class Ending(StrEnum):

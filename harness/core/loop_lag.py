@@ -23,22 +23,24 @@ _SAMPLING = 0.02  # seconds between two looks
 _REPORTED = 0.5  # seconds; shorter lags are not logged
 # Module -> what code that it called is. The first that matches counts.
 _ROLES = (
-    ("envpool.", "tool"),
-    ("judge.", "judge"),
-    ("harness.policies.", "policy"),
-    ("harness.vllm.", "policy"),
-    ("harness.chat.", "policy"),
-    ("harness.tokenization.", "policy"),
-    ("learner.inference.", "policy"),
-    ("harness.rollout.episode", "policy"),
-    ("harness.library", "policy"),
-    ("harness.log.", "log"),
-    ("harness.bus.", "subscriber"),
-    ("harness.rollout.monitor", "subscriber"),
-    ("harness.rollout.session", "subscriber"),
-    ("learner.", "subscriber"),
+    ("rehearsal_room.envpool.", "tool"),
+    ("rehearsal_room.judge.", "judge"),
+    ("rehearsal_room.harness.policies.", "policy"),
+    ("rehearsal_room.harness.vllm.", "policy"),
+    ("rehearsal_room.harness.chat.", "policy"),
+    ("rehearsal_room.harness.tokenization.", "policy"),
+    ("rehearsal_room.learner.inference.", "policy"),
+    ("rehearsal_room.harness.rollout.episode", "policy"),
+    ("rehearsal_room.harness.library", "policy"),
+    ("rehearsal_room.harness.log.", "log"),
+    ("rehearsal_room.harness.bus.", "subscriber"),
+    ("rehearsal_room.harness.rollout.monitor", "subscriber"),
+    ("rehearsal_room.harness.rollout.session", "subscriber"),
+    ("rehearsal_room.learner.", "subscriber"),
 )
-_STAND_INS = "envpool.hosting.determinism."  # for functions of the library that tools call
+_STAND_INS = (
+    "rehearsal_room.envpool.hosting.determinism."  # for functions of the library that tools call
+)
 _log = structlog.get_logger(__name__)
 
 
@@ -128,7 +130,7 @@ def culprit_of(frame: FrameType | None) -> str:
     inner, outer = frame, frame  # the innermost frame of foreign code, and its outermost one
     while outer is not None:
         module = _module_of(outer)
-        if module.startswith("harness.core.loop_lag"):
+        if module.startswith("rehearsal_room.harness.core.loop_lag"):
             return ""
         role = next((role for prefix, role in _ROLES if module.startswith(prefix)), None)
         if role is not None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
 
 
 class AgentCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from harness.core.errors import SettingsError
+from rehearsal_room.harness.core.errors import SettingsError
 
 CARD_NAME = "rehearsal.json"
 

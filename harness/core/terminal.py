@@ -16,7 +16,7 @@ from typing import IO, Any, TextIO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from harness.core.terminal_text import printable
+from rehearsal_room.harness.core.terminal_text import printable
 
 
 class Terminal(Console):

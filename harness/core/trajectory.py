@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from harness.core.events import (
+from rehearsal_room.harness.core.events import (
     EpisodeEnded,
     EpisodeStarted,
     HistorySummarized,
@@ -12,7 +12,7 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.token_bytes import ID_BYTES
+from rehearsal_room.harness.core.token_bytes import ID_BYTES
 
 
 class Trajectory(msgspec.Struct, frozen=True):

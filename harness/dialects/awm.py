@@ -14,10 +14,18 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.events import StepTaken
-from harness.core.messages import Act, AgentCall, Briefing, Decision, FormatError, Message, Reply
-from harness.dialects.base import (
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import (
+    Act,
+    AgentCall,
+    Briefing,
+    Decision,
+    FormatError,
+    Message,
+    Reply,
+)
+from rehearsal_room.harness.dialects.base import (
     ScenarioText,
     answer_of,
     argument_fault,
@@ -27,9 +35,9 @@ from harness.dialects.base import (
     user_messages,
     without_thoughts,
 )
-from harness.dialects.hermes import call_block
-from harness.dialects.json_repair import repair_json
-from scenarios.format import Call
+from rehearsal_room.harness.dialects.hermes import call_block
+from rehearsal_room.harness.dialects.json_repair import repair_json
+from rehearsal_room.scenarios.format import Call
 
 LIST_TOOLS, CALL_TOOL, PREFIX = "list_tools", "call_tool", "mcp_tool_"
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"

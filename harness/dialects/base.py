@@ -7,10 +7,17 @@ tests/contracts/test_dialect.py states what every dialect promises.
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.events import StepTaken
-from harness.core.messages import AgentCall, Answer, Briefing, Decision, Message, Reply
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import (
+    AgentCall,
+    Answer,
+    Briefing,
+    Decision,
+    Message,
+    Reply,
+)
+from rehearsal_room.scenarios.format import Call
 
 
 class Dialect(Protocol):

@@ -17,9 +17,9 @@ from typing import Annotated, Literal, Protocol
 import msgspec
 from msgspec import Meta
 
-from harness.core.events import StepTaken
-from harness.core.messages import Act, Answer, Decision, FormatError, Reply
-from harness.dialects.base import Dialect, first_thought
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Act, Answer, Decision, FormatError, Reply
+from rehearsal_room.harness.dialects.base import Dialect, first_thought
 
 
 class FormatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,10 +9,18 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.events import StepTaken
-from harness.core.messages import Act, AgentCall, Briefing, Decision, FormatError, Message, Reply
-from harness.dialects.base import (
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import (
+    Act,
+    AgentCall,
+    Briefing,
+    Decision,
+    FormatError,
+    Message,
+    Reply,
+)
+from rehearsal_room.harness.dialects.base import (
     ScenarioText,
     answer_of,
     argument_fault,
@@ -23,7 +31,7 @@ from harness.dialects.base import (
     user_messages,
     without_thoughts,
 )
-from scenarios.format import Call
+from rehearsal_room.scenarios.format import Call
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _json = msgspec.json.Encoder().encode

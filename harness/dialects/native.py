@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.events import StepTaken
-from harness.core.messages import (
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import (
     Act,
     AgentCall,
     Briefing,
@@ -15,7 +15,7 @@ from harness.core.messages import (
     Message,
     Reply,
 )
-from harness.dialects.base import (
+from rehearsal_room.harness.dialects.base import (
     ScenarioText,
     answer_of,
     argument_fault,
@@ -26,7 +26,7 @@ from harness.dialects.base import (
     user_messages,
     without_thoughts,
 )
-from scenarios.format import Call
+from rehearsal_room.scenarios.format import Call
 
 _json = msgspec.json.Encoder().encode
 

@@ -1,11 +1,11 @@
 """Dialects by name."""
 
-from harness.core.errors import SettingsError
-from harness.dialects.awm import Awm
-from harness.dialects.base import Dialect
-from harness.dialects.hermes import Hermes
-from harness.dialects.native import Native
-from harness.dialects.verbatim import Verbatim
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.dialects.awm import Awm
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.dialects.verbatim import Verbatim
 
 NAMES = ("native", "hermes", "awm", "awm-tool")
 

@@ -1,8 +1,8 @@
 """Conversations of other programs, as they were: tool calling of the chat API, with a system prompt
 that we did not write."""
 
-from harness.core.messages import Briefing, Message
-from harness.dialects.native import Native
+from rehearsal_room.harness.core.messages import Briefing, Message
+from rehearsal_room.harness.dialects.native import Native
 
 
 class Verbatim(Native):

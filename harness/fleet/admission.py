@@ -10,8 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from harness.admission.adaptive import ASKED, FAILED, REFUSED, REPLIED, AdaptiveAdmission
-from harness.fleet.messages import Requests
+from rehearsal_room.harness.admission.adaptive import (
+    ASKED,
+    FAILED,
+    REFUSED,
+    REPLIED,
+    AdaptiveAdmission,
+)
+from rehearsal_room.harness.fleet.messages import Requests
 
 REPORT_S = 0.05  # seconds between two reports of a worker
 

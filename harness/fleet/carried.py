@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from harness.core.errors import LogError
-from harness.core.trajectory import Trajectory, assemble
-from harness.fleet.messages import Lease, Leases
-from harness.log.reader import open_reader
-from harness.log.schema import EncodedRecord, record_of
-from harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.trajectory import Trajectory, assemble
+from rehearsal_room.harness.fleet.messages import Lease, Leases
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import EncodedRecord, record_of
+from rehearsal_room.harness.rollout.plan import EpisodePlan
 
 
 def with_logged(leases: Leases, folder: Path, plans: Sequence[EpisodePlan]) -> Leases:

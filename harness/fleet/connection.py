@@ -5,7 +5,7 @@ from collections import deque
 
 import anyio
 
-from harness.fleet.messages import Frames, FromWorker, ToWorker, frame_of
+from rehearsal_room.harness.fleet.messages import Frames, FromWorker, ToWorker, frame_of
 
 _READ_BYTES = 2**18  # at a time
 

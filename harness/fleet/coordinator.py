@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 import anyio
 import structlog
 
-from harness.admission.adaptive import AdaptiveAdmission
-from harness.core.errors import ProcessError
-from harness.core.terminal_text import plural
-from harness.fleet.admission import FleetAdmission
-from harness.fleet.faults import exception_of
-from harness.fleet.leases import LeaseBook
-from harness.fleet.messages import (
+from rehearsal_room.harness.admission.adaptive import AdaptiveAdmission
+from rehearsal_room.harness.core.errors import ProcessError
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.fleet.admission import FleetAdmission
+from rehearsal_room.harness.fleet.faults import exception_of
+from rehearsal_room.harness.fleet.leases import LeaseBook
+from rehearsal_room.harness.fleet.messages import (
     Batch,
     Failed,
     FromWorker,
@@ -33,9 +33,9 @@ from harness.fleet.messages import (
     Stored,
     Worlds,
 )
-from harness.fleet.process_worker import WorkerHandle
-from harness.log.schema import EncodedRecord, ScenarioSnapshot, decode_snapshot
-from harness.log.writer import LogWriter
+from rehearsal_room.harness.fleet.process_worker import WorkerHandle
+from rehearsal_room.harness.log.schema import EncodedRecord, ScenarioSnapshot, decode_snapshot
+from rehearsal_room.harness.log.writer import LogWriter
 
 StartWorker = Callable[[int], WorkerHandle]  # of a number; raises OSError
 MAX_DEATHS = 5  # in a row without a finished episode, after which the run ends

@@ -4,10 +4,10 @@ import builtins
 import sys
 import traceback
 
-from envpool.core.errors import PoolError
-from harness.core.errors import HarnessError
-from harness.fleet.messages import Failed
-from scenarios.errors import ScenarioError
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.harness.core.errors import HarnessError
+from rehearsal_room.harness.fleet.messages import Failed
+from rehearsal_room.scenarios.errors import ScenarioError
 
 _EXPECTED = (HarnessError, PoolError, ScenarioError)
 

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-from envpool.workers.confine import die_with_parent
+from rehearsal_room.envpool.workers.confine import die_with_parent
 
 Main = Callable[[socket.socket, int], None]  # of a rollout process: its socket, its number
 _MAX_REQUEST = 64  # bytes

@@ -22,25 +22,25 @@ from typing import Any
 import anyio.to_thread
 import msgspec
 
-from harness.admission.adaptive import AdaptiveAdmission
-from harness.bus.mqtt_settings import broker_of
-from harness.chaos.chaos import Chaos
-from harness.chaos.settings import read_chaos
-from harness.continuation.forks import beginning_of
-from harness.core.errors import SettingsError
-from harness.core.loop_lag import LagMonitor
-from harness.core.terminal import Terminal
-from harness.fleet.coordinator import StartWorker, start_workers
-from harness.fleet.fork_server import ForkServer
-from harness.fleet.process_worker import ProcessWorker, WorkerHandle
-from harness.fleet.session import Fleet, run_fleet
-from harness.fleet.worker import WorkerSpec, work
-from harness.history.windows import parse_history
-from harness.log.schema import ScenarioSnapshot
-from harness.log.writer import open_sqlite
-from harness.policies.base import OpenPolicy
-from harness.rollout.gc_tuning import tune_garbage_collector
-from harness.rollout.launch import (
+from rehearsal_room.harness.admission.adaptive import AdaptiveAdmission
+from rehearsal_room.harness.bus.mqtt_settings import broker_of
+from rehearsal_room.harness.chaos.chaos import Chaos
+from rehearsal_room.harness.chaos.settings import read_chaos
+from rehearsal_room.harness.continuation.forks import beginning_of
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.loop_lag import LagMonitor
+from rehearsal_room.harness.core.terminal import Terminal
+from rehearsal_room.harness.fleet.coordinator import StartWorker, start_workers
+from rehearsal_room.harness.fleet.fork_server import ForkServer
+from rehearsal_room.harness.fleet.process_worker import ProcessWorker, WorkerHandle
+from rehearsal_room.harness.fleet.session import Fleet, run_fleet
+from rehearsal_room.harness.fleet.worker import WorkerSpec, work
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.schema import ScenarioSnapshot
+from rehearsal_room.harness.log.writer import open_sqlite
+from rehearsal_room.harness.policies.base import OpenPolicy
+from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
+from rehearsal_room.harness.rollout.launch import (
     After,
     Launched,
     OpenJudge,
@@ -55,15 +55,21 @@ from harness.rollout.launch import (
     spent_on_verdicts,
     warn_of_mismatches,
 )
-from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.policies import LocalPolicy, open_policy, unplayed_lines
-from harness.rollout.process import raise_file_limit, run
-from harness.rollout.session import REPEATED, Judge, Remaining, read_remaining, sole_exception
-from harness.settings.judge import asks_models, judges_in_workers
-from harness.settings.run import Settings
-from harness.users.left_out import num_left_out, report_left_out
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.policies import LocalPolicy, open_policy, unplayed_lines
+from rehearsal_room.harness.rollout.process import raise_file_limit, run
+from rehearsal_room.harness.rollout.session import (
+    REPEATED,
+    Judge,
+    Remaining,
+    read_remaining,
+    sole_exception,
+)
+from rehearsal_room.harness.settings.judge import asks_models, judges_in_workers
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.users.left_out import num_left_out, report_left_out
+from rehearsal_room.scenarios.format import Scenario, Task
 
 # Opens what starts workers; it is closed after the run. No thread or event loop was started before.
 Engine = Callable[[WorkerSpec], AbstractContextManager[StartWorker]]
@@ -91,8 +97,9 @@ def launch_workers(
     names_trusted_here: bool = False,
 ) -> Launched:
     """Run the episodes of the settings in workers that the engine starts; else the same as
-    `harness.rollout.launch.launch`. `after` gets a pool of this process, which is opened for it.
-    `names_trusted_here`: the trusted packages are named by this process, not by the first worker.
+    `rehearsal_room.harness.rollout.launch.launch`. `after` gets a pool of this process, which is
+    opened for it. `names_trusted_here`: the trusted packages are named by this process, not by the
+    first worker.
 
     Raises also ProcessError where the workers die again and again.
     """

@@ -11,9 +11,9 @@ from itertools import islice
 
 import msgspec
 
-from harness.fleet.messages import Lease
-from harness.log.schema import EncodedRecord
-from harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.fleet.messages import Lease
+from rehearsal_room.harness.log.schema import EncodedRecord
+from rehearsal_room.harness.rollout.plan import EpisodePlan
 
 
 class Unjudged(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from array import array
 
 import msgspec
 
-from harness.log.schema import EncodedRecord
+from rehearsal_room.harness.log.schema import EncodedRecord
 
 _LENGTH = struct.Struct("<I")
 

@@ -4,9 +4,9 @@ from typing import Protocol
 
 import anyio
 
-from harness.fleet.connection import Connection
-from harness.fleet.fork_server import ForkServer
-from harness.fleet.messages import FromWorker, ToWorker, from_worker
+from rehearsal_room.harness.fleet.connection import Connection
+from rehearsal_room.harness.fleet.fork_server import ForkServer
+from rehearsal_room.harness.fleet.messages import FromWorker, ToWorker, from_worker
 
 _GRACE = 0.5  # seconds
 

@@ -13,19 +13,19 @@ import anyio
 import msgspec
 from rich.console import Console
 
-from harness.admission.adaptive import AdaptiveAdmission
-from harness.bus.local import LocalBus
-from harness.fleet.coordinator import Coordinator, StartWorker
-from harness.fleet.leases import LeaseBook, Unjudged
-from harness.fleet.messages import Measured, floats_in
-from harness.fleet.process_worker import WorkerHandle
-from harness.log.recorder import Recorder
-from harness.log.schema import EncodedRecord, ScenarioSnapshot
-from harness.log.writer import Entry, LogWriter, OpenDatabase, open_log, open_sqlite
-from harness.rollout.meters import Meters, measuring
-from harness.rollout.monitor import Monitor, show_progress
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.session import (
+from rehearsal_room.harness.admission.adaptive import AdaptiveAdmission
+from rehearsal_room.harness.bus.local import LocalBus
+from rehearsal_room.harness.fleet.coordinator import Coordinator, StartWorker
+from rehearsal_room.harness.fleet.leases import LeaseBook, Unjudged
+from rehearsal_room.harness.fleet.messages import Measured, floats_in
+from rehearsal_room.harness.fleet.process_worker import WorkerHandle
+from rehearsal_room.harness.log.recorder import Recorder
+from rehearsal_room.harness.log.schema import EncodedRecord, ScenarioSnapshot
+from rehearsal_room.harness.log.writer import Entry, LogWriter, OpenDatabase, open_log, open_sqlite
+from rehearsal_room.harness.rollout.meters import Meters, measuring
+from rehearsal_room.harness.rollout.monitor import Monitor, show_progress
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.session import (
     Faults,
     Judge,
     Link,

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.lowlevel
 
-from harness.core.events import Record
-from harness.fleet.messages import Batch
-from harness.fleet.transport import Transport
-from harness.log.schema import encoded
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.fleet.messages import Batch
+from rehearsal_room.harness.fleet.transport import Transport
+from rehearsal_room.harness.log.schema import encoded
 
 CAPACITY = 16_384  # records that are not stored, from which on `wait_for_room` waits
 _MAX_BATCH = 1_024  # records

@@ -1,5 +1,6 @@
 """How messages travel between the coordinator and a worker: what the worker needs of it, and an end
-whose messages something else carries. `harness.fleet.connection` is the end of a socket."""
+whose messages something else carries. `rehearsal_room.harness.fleet.connection` is the end of a
+socket."""
 
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
@@ -7,7 +8,7 @@ from typing import Protocol
 
 import anyio
 
-from harness.fleet.messages import FromWorker, ToWorker, content_of
+from rehearsal_room.harness.fleet.messages import FromWorker, ToWorker, content_of
 
 _GATHER_S = 0.02  # seconds from the first message of a batch until the batch is given, at least
 _MAX_BATCH = 2**20  # bytes, one message more at most

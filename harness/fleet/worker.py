@@ -19,19 +19,19 @@ import anyio
 import anyio.abc
 import msgspec
 
-from harness.bus.local import LocalBus
-from harness.chaos.chaos import Chaos
-from harness.chaos.settings import ChaosFile
-from harness.continuation.beginning import Beginning
-from harness.continuation.kept_turns import KeptTurns, open_kept_turns
-from harness.core.events import Event, encode
-from harness.core.loop_lag import LagMonitor
-from harness.core.trajectory import Trajectory
-from harness.fleet.admission import REPORT_S, RequestLog
-from harness.fleet.carried import CarriedAttempts
-from harness.fleet.connection import Connection
-from harness.fleet.faults import failed_of
-from harness.fleet.messages import (
+from rehearsal_room.harness.bus.local import LocalBus
+from rehearsal_room.harness.chaos.chaos import Chaos
+from rehearsal_room.harness.chaos.settings import ChaosFile
+from rehearsal_room.harness.continuation.beginning import Beginning
+from rehearsal_room.harness.continuation.kept_turns import KeptTurns, open_kept_turns
+from rehearsal_room.harness.core.events import Event, encode
+from rehearsal_room.harness.core.loop_lag import LagMonitor
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.fleet.admission import REPORT_S, RequestLog
+from rehearsal_room.harness.fleet.carried import CarriedAttempts
+from rehearsal_room.harness.fleet.connection import Connection
+from rehearsal_room.harness.fleet.faults import failed_of
+from rehearsal_room.harness.fleet.messages import (
     Heartbeat,
     Lease,
     Leases,
@@ -44,18 +44,18 @@ from harness.fleet.messages import (
     Worlds,
     to_worker,
 )
-from harness.fleet.stream import StreamSink
-from harness.fleet.transport import Transport
-from harness.history.windows import HistoryManager
-from harness.log.reader import open_reader
-from harness.log.recorder import Recorder
-from harness.policies.base import Observable, OpenPolicy
-from harness.rollout.episode import RunContext
-from harness.rollout.launch import OpenJudge, make_parts, pool_of
-from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.process import run
-from harness.rollout.session import (
+from rehearsal_room.harness.fleet.stream import StreamSink
+from rehearsal_room.harness.fleet.transport import Transport
+from rehearsal_room.harness.history.windows import HistoryManager
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.recorder import Recorder
+from rehearsal_room.harness.policies.base import Observable, OpenPolicy
+from rehearsal_room.harness.rollout.episode import RunContext
+from rehearsal_room.harness.rollout.launch import OpenJudge, make_parts, pool_of
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.process import run
+from rehearsal_room.harness.rollout.session import (
     RunParts,
     make_context,
     play,
@@ -63,11 +63,11 @@ from harness.rollout.session import (
     snapshot_of,
     sole_exception,
 )
-from harness.rollout.slots import Slots
-from harness.rollout.trust_notice import name_trusted
-from harness.settings.run import Settings
-from harness.users.opening import users_of
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.rollout.slots import Slots
+from rehearsal_room.harness.rollout.trust_notice import name_trusted
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.users.opening import users_of
+from rehearsal_room.scenarios.format import Scenario, Task
 
 HEARTBEAT_S = 0.5  # seconds between two heartbeats
 

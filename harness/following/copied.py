@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from harness.bus.mqtt_wire import Heads
-from harness.core.errors import LogError
-from harness.log.schema import write_atomically
+from rehearsal_room.harness.bus.mqtt_wire import Heads
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.log.schema import write_atomically
 
 _NAME = "copied.json"
 

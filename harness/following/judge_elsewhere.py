@@ -21,17 +21,17 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from envpool.offloaded.owned_tasks import OwnedTasks
-from harness.bus.local import Subscription
-from harness.bus.log_follower import LogFollower
-from harness.bus.mqtt_settings import MqttSettings
-from harness.core.errors import LogError
-from harness.core.events import EpisodeEnded, Judged, Record
-from harness.core.trajectory import Trajectory
-from harness.following.verdict_log import FOLDER, Key, verdicts_in, verdicts_topic
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME
-from harness.settings.run import log_id_of
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.bus.log_follower import LogFollower
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import EpisodeEnded, Judged, Record
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.following.verdict_log import FOLDER, Key, verdicts_in, verdicts_topic
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.settings.run import log_id_of
 
 _LOOK_S = 0.2  # between two looks for the log of verdicts
 _RETRY_S = 1.0  # until a log of verdicts that could not be read is read again
@@ -159,7 +159,9 @@ async def open_judge_elsewhere(
         if not bus.url:
             yield judge
             return
-        mqtt = import_module("harness.bus.mqtt_bus")  # its library takes long to import
+        mqtt = import_module(
+            "rehearsal_room.harness.bus.mqtt_bus"
+        )  # its library takes long to import
         name = verdicts_topic(folder.name, log_id_of(folder / "run.toml"))
         async with (
             near(bus) as way,

@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio.to_thread
 
-from harness.bus.mqtt_settings import MqttSettings
-from harness.core.events import Record, encode
-from harness.log.reader import open_reader
-from harness.settings.run import log_id_of
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.core.events import Record, encode
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.settings.run import log_id_of
 
 MakeLink = Callable[[int], Any]  # makes the MqttLink of a log that is at this position
 
@@ -41,7 +41,7 @@ def published_verdicts(bus: MqttSettings, folder: Path, name: str, log_id: str) 
 
 
 def _publishing(bus: MqttSettings, folder: Path, name: str, log_id: str, **about: Any) -> MakeLink:
-    mqtt = import_module("harness.bus.mqtt_link")  # its library takes long to import
+    mqtt = import_module("rehearsal_room.harness.bus.mqtt_link")  # its library takes long to import
 
     def read(after: int) -> Sequence[tuple[int, Record]]:
         with open_reader(folder) as reader:

@@ -23,20 +23,20 @@ import anyio.abc
 import msgspec
 import structlog
 
-from envpool.offloaded.owned_tasks import OwnedTasks
-from harness.bus.local import DEPTH, KINDS
-from harness.bus.mqtt_follower import Follower
-from harness.bus.mqtt_parts import part_of
-from harness.bus.mqtt_runs import status_of
-from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.bus.mqtt_wire import RUN_TOML, START, Presence, Status
-from harness.core.errors import BusError, LogError
-from harness.core.events import Ending, EpisodeStarted, Record
-from harness.following.copied import Copied, read_copied, write_copied
-from harness.log.reader import open_reader
-from harness.log.schema import decode_snapshot, write_atomically
-from harness.log.writer import LogWriter, open_log
-from harness.settings.run import log_id_of
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.harness.bus.local import DEPTH, KINDS
+from rehearsal_room.harness.bus.mqtt_follower import Follower
+from rehearsal_room.harness.bus.mqtt_parts import part_of
+from rehearsal_room.harness.bus.mqtt_runs import status_of
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
+from rehearsal_room.harness.bus.mqtt_wire import RUN_TOML, START, Presence, Status
+from rehearsal_room.harness.core.errors import BusError, LogError
+from rehearsal_room.harness.core.events import Ending, EpisodeStarted, Record
+from rehearsal_room.harness.following.copied import Copied, read_copied, write_copied
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import decode_snapshot, write_atomically
+from rehearsal_room.harness.log.writer import LogWriter, open_log
+from rehearsal_room.harness.settings.run import log_id_of
 
 _WAIT_S = 2.0  # between two looks for a run that was interrupted
 _SAVE_S = 1.0  # seconds between two notes of how far the copy has got

@@ -16,9 +16,9 @@ judge), so it may be offered any number of times.
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.core.events import Judged, Record
-from harness.log.reader import LogReader, open_reader
-from harness.log.schema import LOG_NAME
+from rehearsal_room.harness.core.events import Judged, Record
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
 
 FOLDER = "judge"  # of the verdicts, in the folder of the run or of its copy
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from envpool.core.types import ToolSpec
-from harness.core.messages import Message
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.messages import Message
 
 _VERSION = 1  # of the rules of all policies; a change to what windows contain raises it
 

@@ -7,9 +7,14 @@ last:w+s    the window grows to w + s turns and is then cut to w
 
 from collections.abc import Sequence
 
-from envpool.core.types import ToolSpec
-from harness.core.messages import Message
-from harness.history.base import HistoryState, VisibleHistory, fingerprint_of, messages_of
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.messages import Message
+from rehearsal_room.harness.history.base import (
+    HistoryState,
+    VisibleHistory,
+    fingerprint_of,
+    messages_of,
+)
 
 
 class Full:

@@ -14,9 +14,14 @@ from typing import Any
 import apsw
 import msgspec
 
-from envpool.core.types import ToolSpec
-from harness.core.messages import Message
-from harness.history.base import HistoryState, VisibleHistory, fingerprint_of, messages_of
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.messages import Message
+from rehearsal_room.harness.history.base import (
+    HistoryState,
+    VisibleHistory,
+    fingerprint_of,
+    messages_of,
+)
 
 _NUM_LAST = 3  # newest turns, always shown: as many as AWM (arXiv:2602.10090) trains with
 _MAX_QUERY_WORDS = 256  # a query of a thousand words takes 1.4 ms

@@ -13,10 +13,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from envpool.core.types import ToolSpec
-from harness.core.messages import Message
-from harness.history.base import HistoryState, VisibleHistory, fingerprint_of, messages_of
-from harness.history.token_budget import TokenCounter, TokenMeasure
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.messages import Message
+from rehearsal_room.harness.history.base import (
+    HistoryState,
+    VisibleHistory,
+    fingerprint_of,
+    messages_of,
+)
+from rehearsal_room.harness.history.token_budget import TokenCounter, TokenMeasure
 
 PROMPT = """Your history has grown too long. Everything above, up to the task, is about to be \
 replaced by what you write now; only your newest step, which is not shown here, is kept. Sum up \

@@ -9,9 +9,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from envpool.core.types import ToolSpec
-from harness.core.messages import Message
-from harness.history.base import HistoryState, VisibleHistory, fingerprint_of, messages_of
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.messages import Message
+from rehearsal_room.harness.history.base import (
+    HistoryState,
+    VisibleHistory,
+    fingerprint_of,
+    messages_of,
+)
 
 _MAX_REMEMBERED = 4096  # texts and tool lists whose counts are remembered
 

@@ -17,16 +17,22 @@ Another policy is another class with a spec, a fingerprint and a state (see harn
 import re
 from collections.abc import Iterable, Iterator
 
-from envpool.core.types import ToolSpec
-from harness.core.errors import SettingsError
-from harness.core.events import EpisodeEnded, Event, HistorySummarized, Record, StepTaken
-from harness.core.messages import Answer, Briefing, Decision, Message, Window
-from harness.dialects.base import Dialect
-from harness.history.base import HistoryPolicy, HistoryState
-from harness.history.last_turns import Full, LastTurns
-from harness.history.retrieval import Retrieve
-from harness.history.summary import Summary
-from harness.history.token_budget import TokenBudget, TokenCounter
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.events import (
+    EpisodeEnded,
+    Event,
+    HistorySummarized,
+    Record,
+    StepTaken,
+)
+from rehearsal_room.harness.core.messages import Answer, Briefing, Decision, Message, Window
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.history.base import HistoryPolicy, HistoryState
+from rehearsal_room.harness.history.last_turns import Full, LastTurns
+from rehearsal_room.harness.history.retrieval import Retrieve
+from rehearsal_room.harness.history.summary import Summary
+from rehearsal_room.harness.history.token_budget import TokenBudget, TokenCounter
 
 _NUMBER = r"[1-9]\d{0,11}"
 _SPEC = re.compile(

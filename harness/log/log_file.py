@@ -24,7 +24,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from harness.log.drafts import remove_abandoned_drafts
+from rehearsal_room.harness.log.drafts import remove_abandoned_drafts
 
 _SUFFIXES = ("", "-wal", "-shm", "-journal")
 # What SQLite's reports of a file that cannot be read become: the text of a message that quotes the

@@ -1,7 +1,7 @@
 """Reading a run's log: while it is written, after a crash, and long after.
 
 Reading changes no record. Every fault of the file becomes a LogError that names it.
-`harness.log.log_file` has how the file is opened.
+`rehearsal_room.harness.log.log_file` has how the file is opened.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from harness.core.errors import LogError
-from harness.core.events import (
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import (
     EpisodeEnded,
     EpisodeStarted,
     Event,
@@ -21,9 +21,9 @@ from harness.core.events import (
     Record,
     is_of_unknown_kind,
 )
-from harness.core.trajectory import Trajectory, assemble
-from harness.log.log_file import READ_ERRORS, LogFile
-from harness.log.schema import (
+from rehearsal_room.harness.core.trajectory import Trajectory, assemble
+from rehearsal_room.harness.log.log_file import READ_ERRORS, LogFile
+from rehearsal_room.harness.log.schema import (
     LOG_NAME,
     EncodedRecord,
     EpisodeRow,
@@ -36,7 +36,7 @@ from harness.log.schema import (
     record_of,
     spent_on,
 )
-from harness.log.sessions import SessionMeasured, session_of
+from rehearsal_room.harness.log.sessions import SessionMeasured, session_of
 
 _COLUMNS = "position, episode, attempt, seq, kind, at, data, state"
 # Position, episode, attempt, kind, time and event of a row of the log, and whether it has a state.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from harness.core.events import Event, Record
+from rehearsal_room.harness.core.events import Event, Record
 
 Fold = Callable[[Record], None]
 

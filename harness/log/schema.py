@@ -6,8 +6,8 @@
       report.json       the result
     judge/            the log of a judge in a process of its own (harness.following.verdict_log)
 
-`harness.log.writer` writes the log and `harness.log.reader` reads it; this module defines what both
-use. The tables of the log:
+`rehearsal_room.harness.log.writer` writes the log and `rehearsal_room.harness.log.reader` reads
+it; this module defines what both use. The tables of the log:
 
     events      one row for each record; `position` numbers the rows of the whole log from 1. The
                 final state of an episode has a column of its own, so that lists are read without it
@@ -24,9 +24,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from envpool.core.types import StoredState, ToolSpec
-from harness.core.errors import LogError
-from harness.core.events import (
+from rehearsal_room.envpool.core.types import StoredState, ToolSpec
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     Event,
@@ -38,9 +38,9 @@ from harness.core.events import (
     encode,
     kind_of,
 )
-from harness.log import sessions
-from harness.log.drafts import finish_draft, open_draft, remove_abandoned_drafts
-from scenarios.api import SqlValue
+from rehearsal_room.harness.log import sessions
+from rehearsal_room.harness.log.drafts import finish_draft, open_draft, remove_abandoned_drafts
+from rehearsal_room.scenarios.api import SqlValue
 
 LOG_NAME = "episodes.sqlite"
 FORMAT = "2"
@@ -252,7 +252,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
     The data is on the disk before the file is renamed, so a reader finds the old file or the whole
     new one, even after a power cut. What killed processes left half-written in the folder is
-    removed first (see `harness.log.drafts`).
+    removed first (see `rehearsal_room.harness.log.drafts`).
     """
     remove_abandoned_drafts(path.parent)
     with open_draft(path) as (draft, file):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from harness.core.events import encode
+from rehearsal_room.harness.core.events import encode
 
 _COLUMNS = "(began_at REAL NOT NULL, data BLOB NOT NULL)"
 MAKE_TABLE = f"CREATE TABLE sessions {_COLUMNS}"

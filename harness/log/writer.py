@@ -31,12 +31,12 @@ import aiosqlite
 import anyio
 import structlog
 
-from harness.core.errors import LogError
-from harness.core.events import Record, encode
-from harness.log import sessions
-from harness.log.drafts import remove_abandoned_drafts
-from harness.log.log_file import READ_ERRORS
-from harness.log.schema import (
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import Record, encode
+from rehearsal_room.harness.log import sessions
+from rehearsal_room.harness.log.drafts import remove_abandoned_drafts
+from rehearsal_room.harness.log.log_file import READ_ERRORS
+from rehearsal_room.harness.log.schema import (
     LOG_NAME,
     EncodedRecord,
     ScenarioSnapshot,
@@ -47,7 +47,7 @@ from harness.log.schema import (
     row_of,
     write_atomically,
 )
-from harness.log.sessions import SessionMeasured
+from rehearsal_room.harness.log.sessions import SessionMeasured
 
 LOCK_NAME = "writer.lock"
 CAPACITY = 16_384  # records in memory from which on `wait_for_room` waits

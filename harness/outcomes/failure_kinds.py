@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 
-from harness.core.events import Ending, Judged, Label
-from harness.log.reader import LogReader
-from harness.log.schema import EpisodeRow
-from scenarios.checks import DECLINES, Finding, failed
+from rehearsal_room.harness.core.events import Ending, Judged, Label
+from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.scenarios.checks import DECLINES, Finding, failed
 
 
 class Kind(StrEnum):

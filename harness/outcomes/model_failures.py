@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from harness.core.events import Ending
-from harness.log.schema import EpisodeRow
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.log.schema import EpisodeRow
 
 LARGEST_SHARE = 0.1  # of the episodes of a run that still shows something about its model
 _MAX_CAUSE = 100  # characters

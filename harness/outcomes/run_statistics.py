@@ -1,5 +1,5 @@
-"""The statistics of a run: what its report says beside the counts. `judge.statistics` computes
-them, from the log alone."""
+"""The statistics of a run: what its report says beside the counts.
+`rehearsal_room.judge.statistics` computes them, from the log alone."""
 
 from collections.abc import Iterator
 

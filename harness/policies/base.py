@@ -5,10 +5,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from harness.chat.request_metrics import RequestObserver
-from harness.core.events import HistorySummarized, StepTaken
-from harness.core.messages import Briefing, Reply, Window
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.chat.request_metrics import RequestObserver
+from rehearsal_room.harness.core.events import HistorySummarized, StepTaken
+from rehearsal_room.harness.core.messages import Briefing, Reply, Window
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class Assignment(msgspec.Struct, frozen=True):

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from harness.core.events import StepTaken
-from harness.core.messages import Act, Answer, Reply, Window
-from harness.dialects.base import Dialect
-from harness.policies.base import Assignment
-from scenarios.format import Call, Task, Utterance
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Act, Answer, Reply, Window
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.scenarios.format import Call, Task, Utterance
 
 
 def replies_of(

@@ -16,12 +16,12 @@ import anyio
 import msgspec
 from anyio import AsyncContextManagerMixin
 
-from harness.core.errors import PolicyError
-from harness.core.messages import Briefing, Reply, Window
-from harness.dialects.base import Dialect
-from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FIXED_SUMMARY
-from scenarios.format import Call
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.messages import Briefing, Reply, Window
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.fixed_replies import FIXED_SUMMARY
+from rehearsal_room.scenarios.format import Call
 
 _SECONDS_TO_END = 5.0  # that a surface has to say goodbye once the episode is over
 

@@ -4,8 +4,8 @@ from hashlib import blake2b
 
 import anyio
 
-from harness.core.messages import Reply, Window
-from harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.core.messages import Reply, Window
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
 
 
 class LatencyPolicy:

@@ -18,13 +18,17 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import ToolSpec
-from harness.core.messages import Reply
-from harness.dialects.base import Dialect
-from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FixedRepliesAgent, num_moves_in, solution_replies
-from harness.policies.mutations import changed_calls, is_id, wrong_answers
-from scenarios.format import Call, Scenario, Task, Utterance
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.fixed_replies import (
+    FixedRepliesAgent,
+    num_moves_in,
+    solution_replies,
+)
+from rehearsal_room.harness.policies.mutations import changed_calls, is_id, wrong_answers
+from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
 
 
 class Mutant(msgspec.Struct, frozen=True):

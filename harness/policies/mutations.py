@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from scenarios.format import Call, Task
+from rehearsal_room.scenarios.format import Call, Task
 
 Path = tuple[str | int, ...]
 

@@ -1,8 +1,8 @@
 """The policy that does nothing. A task that it completes does not need an agent."""
 
-from harness.dialects.base import Dialect
-from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FixedRepliesAgent
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.fixed_replies import FixedRepliesAgent
 
 
 class NoopPolicy:

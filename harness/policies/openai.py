@@ -23,21 +23,21 @@ from urllib.parse import urlsplit
 import msgspec
 from anyio import AsyncContextManagerMixin
 
-from harness.chat.answer_limits import AnswerLimits
-from harness.chat.client import ChatClient, ClientName, transport_of
-from harness.chat.preflight import models_endpoint, require_model
-from harness.chat.request_metrics import RequestObserver
-from harness.chat.retry import Backoff, Failure
-from harness.chat.transport import Endpoint, Transport
-from harness.chat.wire import RequestWriter, is_context_overflow
-from harness.core.errors import (
+from rehearsal_room.harness.chat.answer_limits import AnswerLimits
+from rehearsal_room.harness.chat.client import ChatClient, ClientName, transport_of
+from rehearsal_room.harness.chat.preflight import models_endpoint, require_model
+from rehearsal_room.harness.chat.request_metrics import RequestObserver
+from rehearsal_room.harness.chat.retry import Backoff, Failure
+from rehearsal_room.harness.chat.transport import Endpoint, Transport
+from rehearsal_room.harness.chat.wire import RequestWriter, is_context_overflow
+from rehearsal_room.harness.core.errors import (
     ContextLengthError,
     ModelServerError,
     PolicyError,
     SettingsError,
 )
-from harness.core.messages import Message, Reply, Window
-from harness.policies.base import Assignment
+from rehearsal_room.harness.core.messages import Message, Reply, Window
+from rehearsal_room.harness.policies.base import Assignment
 
 OPENAI_URL = "https://api.openai.com/v1"
 _HELLO = Window((Message("user", "Hello"),))

@@ -1,9 +1,13 @@
 """The oracle: solves each task as its author would."""
 
-from harness.core.messages import Reply
-from harness.dialects.base import Dialect
-from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FixedRepliesAgent, num_moves_in, solution_replies
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.fixed_replies import (
+    FixedRepliesAgent,
+    num_moves_in,
+    solution_replies,
+)
 
 
 class OraclePolicy:

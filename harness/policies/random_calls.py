@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from harness.core.events import StepTaken
-from harness.core.messages import Message, Reply, Window
-from harness.dialects.base import Dialect
-from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FIXED_SUMMARY
-from scenarios.format import Call
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Message, Reply, Window
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.fixed_replies import FIXED_SUMMARY
+from rehearsal_room.scenarios.format import Call
 
 ValuePool = Mapping[str, Sequence[Any]]  # plausible values by field name
 _TEXTS = (

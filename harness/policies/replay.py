@@ -13,14 +13,14 @@ from typing import Self
 
 from anyio import AsyncContextManagerMixin
 
-from harness.core.errors import PolicyError, SettingsError
-from harness.core.events import HistorySummarized, StepTaken
-from harness.core.messages import Reply, Window
-from harness.core.trajectory import Trajectory
-from harness.log.reader import LogReader, open_reader
-from harness.log.schema import EpisodeRow
-from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FIXED_SUMMARY
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.core.events import HistorySummarized, StepTaken
+from rehearsal_room.harness.core.messages import Reply, Window
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.fixed_replies import FIXED_SUMMARY
 
 
 class ReplayPolicy(AsyncContextManagerMixin):

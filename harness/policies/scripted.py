@@ -12,13 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from harness.core.errors import SettingsError
-from harness.core.messages import Reply
-from harness.dialects.base import Dialect
-from harness.policies.base import Agent, Assignment
-from harness.policies.fixed_replies import FixedRepliesAgent, num_moves_in, replies_of
-from scenarios.decode_errors import field_sentence
-from scenarios.format import Call
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.fixed_replies import (
+    FixedRepliesAgent,
+    num_moves_in,
+    replies_of,
+)
+from rehearsal_room.scenarios.decode_errors import field_sentence
+from rehearsal_room.scenarios.format import Call
 
 
 class ScriptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

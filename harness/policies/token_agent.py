@@ -10,12 +10,17 @@ from typing import Protocol
 
 import msgspec
 
-from harness.core.errors import ContextLengthError
-from harness.core.events import HistorySummarized, StepTaken
-from harness.core.messages import Act, AgentCall, Reply, Usage, Window
-from harness.core.token_bytes import ID_BYTES, decode_ids, encode_ids, encode_logprobs
-from harness.dialects.hermes import Hermes
-from harness.tokenization.chat_tokenizer import ChatTokenizer, reply_key
+from rehearsal_room.harness.core.errors import ContextLengthError
+from rehearsal_room.harness.core.events import HistorySummarized, StepTaken
+from rehearsal_room.harness.core.messages import Act, AgentCall, Reply, Usage, Window
+from rehearsal_room.harness.core.token_bytes import (
+    ID_BYTES,
+    decode_ids,
+    encode_ids,
+    encode_logprobs,
+)
+from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer, reply_key
 
 _TAG = "<tool_call>"
 _hermes = Hermes()

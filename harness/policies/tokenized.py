@@ -5,10 +5,10 @@ logged with the tokens that a model would have been shown and would have sampled
 like sampled episodes from then on. Nothing is tokenized again after that.
 """
 
-from harness.core.messages import Reply, Usage, Window
-from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.token_agent import EpisodeTokens
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.core.messages import Reply, Usage, Window
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.policies.token_agent import EpisodeTokens
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 
 
 class TokenizedPolicy:

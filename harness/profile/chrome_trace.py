@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from harness.core.events import StepTaken
-from harness.core.messages import Act
-from harness.profile.timeline import EpisodeSpan, Part, Turn, Verdict
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Act
+from rehearsal_room.harness.profile.timeline import EpisodeSpan, Part, Turn, Verdict
 
 _encode = msgspec.json.Encoder().encode
 _Slice = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Set
 
-from harness.profile.report import Stage, percent, title_of
+from rehearsal_room.harness.profile.report import Stage, percent, title_of
 
 _BUSY = 0.8  # share of wall time from which on one part of the process limits everything
 _MOST = 0.5  # share of episode time from which on one stage is the limit

@@ -16,12 +16,12 @@ that admission parks at a turn waits for admission; one that has not begun does 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 
-from harness.core.terminal_text import plural
-from harness.log.reader import LogReader
-from harness.log.sessions import SessionMeasured
-from harness.profile.limits import verdict_of
-from harness.profile.report import Profile, Stage, percent
-from harness.profile.timeline import EpisodeSpan, Part, Timeline, Turn
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.log.sessions import SessionMeasured
+from rehearsal_room.harness.profile.limits import verdict_of
+from rehearsal_room.harness.profile.report import Profile, Stage, percent
+from rehearsal_room.harness.profile.timeline import EpisodeSpan, Part, Timeline, Turn
 
 _MEASURED = "what the process measured (admission, log, bus, loop lag)"
 _WHY = "the run has not ended, it was killed, or an older version wrote the log"

@@ -15,7 +15,7 @@ and by some bytes for each that is over.
 
 import msgspec
 
-from harness.core.events import (
+from rehearsal_room.harness.core.events import (
     EpisodeEnded,
     EpisodeStarted,
     HistorySummarized,

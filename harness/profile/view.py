@@ -4,8 +4,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.terminal_text import plural, printable
-from harness.profile.report import Profile, ProfileReport, percent, title_of
+from rehearsal_room.harness.core.terminal_text import plural, printable
+from rehearsal_room.harness.profile.report import Profile, ProfileReport, percent, title_of
 
 _LONGEST_BAR = 40  # cells
 

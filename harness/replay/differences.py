@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.api import Row, RowChange
 
 _LONGEST = 300  # characters of each side
 _BEFORE = 60  # of them ahead of the first difference

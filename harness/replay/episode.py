@@ -9,20 +9,25 @@ from typing import Any, Literal
 
 import msgspec
 
-from envpool.core.errors import WorldError
-from envpool.core.types import Env, StoredState, ToolResult
-from envpool.store.states import States
-from harness.core.briefings import logged_briefing
-from harness.core.errors import LogError, SettingsError
-from harness.core.events import EpisodeEnded, EpisodeStarted, HistorySummarized, StepTaken
-from harness.core.messages import AgentCall, Window
-from harness.core.trajectory import Trajectory
-from harness.dialects.base import Dialect, call_id
-from harness.dialects.registry import dialect_of
-from harness.history.base import HistoryPolicy
-from harness.history.windows import HistoryFold, parse_history, windows_of
-from harness.replay.differences import changes_text, differing_rows, excerpts
-from harness.rollout.episode import user_of
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.core.briefings import logged_briefing
+from rehearsal_room.harness.core.errors import LogError, SettingsError
+from rehearsal_room.harness.core.events import (
+    EpisodeEnded,
+    EpisodeStarted,
+    HistorySummarized,
+    StepTaken,
+)
+from rehearsal_room.harness.core.messages import AgentCall, Window
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.base import Dialect, call_id
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.windows import HistoryFold, parse_history, windows_of
+from rehearsal_room.harness.replay.differences import changes_text, differing_rows, excerpts
+from rehearsal_room.harness.rollout.episode import user_of
 
 DifferenceKind = Literal[
     "start",  # the digest of the state in which the episode began

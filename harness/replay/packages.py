@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.core.errors import LogError
+from rehearsal_room.harness.core.errors import LogError
 
 
 def missing_package(

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.terminal_text import plural, printable
-from harness.replay.episode import Difference, LoggedCall
-from harness.replay.run import (
+from rehearsal_room.harness.core.terminal_text import plural, printable
+from rehearsal_room.harness.replay.episode import Difference, LoggedCall
+from rehearsal_room.harness.replay.run import (
     Divergence,
     EpisodeChange,
     ReplayReport,

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import msgspec
 
-from envpool.store.pool_protocol import Pool
-from envpool.store.states import States
-from harness.core.errors import LogError
-from harness.core.events import EpisodeStarted, Judged, Label
-from harness.core.trajectory import Trajectory
-from harness.log.reader import LogReader
-from harness.replay.episode import (
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import EpisodeStarted, Judged, Label
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.replay.episode import (
     Difference,
     DifferenceKind,
     EpisodeReplay,
@@ -34,8 +34,8 @@ from harness.replay.episode import (
     LoggedCall,
     StateVerifier,
 )
-from harness.replay.packages import changed_package
-from scenarios.format import Scenario
+from rehearsal_room.harness.replay.packages import changed_package
+from rehearsal_room.scenarios.format import Scenario
 
 ScenarioOf = Callable[[str, str], Scenario]  # by name and package digest
 JudgeEpisode = Callable[[Trajectory], Awaitable[Judged]]

@@ -14,17 +14,17 @@ from typing import Any
 
 import msgspec
 
-from envpool.inprocess.dedicated_connection import DedicatedConnection
-from envpool.router import RoutingPool
-from envpool.store.states import States
-from harness.admission.adaptive import Settled
-from harness.core.events import Ending, Label
-from harness.core.messages import Act
-from harness.log.reader import LogReader, open_reader
-from harness.outcomes.model_failures import failure_causes, lacks_model
-from harness.reports.faults import FaultCounts, faults_in
-from harness.rollout.meters import Meters, Quantiles, quantiles_of
-from scenarios.format import Scenario
+from rehearsal_room.envpool.inprocess.dedicated_connection import DedicatedConnection
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.admission.adaptive import Settled
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.core.messages import Act
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.outcomes.model_failures import failure_causes, lacks_model
+from rehearsal_room.harness.reports.faults import FaultCounts, faults_in
+from rehearsal_room.harness.rollout.meters import Meters, Quantiles, quantiles_of
+from rehearsal_room.scenarios.format import Scenario
 
 _REPEATS = 3  # of the bare calls; the median counts
 

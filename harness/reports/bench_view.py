@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from harness.core.terminal_text import plural, printable
-from harness.reports.bar_chart import bar_chart, most_first
-from harness.reports.bench import BenchReport, ModelTraffic
-from harness.reports.faults import fault_lines
-from harness.rollout.meters import Quantiles
+from rehearsal_room.harness.core.terminal_text import plural, printable
+from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
+from rehearsal_room.harness.reports.bench import BenchReport, ModelTraffic
+from rehearsal_room.harness.reports.faults import fault_lines
+from rehearsal_room.harness.rollout.meters import Quantiles
 
 
 def render_bench(report: BenchReport, console: Console) -> None:

@@ -14,8 +14,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from envpool.core.types import ToolResult
-from harness.core.events import (
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import (
     EpisodeStarted,
     HistorySummarized,
     Judged,
@@ -23,12 +23,12 @@ from harness.core.events import (
     StepTaken,
     VerifierRun,
 )
-from harness.core.messages import Act, AgentCall, Answer, FormatError, UserTurn
-from harness.core.terminal_text import plural, printable, shorten
-from harness.core.trajectory import Trajectory
-from harness.reports.json_layout import lay_out_json
-from scenarios.api import Row, RowChange
-from scenarios.checks import Finding
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, FormatError, UserTurn
+from rehearsal_room.harness.core.terminal_text import plural, printable, shorten
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.reports.json_layout import lay_out_json
+from rehearsal_room.scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.checks import Finding
 
 _LONGEST_LINE = 200  # characters of one line of JSON
 _LONGEST_VALUE = 60  # characters of a value in a row, or of an argument

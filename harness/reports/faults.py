@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from harness.core.events import Ending, FaultInjected
-from harness.log.reader import LogReader
-from harness.log.schema import EpisodeRow
+from rehearsal_room.harness.core.events import Ending, FaultInjected
+from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.log.schema import EpisodeRow
 
 # Endings in which a fault of the model server, or of the world, may have resulted.
 _OF_POLICY = {Ending.POLICY_ERROR, Ending.TIME_LIMIT}

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from envpool.offloaded.owned_tasks import OwnedTasks
-from harness.bus.local import Subscription
-from harness.bus.mqtt_wire import Status
-from harness.core.events import (
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.bus.mqtt_wire import Status
+from rehearsal_room.harness.core.events import (
     EpisodeEnded,
     EpisodeStarted,
     Event,
@@ -28,8 +28,8 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.messages import Answer, FormatError
-from harness.core.terminal_text import printable
+from rehearsal_room.harness.core.messages import Answer, FormatError
+from rehearsal_room.harness.core.terminal_text import printable
 
 SPAN = 10.0  # seconds of the run over which speed is measured
 _LONGEST = 60  # characters of a text in an event's line

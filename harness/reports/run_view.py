@@ -13,13 +13,13 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.events import Ending, Label
-from harness.core.terminal_text import plural, printable, shorten
-from harness.log.reader import LogReader
-from harness.log.schema import EpisodeRow
-from harness.outcomes.model_failures import lacks_model
-from harness.reports.bar_chart import bar_chart
-from harness.reports.episode_view import LABEL_STYLES
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.core.terminal_text import plural, printable, shorten
+from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.outcomes.model_failures import lacks_model
+from rehearsal_room.harness.reports.bar_chart import bar_chart
+from rehearsal_room.harness.reports.episode_view import LABEL_STYLES
 
 Sort = Literal["failures", "task", "episode", "steps", "seconds"]
 SORTS: tuple[str, ...] = get_args(Sort)

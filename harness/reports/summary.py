@@ -8,15 +8,15 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from harness.core.events import Ending, Label
-from harness.core.terminal_text import plural, printable
-from harness.log.reader import LogReader
-from harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
-from harness.outcomes.failure_kinds import kinds_in
-from harness.outcomes.model_failures import failure_causes, lacks_model
-from harness.outcomes.run_statistics import RunStatistics, statistics_lines
-from harness.reports.bar_chart import bar_chart, most_first
-from harness.reports.faults import FaultCounts, fault_lines, faults_in
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.core.terminal_text import plural, printable
+from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.log.schema import NOTHING_SPENT, EpisodeRow, Spending, write_atomically
+from rehearsal_room.harness.outcomes.failure_kinds import kinds_in
+from rehearsal_room.harness.outcomes.model_failures import failure_causes, lacks_model
+from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
+from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
+from rehearsal_room.harness.reports.faults import FaultCounts, fault_lines, faults_in
 
 REPORT_NAME = "report.json"
 StatisticsOf = Callable[[Sequence[EpisodeRow]], RunStatistics]

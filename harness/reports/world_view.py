@@ -5,10 +5,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from envpool.core.types import ToolSpec
-from envpool.store.states import States
-from harness.core.terminal_text import printable
-from scenarios.api import User
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.core.terminal_text import printable
+from rehearsal_room.scenarios.api import User
 
 
 class TaskSummary(msgspec.Struct, frozen=True):

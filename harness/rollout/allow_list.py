@@ -12,9 +12,9 @@ from typing import Literal
 
 import msgspec
 
-from harness.core.errors import SettingsError
-from harness.log.schema import write_atomically
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class AllowedWorld(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,21 +18,32 @@ import anyio.lowlevel
 import msgspec
 import structlog
 
-from envpool.core.errors import WorldError
-from envpool.core.types import WORLD_FAULTS, Env, ToolResult, ToolSpec
-from envpool.store.pool_protocol import Pool
-from harness.continuation.beginning import Beginning, KeptReplies, KeptTurnsDiffer, rebuild
-from harness.continuation.outcomes import (
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import WORLD_FAULTS, Env, ToolResult, ToolSpec
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.harness.continuation.beginning import (
+    Beginning,
+    KeptReplies,
+    KeptTurnsDiffer,
+    rebuild,
+)
+from rehearsal_room.harness.continuation.outcomes import (
     Outcome,
     cut_message,
     fault_of,
     outcome_of,
     world_failure_in,
 )
-from harness.core.briefings import shown_tools
-from harness.core.errors import ContextLengthError, LogError, PolicyError
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, HistorySummarized, StepTaken
-from harness.core.messages import (
+from rehearsal_room.harness.core.briefings import shown_tools
+from rehearsal_room.harness.core.errors import ContextLengthError, LogError, PolicyError
+from rehearsal_room.harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    HistorySummarized,
+    StepTaken,
+)
+from rehearsal_room.harness.core.messages import (
     Act,
     AgentCall,
     Answer,
@@ -43,21 +54,21 @@ from harness.core.messages import (
     UserTurn,
     Window,
 )
-from harness.core.terminal_text import plural
-from harness.dialects.base import Dialect, call_id
-from harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
-from harness.history.base import HistoryPolicy
-from harness.history.windows import HistoryFold, HistoryManager, summary_of
-from harness.log.recorder import Recorder
-from harness.policies.base import Agent, Assignment, Policy
-from harness.rollout.deadlines import Watch, Watchdog
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.slots import Slots
-from harness.settings.limits import Limits
-from harness.users.base import User, UserSource
-from harness.users.scripted import TaskUsers
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.dialects.base import Dialect, call_id
+from rehearsal_room.harness.dialects.format_rules import FormatRules, FormatSettings, make_rules
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.windows import HistoryFold, HistoryManager, summary_of
+from rehearsal_room.harness.log.recorder import Recorder
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.rollout.deadlines import Watch, Watchdog
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.slots import Slots
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.users.base import User, UserSource
+from rehearsal_room.harness.users.scripted import TaskUsers
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class MeterSink(Protocol):

@@ -24,38 +24,43 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from envpool.objects.pool import ObjectPool
-from envpool.objects.process import ProgramSettings
-from envpool.router import ReportTrusted, RoutingPool
-from envpool.store.pool_protocol import Pool
-from envpool.workers.pool import WorkerSettings, open_fork_server
-from harness.admission.adaptive import AdaptiveAdmission, Settled
-from harness.admission.control import AdmissionControl
-from harness.admission.poller import MetricsPoller
-from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.chaos.chaos import Chaos
-from harness.chaos.settings import read_chaos
-from harness.chat.preflight import Preflight
-from harness.continuation.forks import beginning_of, seed_of
-from harness.core.errors import LogError, SettingsError
-from harness.core.loop_lag import LagMonitor
-from harness.core.policy_card import card_mismatches, read_card
-from harness.core.terminal import Terminal
-from harness.core.terminal_text import printable
-from harness.dialects.registry import dialect_of
-from harness.following.published import published_run
-from harness.history.base import HistoryPolicy
-from harness.history.windows import parse_history
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME, write_atomically
-from harness.policies.base import Observable, OpenPolicy
-from harness.rollout.allow_list import read_allow_list
-from harness.rollout.gc_tuning import tune_garbage_collector
-from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan, plan_of, select_tasks
-from harness.rollout.policies import LocalPolicy, open_policy, policy_of, unplayed_lines
-from harness.rollout.process import raise_file_limit, run
-from harness.rollout.session import (
+from rehearsal_room.envpool.objects.pool import ObjectPool
+from rehearsal_room.envpool.objects.process import ProgramSettings
+from rehearsal_room.envpool.router import ReportTrusted, RoutingPool
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.envpool.workers.pool import WorkerSettings, open_fork_server
+from rehearsal_room.harness.admission.adaptive import AdaptiveAdmission, Settled
+from rehearsal_room.harness.admission.control import AdmissionControl
+from rehearsal_room.harness.admission.poller import MetricsPoller
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
+from rehearsal_room.harness.chaos.chaos import Chaos
+from rehearsal_room.harness.chaos.settings import read_chaos
+from rehearsal_room.harness.chat.preflight import Preflight
+from rehearsal_room.harness.continuation.forks import beginning_of, seed_of
+from rehearsal_room.harness.core.errors import LogError, SettingsError
+from rehearsal_room.harness.core.loop_lag import LagMonitor
+from rehearsal_room.harness.core.policy_card import card_mismatches, read_card
+from rehearsal_room.harness.core.terminal import Terminal
+from rehearsal_room.harness.core.terminal_text import printable
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.following.published import published_run
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
+from rehearsal_room.harness.policies.base import Observable, OpenPolicy
+from rehearsal_room.harness.rollout.allow_list import read_allow_list
+from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of, select_tasks
+from rehearsal_room.harness.rollout.policies import (
+    LocalPolicy,
+    open_policy,
+    policy_of,
+    unplayed_lines,
+)
+from rehearsal_room.harness.rollout.process import raise_file_limit, run
+from rehearsal_room.harness.rollout.session import (
     Judge,
     Link,
     RunParts,
@@ -63,19 +68,19 @@ from harness.rollout.session import (
     run_session,
     work_left,
 )
-from harness.rollout.trust_notice import name_trusted
-from harness.settings.limits import Limits
-from harness.settings.run import Settings, save, stops_with_world
-from harness.settings.worlds import WorldSettings
-from harness.users.left_out import num_left_out, report_left_out
-from harness.users.opening import users_of
-from scenarios.awm.folder import AwmFolder
-from scenarios.catalogue import find
-from scenarios.distribution import missing_package
-from scenarios.format import Scenario, Task
-from scenarios.mcp_tasks import read_mcp_tasks, read_openenv_tasks
-from scenarios.suites.catalogue import Suite, SuiteFinder, SuiteSource, suite
-from scenarios.suites.suite_flags import SuiteFlags
+from rehearsal_room.harness.rollout.trust_notice import name_trusted
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.settings.run import Settings, save, stops_with_world
+from rehearsal_room.harness.settings.worlds import WorldSettings
+from rehearsal_room.harness.users.left_out import num_left_out, report_left_out
+from rehearsal_room.harness.users.opening import users_of
+from rehearsal_room.scenarios.awm.folder import AwmFolder
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.distribution import missing_package
+from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.mcp_tasks import read_mcp_tasks, read_openenv_tasks
+from rehearsal_room.scenarios.suites.catalogue import Suite, SuiteFinder, SuiteSource, suite
+from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 After = Callable[[RoutingPool, Meters], Awaitable[Any]]  # called while the pool is still open
 
@@ -299,13 +304,17 @@ async def pool_of(
         remote: Pool | None = None
         if worlds.pool:
             token = os.environ.get("REHEARSE_TOKEN", "")
-            leased = import_module("envpool.client.pool").RemotePool(worlds.pool, token=token)
+            leased = import_module("rehearsal_room.envpool.client.pool").RemotePool(
+                worlds.pool, token=token
+            )
             remote = await stack.enter_async_context(leased)
         elif worlds.mcp:
             remote = _mcp_pool(worlds)
         elif worlds.openenv:
             token = os.environ.get("REHEARSE_TOKEN", "")
-            made = import_module("envpool.openenv.pool").OpenEnvPool(worlds.openenv, token=token)
+            made = import_module("rehearsal_room.envpool.openenv.pool").OpenEnvPool(
+                worlds.openenv, token=token
+            )
             remote = await stack.enter_async_context(made)
         elif worlds.suite and suite(worlds.suite).adapter:
             remote = await stack.enter_async_context(_suite_pool(worlds))
@@ -340,7 +349,10 @@ def opened_suite(settings: WorldSettings) -> tuple[Suite, SuiteSource]:
 def _served_pool(settings: WorldSettings) -> AbstractAsyncContextManager[Pool]:
     """The pool of a suite whose worlds are MCP servers, to be entered."""
     try:
-        needs, pools = import_module("envpool.served.needs"), import_module("envpool.served.pool")
+        needs, pools = (
+            import_module("rehearsal_room.envpool.served.needs"),
+            import_module("rehearsal_room.envpool.served.pool"),
+        )
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("mcp", exc, "mcp")) from exc
     served = needs.ServedSettings(settings.suite_python, settings.mcp_env)
@@ -350,7 +362,10 @@ def _served_pool(settings: WorldSettings) -> AbstractAsyncContextManager[Pool]:
 
 def _mcp_pool(settings: WorldSettings) -> Pool:
     try:
-        link, pools = import_module("envpool.mcp.client"), import_module("envpool.mcp.pool")
+        link, pools = (
+            import_module("rehearsal_room.envpool.mcp.client"),
+            import_module("rehearsal_room.envpool.mcp.pool"),
+        )
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("mcp", exc, "mcp")) from exc
     token = os.environ.get("REHEARSE_TOKEN", "")

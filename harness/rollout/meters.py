@@ -10,10 +10,10 @@ import anyio
 import msgspec
 import psutil
 
-from harness.core.loop_lag import Lag, LagMonitor
-from harness.log.sessions import SessionMeasured
-from harness.log.writer import LogWriter
-from harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.core.loop_lag import Lag, LagMonitor
+from rehearsal_room.harness.log.sessions import SessionMeasured
+from rehearsal_room.harness.log.writer import LogWriter
+from rehearsal_room.harness.rollout.plan import EpisodePlan
 
 _INTERVAL = 0.01  # seconds between two samples of the loop's lag
 

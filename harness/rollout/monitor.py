@@ -12,8 +12,8 @@ import msgspec
 import structlog
 from rich.console import Console
 
-from harness.bus.local import Subscription
-from harness.core.events import (
+from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -22,9 +22,9 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.terminal_text import plural
-from harness.log.schema import EncodedRecord, EpisodeRow
-from harness.rollout.progress_display import ProgressDisplay
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.log.schema import EncodedRecord, EpisodeRow
+from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 
 _BAR_INTERVAL = 0.2  # seconds between two drawings of the bar
 _LINE_INTERVAL = 2.0  # seconds between two plain lines

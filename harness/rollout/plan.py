@@ -6,10 +6,10 @@ from hashlib import blake2b
 
 import msgspec
 
-from harness.core.errors import SettingsError
-from harness.rollout.allow_list import AllowList
-from scenarios.catalogue import find
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.rollout.allow_list import AllowList
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class EpisodePlan(msgspec.Struct, frozen=True):

@@ -10,23 +10,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from envpool.router import RoutingPool
-from harness.core.errors import SettingsError
-from harness.dialects.base import Dialect
-from harness.policies.base import OpenPolicy, Policy
-from harness.policies.latency import LatencyPolicy
-from harness.policies.mutants import MutantPolicy
-from harness.policies.noop import NoopPolicy
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from harness.policies.oracle import OraclePolicy
-from harness.policies.random_calls import RandomPolicy
-from harness.policies.replay import ReplayPolicy
-from harness.policies.scripted import ScriptedPolicy, read_script
-from harness.rollout.plan import EpisodePlan
-from harness.settings.policy import think_range
-from harness.settings.run import Settings
-from scenarios.distribution import missing_package
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.base import OpenPolicy, Policy
+from rehearsal_room.harness.policies.latency import LatencyPolicy
+from rehearsal_room.harness.policies.mutants import MutantPolicy
+from rehearsal_room.harness.policies.noop import NoopPolicy
+from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.policies.random_calls import RandomPolicy
+from rehearsal_room.harness.policies.replay import ReplayPolicy
+from rehearsal_room.harness.policies.scripted import ScriptedPolicy, read_script
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.settings.policy import think_range
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.scenarios.distribution import missing_package
+from rehearsal_room.scenarios.format import Scenario, Task
 
 LocalPolicy = Callable[[Settings], OpenPolicy]  # makes policy `local`
 
@@ -95,7 +95,7 @@ def _with_tokens(what: str) -> Any:
     """The module of the policies that need a tokenizer. Raises SettingsError where the package is
     missing; `what` asked for it."""
     try:
-        return import_module("harness.rollout.token_policies")
+        return import_module("rehearsal_room.harness.rollout.token_policies")
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package(what, exc, "tokens")) from exc
 

@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import structlog
 
-from harness.core.terminal import unescaped
-from harness.core.terminal_text import printable
+from rehearsal_room.harness.core.terminal import unescaped
+from rehearsal_room.harness.core.terminal_text import printable
 
 
 def configure_logging(verbose: int) -> None:

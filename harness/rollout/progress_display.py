@@ -17,7 +17,7 @@ from anyio import ContextManagerMixin
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from harness.core.terminal import Terminal
+from rehearsal_room.harness.core.terminal import Terminal
 
 BAR_EVERY = 0.1  # seconds between two drawings of a bar
 LINE_EVERY = 5.0  # seconds between two lines

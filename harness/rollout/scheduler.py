@@ -15,8 +15,8 @@ from itertools import islice
 import anyio
 import anyio.lowlevel
 
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.slots import Slots
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.slots import Slots
 
 # Waits until the episode may begin; False: neither this episode nor a later one shall begin.
 Admit = Callable[[EpisodePlan], Awaitable[bool]]

@@ -24,12 +24,12 @@ import msgspec
 import structlog
 from rich.console import Console
 
-from envpool.store.pool_protocol import Pool
-from harness.admission.adaptive import AdaptiveAdmission
-from harness.bus.local import LocalBus, Subscription
-from harness.continuation.beginning import Beginning
-from harness.continuation.kept_turns import KeptTurns, open_kept_turns
-from harness.core.events import (
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.harness.admission.adaptive import AdaptiveAdmission
+from rehearsal_room.harness.bus.local import LocalBus, Subscription
+from rehearsal_room.harness.continuation.beginning import Beginning
+from rehearsal_room.harness.continuation.kept_turns import KeptTurns, open_kept_turns
+from rehearsal_room.harness.core.events import (
     WEIGHTS_EPISODE,
     Ending,
     Event,
@@ -38,26 +38,26 @@ from harness.core.events import (
     Record,
     WeightsPublished,
 )
-from harness.core.trajectory import Trajectory
-from harness.dialects.base import Dialect
-from harness.dialects.format_rules import FormatSettings
-from harness.history.base import HistoryPolicy
-from harness.history.windows import HistoryManager
-from harness.log.reader import LogReader, open_reader
-from harness.log.recorder import Recorder
-from harness.log.schema import LOG_NAME, EpisodeRow, ScenarioSnapshot
-from harness.log.writer import LogWriter, OpenDatabase, open_log, open_sqlite
-from harness.policies.base import Policy
-from harness.rollout.deadlines import Watchdog
-from harness.rollout.episode import EpisodeDriver, RunContext, run_episode, user_of
-from harness.rollout.meters import Meters, measuring
-from harness.rollout.monitor import Monitor, show_progress
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.scheduler import Admit, run_all
-from harness.settings.limits import Limits
-from harness.users.base import UserSource
-from harness.users.scripted import TaskUsers
-from scenarios.format import Scenario
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.windows import HistoryManager
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.recorder import Recorder
+from rehearsal_room.harness.log.schema import LOG_NAME, EpisodeRow, ScenarioSnapshot
+from rehearsal_room.harness.log.writer import LogWriter, OpenDatabase, open_log, open_sqlite
+from rehearsal_room.harness.policies.base import Policy
+from rehearsal_room.harness.rollout.deadlines import Watchdog
+from rehearsal_room.harness.rollout.episode import EpisodeDriver, RunContext, run_episode, user_of
+from rehearsal_room.harness.rollout.meters import Meters, measuring
+from rehearsal_room.harness.rollout.monitor import Monitor, show_progress
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.scheduler import Admit, run_all
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.users.base import UserSource
+from rehearsal_room.harness.users.scripted import TaskUsers
+from rehearsal_room.scenarios.format import Scenario
 
 EndedEpisode = tuple[EpisodeRow, int]  # its row, and the sequence number of its next record
 RecordVerdict = Callable[[str, int, Event], Awaitable[None]]  # episode, attempt, verdict

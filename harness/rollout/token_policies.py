@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import Literal
 
-from harness.dialects.base import Dialect
-from harness.dialects.registry import dialect_of
-from harness.policies.base import Policy
-from harness.policies.token_agent import Sampling
-from harness.policies.tokenized import TokenizedPolicy
-from harness.settings.run import Settings
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from harness.tokenization.template_check import check_template
-from harness.vllm.client import VLLM_URL, VllmSettings
-from harness.vllm.policy import VllmPolicy
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.policies.base import Policy
+from rehearsal_room.harness.policies.token_agent import Sampling
+from rehearsal_room.harness.policies.tokenized import TokenizedPolicy
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.tokenization.template_check import check_template
+from rehearsal_room.harness.vllm.client import VLLM_URL, VllmSettings
+from rehearsal_room.harness.vllm.policy import VllmPolicy
 
 
 def sampling_of(settings: Settings) -> Sampling:

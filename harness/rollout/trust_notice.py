@@ -8,8 +8,8 @@ named.
 import sys
 from collections.abc import Iterable, Sequence
 
-from harness.core.terminal_text import plural, printable
-from scenarios.format import Scenario
+from rehearsal_room.harness.core.terminal_text import plural, printable
+from rehearsal_room.scenarios.format import Scenario
 
 _SHOWN = 5  # packages that are named; the others are counted
 _known: set[str] = set()  # digests of packages that were named, or made here

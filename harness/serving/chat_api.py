@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import ToolSpec
-from harness.chat.wire import read_arguments
-from harness.core.messages import AgentCall, Message, Usage
-from harness.serving.conversations import ClientReply, UnsupportedRequest
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.chat.wire import read_arguments
+from rehearsal_room.harness.core.messages import AgentCall, Message, Usage
+from rehearsal_room.harness.serving.conversations import ClientReply, UnsupportedRequest
 
 _encode = msgspec.json.Encoder().encode
 _ROLES = {"developer": "system"}  # OpenAI's newer name

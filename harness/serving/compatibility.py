@@ -4,13 +4,13 @@ its training."""
 import msgspec
 import structlog
 
-from harness.core.errors import SettingsError
-from harness.core.policy_card import PolicyCard, card_mismatches
-from harness.dialects.base import Dialect
-from harness.dialects.registry import dialect_of
-from harness.history.base import HistoryPolicy
-from harness.history.windows import parse_history
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.policy_card import PolicyCard, card_mismatches
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 
 _MAX_FORMATS = 64  # that are remembered
 _log = structlog.get_logger(__name__)

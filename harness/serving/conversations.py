@@ -24,20 +24,25 @@ from secrets import token_hex
 
 import msgspec
 
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.errors import PolicyError
-from harness.core.events import HistorySummarized, StepTaken
-from harness.core.messages import Act, AgentCall, Message, Reply, Window
-from harness.core.token_bytes import decode_ids
-from harness.dialects import hermes
-from harness.dialects.base import Dialect, call_id
-from harness.dialects.native import Native
-from harness.history.base import HistoryPolicy
-from harness.history.summary import Summary
-from harness.history.windows import Windows, summary_of
-from harness.policies.token_agent import split_tool_calls
-from harness.serving.reply_memory import RememberedReply, ReplyMemory, identity_of, next_key
-from harness.tokenization.chat_tokenizer import reply_key
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.events import HistorySummarized, StepTaken
+from rehearsal_room.harness.core.messages import Act, AgentCall, Message, Reply, Window
+from rehearsal_room.harness.core.token_bytes import decode_ids
+from rehearsal_room.harness.dialects import hermes
+from rehearsal_room.harness.dialects.base import Dialect, call_id
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.summary import Summary
+from rehearsal_room.harness.history.windows import Windows, summary_of
+from rehearsal_room.harness.policies.token_agent import split_tool_calls
+from rehearsal_room.harness.serving.reply_memory import (
+    RememberedReply,
+    ReplyMemory,
+    identity_of,
+    next_key,
+)
+from rehearsal_room.harness.tokenization.chat_tokenizer import reply_key
 
 _TRANSLATED = (Native.name, hermes.Hermes.name)  # dialects to which native tools are translated
 

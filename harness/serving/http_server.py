@@ -18,13 +18,13 @@ import anyio
 import msgspec
 import structlog
 
-from envpool.server.auth import AccessCheck
-from envpool.server.http_server import listening
-from envpool.server.settings import ServeSettings
-from harness.core.errors import ContextLengthError, PolicyError
-from harness.serving.chat_api import completion, events, read_request, refusal
-from harness.serving.conversations import UnsupportedRequest
-from harness.serving.service import PolicyService
+from rehearsal_room.envpool.server.auth import AccessCheck
+from rehearsal_room.envpool.server.http_server import listening
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
+from rehearsal_room.harness.serving.chat_api import completion, events, read_request, refusal
+from rehearsal_room.harness.serving.conversations import UnsupportedRequest
+from rehearsal_room.harness.serving.service import PolicyService
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from harness.core.messages import AgentCall
+from rehearsal_room.harness.core.messages import AgentCall
 
 
 class RememberedReply(msgspec.Struct, frozen=True, gc=False):

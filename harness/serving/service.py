@@ -10,22 +10,22 @@ from collections.abc import Callable
 from secrets import randbits
 from typing import TypeVar
 
-from harness.core.errors import ContextLengthError, SettingsError
-from harness.core.messages import Reply, Usage, Window
-from harness.core.policy_card import PolicyCard
-from harness.core.token_bytes import encode_ids
-from harness.policies.token_agent import (
+from rehearsal_room.harness.core.errors import ContextLengthError, SettingsError
+from rehearsal_room.harness.core.messages import Reply, Usage, Window
+from rehearsal_room.harness.core.policy_card import PolicyCard
+from rehearsal_room.harness.core.token_bytes import encode_ids
+from rehearsal_room.harness.policies.token_agent import (
     Generated,
     Sampling,
     TokenBackend,
     finish_of,
     reply_seed,
 )
-from harness.serving.chat_api import ChatReply, ChatRequest
-from harness.serving.compatibility import ServingFormat, ServingFormats
-from harness.serving.conversations import Conversation, UnsupportedRequest
-from harness.serving.reply_memory import ReplyMemory
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.serving.chat_api import ChatReply, ChatRequest
+from rehearsal_room.harness.serving.compatibility import ServingFormat, ServingFormats
+from rehearsal_room.harness.serving.conversations import Conversation, UnsupportedRequest
+from rehearsal_room.harness.serving.reply_memory import ReplyMemory
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 
 _T = TypeVar("_T")
 

@@ -13,21 +13,21 @@ import anyio
 from anyio import AsyncContextManagerMixin
 from anyio.abc import TaskGroup, TaskStatus
 
-from envpool.core.types import ToolSpec
-from envpool.offloaded.owned_tasks import OwnedTasks
-from envpool.router import RoutingPool
-from envpool.server.lease import RecordedCall
-from envpool.wires.episodes import Opening, PlayedWorld, WorldVerdict
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
-from harness.core.messages import Act, AgentCall, Answer, Reply
-from harness.core.trajectory import Trajectory
-from harness.dialects.base import call_id
-from harness.dialects.native import Native
-from harness.history.last_turns import Full
-from harness.rollout.episode import briefing_of
-from harness.rollout.launch import OpenJudge
-from harness.rollout.session import Judge
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.server.lease import RecordedCall
+from rehearsal_room.envpool.wires.episodes import Opening, PlayedWorld, WorldVerdict
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.base import call_id
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.last_turns import Full
+from rehearsal_room.harness.rollout.episode import briefing_of
+from rehearsal_room.harness.rollout.launch import OpenJudge
+from rehearsal_room.harness.rollout.session import Judge
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _NO_JUDGE = "this server has no judge (--judge none)"
 

@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from scenarios.validation import bare_types
+from rehearsal_room.scenarios.validation import bare_types
 
 
 class Field(msgspec.Struct, frozen=True):

@@ -12,10 +12,10 @@ import msgspec
 import tomli_w
 from msgspec import Meta
 
-from harness.core.errors import SettingsError
-from harness.log.schema import write_atomically
-from scenarios.files import load_toml
-from scenarios.validation import MAX_FLOAT, explain
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.scenarios.files import load_toml
+from rehearsal_room.scenarios.validation import MAX_FLOAT, explain
 
 FILE_NAME = "judge.toml"
 JudgeMode = Literal["code", "llm", "hybrid", "elsewhere", "none"]

@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from harness.chat.answer_limits import MAX_ANSWER, MAX_ANSWERS, AnswerLimits
-from harness.chat.client import ClientName
-from scenarios.validation import MAX_FLOAT
+from rehearsal_room.harness.chat.answer_limits import MAX_ANSWER, MAX_ANSWERS, AnswerLimits
+from rehearsal_room.harness.chat.client import ClientName
+from rehearsal_room.scenarios.validation import MAX_FLOAT
 
 
 class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

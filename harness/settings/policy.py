@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from harness.core.errors import SettingsError
+from rehearsal_room.harness.core.errors import SettingsError
 
 PolicyName = Literal[
     "oracle", "mutant", "random", "noop", "scripted", "openai", "vllm", "local", "replay", "human"

@@ -14,24 +14,29 @@ import msgspec
 import tomli_w
 from msgspec import Meta
 
-from envpool.client.url import url_fault
-from harness.admission.limits import MOST_AT_ONCE
-from harness.bus.mqtt_settings import MqttSettings
-from harness.core.errors import SettingsError
-from harness.dialects.format_rules import FormatSettings
-from harness.settings.cluster import ClusterSettings
-from harness.settings.fields import Field, field_at, fields_of, value_of
-from harness.settings.judge import FOR_EVERY_MODE, JudgeSettings, asks_models, require_models
-from harness.settings.limits import Limits
-from harness.settings.model import ModelSettings
-from harness.settings.policy import PolicySettings, think_range
-from harness.settings.tables import convert, merge, nest, without_none
-from harness.settings.user import UserSettings
-from harness.settings.worlds import WorldSettings
-from scenarios import distribution
-from scenarios.files import read_toml
-from scenarios.suites.catalogue import SUITES
-from scenarios.validation import explain
+from rehearsal_room.envpool.client.url import url_fault
+from rehearsal_room.harness.admission.limits import MOST_AT_ONCE
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.settings.cluster import ClusterSettings
+from rehearsal_room.harness.settings.fields import Field, field_at, fields_of, value_of
+from rehearsal_room.harness.settings.judge import (
+    FOR_EVERY_MODE,
+    JudgeSettings,
+    asks_models,
+    require_models,
+)
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.settings.model import ModelSettings
+from rehearsal_room.harness.settings.policy import PolicySettings, think_range
+from rehearsal_room.harness.settings.tables import convert, merge, nest, without_none
+from rehearsal_room.harness.settings.user import UserSettings
+from rehearsal_room.harness.settings.worlds import WorldSettings
+from rehearsal_room.scenarios import distribution
+from rehearsal_room.scenarios.files import read_toml
+from rehearsal_room.scenarios.suites.catalogue import SUITES
+from rehearsal_room.scenarios.validation import explain
 
 _DEFAULT_JUDGE = JudgeSettings()
 NUMBER_AT_ONCE = 64  # (said below, too) episodes, where a number is not given and not found

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from harness.settings.fields import fields_of, tables_of
-from harness.settings.run import Settings
-from scenarios.validation import MAX_FLOAT
+from rehearsal_room.harness.settings.fields import fields_of, tables_of
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.scenarios.validation import MAX_FLOAT
 
 Schema = dict[str, Any]
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

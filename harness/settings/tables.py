@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from harness.core.errors import SettingsError
-from harness.settings.fields import field_at, fields_of, tables_of
-from scenarios.validation import explain, unknown_key
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.settings.fields import field_at, fields_of, tables_of
+from rehearsal_room.scenarios.validation import explain, unknown_key
 
 S = TypeVar("S", bound=msgspec.Struct)
 Table = dict[str, Any]

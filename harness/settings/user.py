@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from scenarios.validation import MAX_FLOAT
+from rehearsal_room.scenarios.validation import MAX_FLOAT
 
 
 class UserSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from envpool.workers.pool import MAX_WORKERS
-from scenarios.format import Seeding
+from rehearsal_room.envpool.workers.pool import MAX_WORKERS
+from rehearsal_room.scenarios.format import Seeding
 
 
 class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@ import jinja2.ext
 import msgspec
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
 
 CONFIG_NAME = "tokenizer_config.json"
 _CLOCK = "it asks for today's date (strftime_now), on which a prompt must not depend"

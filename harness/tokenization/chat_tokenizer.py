@@ -23,18 +23,18 @@ from typing import Any
 import msgspec
 from tokenizers import Tokenizer
 
-from envpool.core.types import ToolSpec
-from harness.core.errors import PolicyError, SettingsError
-from harness.core.messages import AgentCall, Message, Window
-from harness.tokenization.chat_template import (
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.core.messages import AgentCall, Message, Window
+from rehearsal_room.harness.tokenization.chat_template import (
     CONFIG_NAME,
     ChatTemplate,
     read_config,
     read_template,
     token_text,
 )
-from harness.tokenization.piece_cache import PieceCache
-from harness.tokenization.special_tokens import CLOSE, OPEN, SpecialTokenEscapes
+from rehearsal_room.harness.tokenization.piece_cache import PieceCache
+from rehearsal_room.harness.tokenization.special_tokens import CLOSE, OPEN, SpecialTokenEscapes
 
 # Placeholders for texts and sampled replies in a conversation that is being rendered; escaped data
 # contains none of them.

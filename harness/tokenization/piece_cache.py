@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tokenizers import Tokenizer
 
-from harness.tokenization.special_tokens import OPEN, alternatives
+from rehearsal_room.harness.tokenization.special_tokens import OPEN, alternatives
 
 _MAX_TOKENS = 500_000  # of the pieces that are remembered: some 20 MB
 

@@ -21,15 +21,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.errors import PolicyError, SettingsError
-from harness.core.events import StepTaken
-from harness.core.messages import Briefing, FormatError, Message, Reply, Window
-from harness.dialects.base import Dialect, without_thoughts
-from harness.dialects.registry import NAMES, dialect_of
-from harness.tokenization.chat_tokenizer import ChatTokenizer, reply_key, template_message
-from harness.tokenization.special_tokens import OPEN
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Briefing, FormatError, Message, Reply, Window
+from rehearsal_room.harness.dialects.base import Dialect, without_thoughts
+from rehearsal_room.harness.dialects.registry import NAMES, dialect_of
+from rehearsal_room.harness.tokenization.chat_tokenizer import (
+    ChatTokenizer,
+    reply_key,
+    template_message,
+)
+from rehearsal_room.harness.tokenization.special_tokens import OPEN
+from rehearsal_room.scenarios.format import Call
 
 _MARK = re.compile(r"zq\d+z")  # words by which a message is found in a prompt
 _TOOL = ToolSpec(

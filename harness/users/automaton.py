@@ -1,9 +1,9 @@
 """The user of a task that describes it as an automaton (see scenarios.core.automaton)."""
 
-from harness.core.messages import UserTurn
-from harness.users.base import UserWorld
-from scenarios.core.automaton import START, answer_to
-from scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.harness.core.messages import UserTurn
+from rehearsal_room.harness.users.base import UserWorld
+from rehearsal_room.scenarios.core.automaton import START, answer_to
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
 
 
 class AutomatonUser:

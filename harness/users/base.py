@@ -11,9 +11,9 @@ after an interruption, and a fork, make their user again: `keep` repeats the log
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.messages import UserTurn
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.messages import UserTurn
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class UserWorld(Protocol):

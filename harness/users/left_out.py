@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from harness.core.terminal_text import plural
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.scenarios.format import Scenario, Task
 
 Key = TypeVar("Key")
 

@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from harness.core.errors import SettingsError
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from harness.settings.run import Settings
-from harness.users.base import UserSource
-from harness.users.scripted import TaskUsers
-from harness.users.simulated import SimulatedUsers
-from scenarios.core.dialogue import ModelUser, UserAutomaton
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.users.base import UserSource
+from rehearsal_room.harness.users.scripted import TaskUsers
+from rehearsal_room.harness.users.simulated import SimulatedUsers
+from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _SOLVES = ("oracle", "mutant")  # policies that play a reference solution, the user's part too
 _SILENT = ("noop", "random")  # policies to which a user would have nothing to say

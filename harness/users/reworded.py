@@ -8,13 +8,13 @@ a group hear the same.
 
 from hashlib import blake2b
 
-from harness.core.errors import PolicyError
-from harness.core.messages import Message, UserTurn, Window
-from harness.policies.openai import OpenAIPolicy
-from harness.users.automaton import AutomatonUser
-from harness.users.base import UserWorld
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.generate.tasks.rewordings import rewording_fault
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.messages import Message, UserTurn, Window
+from rehearsal_room.harness.policies.openai import OpenAIPolicy
+from rehearsal_room.harness.users.automaton import AutomatonUser
+from rehearsal_room.harness.users.base import UserWorld
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.generate.tasks.rewordings import rewording_fault
 
 _PROMPT = (
     "You play a person who talks with an assistant. Say the text that you are given in your own "

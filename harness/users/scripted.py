@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from envpool.core.types import ToolSpec
-from harness.core.messages import UserTurn
-from harness.users.automaton import AutomatonUser
-from harness.users.base import User, UserWorld
-from scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.messages import UserTurn
+from rehearsal_room.harness.users.automaton import AutomatonUser
+from rehearsal_room.harness.users.base import User, UserWorld
+from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton, UserScript
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class ScriptedUser:

@@ -11,16 +11,16 @@ from typing import Self
 
 from anyio import AsyncContextManagerMixin
 
-from envpool.core.errors import WorldError
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.errors import PolicyError
-from harness.core.messages import AgentCall, Message, Reply, UserTurn, Window
-from harness.policies.openai import OpenAIPolicy
-from harness.users.base import User, UserWorld
-from harness.users.reworded import RewordedUser, Wordings
-from harness.users.scripted import TaskUsers
-from scenarios.core.dialogue import ModelUser, UserAutomaton
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.messages import AgentCall, Message, Reply, UserTurn, Window
+from rehearsal_room.harness.policies.openai import OpenAIPolicy
+from rehearsal_room.harness.users.base import User, UserWorld
+from rehearsal_room.harness.users.reworded import RewordedUser, Wordings
+from rehearsal_room.harness.users.scripted import TaskUsers
+from rehearsal_room.scenarios.core.dialogue import ModelUser, UserAutomaton
+from rehearsal_room.scenarios.format import Scenario, Task
 
 MAX_CALLS = 30  # of the user, before it speaks
 _SEEDS = 2**31

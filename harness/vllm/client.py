@@ -15,18 +15,18 @@ from typing import Self
 import anyio
 import msgspec
 
-from harness.chat.answer_limits import AnswerLimits
-from harness.chat.client import ChatClient, transport_of
-from harness.chat.request_metrics import RequestObserver
-from harness.chat.retry import Backoff, Failure
-from harness.chat.transport import Endpoint, Transport
-from harness.chat.wire import is_context_overflow
-from harness.core.errors import ContextLengthError, PolicyError, SettingsError
-from harness.core.messages import Usage
-from harness.policies.openai import check_url, error_sentence
-from harness.policies.token_agent import Generated
-from harness.vllm.routes import RequestRefusedError, ServedModel, VllmRoutes
-from harness.vllm.wire import CompletionRequest, read_tokens, request_body
+from rehearsal_room.harness.chat.answer_limits import AnswerLimits
+from rehearsal_room.harness.chat.client import ChatClient, transport_of
+from rehearsal_room.harness.chat.request_metrics import RequestObserver
+from rehearsal_room.harness.chat.retry import Backoff, Failure
+from rehearsal_room.harness.chat.transport import Endpoint, Transport
+from rehearsal_room.harness.chat.wire import is_context_overflow
+from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError, SettingsError
+from rehearsal_room.harness.core.messages import Usage
+from rehearsal_room.harness.policies.openai import check_url, error_sentence
+from rehearsal_room.harness.policies.token_agent import Generated
+from rehearsal_room.harness.vllm.routes import RequestRefusedError, ServedModel, VllmRoutes
+from rehearsal_room.harness.vllm.wire import CompletionRequest, read_tokens, request_body
 
 VLLM_URL = "http://127.0.0.1:8000/v1"
 

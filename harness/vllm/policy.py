@@ -16,16 +16,21 @@ from typing import Literal, Self
 
 import anyio
 
-from harness.chat.request_metrics import RequestObserver
-from harness.chat.transport import Transport
-from harness.core.errors import SettingsError
-from harness.core.policy_card import read_card
-from harness.policies.base import Assignment
-from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from harness.vllm.client import VllmClient, VllmSettings
-from harness.vllm.weight_gate import AgentSlot, gate_of
-from harness.vllm.weight_sync import PauseMode, VllmWeights
+from rehearsal_room.harness.chat.request_metrics import RequestObserver
+from rehearsal_room.harness.chat.transport import Transport
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.policy_card import read_card
+from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.harness.policies.token_agent import (
+    Generated,
+    Sampling,
+    TokenAgent,
+    TokenBackend,
+)
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.vllm.client import VllmClient, VllmSettings
+from rehearsal_room.harness.vllm.weight_gate import AgentSlot, gate_of
+from rehearsal_room.harness.vllm.weight_sync import PauseMode, VllmWeights
 
 _NO_LABEL = "default"  # vLLM's label of the weights that it was started with
 _FIRST = "v0"  # the version of those weights, where they have no model card

@@ -10,9 +10,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from harness.chat.transport import Endpoint, HttpResponse, LeanTransport, TransportError
-from harness.chat.wire import read_error
-from harness.core.errors import PolicyError
+from rehearsal_room.harness.chat.transport import (
+    Endpoint,
+    HttpResponse,
+    LeanTransport,
+    TransportError,
+)
+from rehearsal_room.harness.chat.wire import read_error
+from rehearsal_room.harness.core.errors import PolicyError
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

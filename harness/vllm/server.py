@@ -24,11 +24,11 @@ import msgspec
 import structlog
 from anyio.abc import Process
 
-from harness.core.errors import PolicyError, SettingsError
-from harness.tokenization.chat_template import read_config
-from harness.vllm.client import VllmSettings
-from harness.vllm.routes import VllmRoutes
-from harness.vllm.weight_sync import CHILD, EXTENSION
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.tokenization.chat_template import read_config
+from rehearsal_room.harness.vllm.client import VllmSettings
+from rehearsal_room.harness.vllm.routes import VllmRoutes
+from rehearsal_room.harness.vllm.weight_sync import CHILD, EXTENSION
 
 _POLL_S = 0.5  # interval of the checks whether the server is up
 _STOP_S = 20.0  # time for the server to end by itself, before it is killed

@@ -12,9 +12,9 @@ from weakref import WeakSet, WeakValueDictionary
 
 import anyio
 
-from harness.core.errors import PolicyError, SettingsError
-from harness.vllm.routes import VllmRoutes, root_of
-from harness.vllm.weight_sync import PauseMode, ServerPausedError, VllmWeights
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.vllm.routes import VllmRoutes, root_of
+from rehearsal_room.harness.vllm.weight_sync import PauseMode, ServerPausedError, VllmWeights
 
 _POLL_S = 0.02  # interval of the checks whether agents and requests have ended
 

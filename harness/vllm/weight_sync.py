@@ -17,9 +17,9 @@ from typing import Literal
 import anyio
 import structlog
 
-from harness.core.errors import PolicyError, SettingsError
-from harness.tokenization.chat_template import read_config
-from harness.vllm.routes import RequestRefusedError, VllmRoutes
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.tokenization.chat_template import read_config
+from rehearsal_room.harness.vllm.routes import RequestRefusedError, VllmRoutes
 
 PauseMode = Literal["wait", "keep"]
 _RELOAD_S = 1800.0  # time limit of a reload, with the requests in flight before it

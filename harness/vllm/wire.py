@@ -10,9 +10,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from harness.chat.retry import Failure
-from harness.core.errors import PolicyError
-from harness.policies.token_agent import Generated
+from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.policies.token_agent import Generated
 
 _NO_LOGPROB = -9999.0  # vLLM reports it in place of minus infinity
 _MAX_LOGPROB = 0.01  # 0, and room for rounding

@@ -9,12 +9,12 @@ was cancelled and a verifier that failed leave the episode unjudged, with the re
 from collections import Counter
 from collections.abc import Iterable
 
-from harness.core.events import Ending, Judged, Label, VerifierRun
-from harness.core.trajectory import Trajectory
-from judge.code.runners import VerifierRunner, run_at_once
-from judge.core.case import Case
-from judge.core.errors import VerifierError
-from judge.core.evidence import (
+from rehearsal_room.harness.core.events import Ending, Judged, Label, VerifierRun
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.code.runners import VerifierRunner, run_at_once
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.errors import VerifierError
+from rehearsal_room.judge.core.evidence import (
     Evidence,
     changes_of,
     ended_of,
@@ -22,9 +22,9 @@ from judge.core.evidence import (
     gather,
     scenario_info,
 )
-from judge.core.rewards import AWM, RewardProfile, rewards_of
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.judge.core.rewards import AWM, RewardProfile, rewards_of
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 NAME = "code"
 

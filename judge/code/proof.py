@@ -24,11 +24,11 @@ How much a finding proves depends on the kind of its verifier:
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.core.events import Ending, Label
-from judge.code.code_judge import met_goals
-from judge.core.case import Case, CodeVerdict
-from judge.core.evidence import Evidence
-from scenarios.checks import OPEN, Finding, failed
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.judge.code.code_judge import met_goals
+from rehearsal_room.judge.core.case import Case, CodeVerdict
+from rehearsal_room.judge.core.evidence import Evidence
+from rehearsal_room.scenarios.checks import OPEN, Finding, failed
 
 _ALL = frozenset(Label)
 _NOT_COMPLETED = _ALL - {Label.COMPLETED}

@@ -15,19 +15,19 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from envpool.core.errors import PoolError, StateError
-from envpool.core.offload import Verified
-from envpool.core.types import StoredState
-from envpool.store.states import States
-from harness.core.events import VerifierRun
-from harness.core.trajectory import Trajectory
-from judge.core.case import VerifierKind
-from judge.core.errors import VerifierError
-from judge.core.evidence import Verification, ended_of
-from judge.core.verifier import Verifier
-from scenarios.api import RowChange
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError, StateError
+from rehearsal_room.envpool.core.offload import Verified
+from rehearsal_room.envpool.core.types import StoredState
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.core.events import VerifierRun
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.core.case import VerifierKind
+from rehearsal_room.judge.core.errors import VerifierError
+from rehearsal_room.judge.core.evidence import Verification, ended_of
+from rehearsal_room.judge.core.verifier import Verifier
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 T = TypeVar("T")
 Which = Literal["code", "sql"]

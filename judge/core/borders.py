@@ -6,8 +6,8 @@ counts is what stands at the end: a wrong write that was put right is none.
 
 import msgspec
 
-from harness.core.events import Label
-from harness.outcomes.failure_kinds import Kind
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.outcomes.failure_kinds import Kind
 
 
 class Border(msgspec.Struct, frozen=True):

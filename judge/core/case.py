@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from harness.core.events import Judged, Label, ModelJudgement
-from harness.core.messages import Message
-from harness.core.trajectory import Trajectory
-from judge.core.evidence import Evidence
+from rehearsal_room.harness.core.events import Judged, Label, ModelJudgement
+from rehearsal_room.harness.core.messages import Message
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.core.evidence import Evidence
 
 # Whose verifiers they are: a package's verify.py, a model's (an AWM record's), a list of tool calls
 # that are made at the episode's end, or the checks of a benchmark.

@@ -5,15 +5,15 @@ from typing import Any
 
 import msgspec
 
-from envpool.store.changes import net_changes
-from harness.core.events import Ending, EpisodeEnded, StepTaken, VerifierRun
-from harness.core.messages import Act, FormatError
-from harness.core.trajectory import Trajectory
-from harness.log.schema import ScenarioSnapshot, make_storable
-from harness.rollout.episode import user_of
-from scenarios.api import RowChange
-from scenarios.checks import Finding
-from scenarios.format import Scenario
+from rehearsal_room.envpool.store.changes import net_changes
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, StepTaken, VerifierRun
+from rehearsal_room.harness.core.messages import Act, FormatError
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.schema import ScenarioSnapshot, make_storable
+from rehearsal_room.harness.rollout.episode import user_of
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -7,10 +7,10 @@ from typing import Protocol
 import anyio
 import anyio.lowlevel
 
-from harness.bus.local import Subscription
-from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, StepTaken
-from harness.core.trajectory import Assembly, Trajectory
-from harness.rollout.session import sole_exception
+from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.core.events import EpisodeEnded, EpisodeStarted, Judged, StepTaken
+from rehearsal_room.harness.core.trajectory import Assembly, Trajectory
+from rehearsal_room.harness.rollout.session import sole_exception
 
 # Seconds of judging between two turns of the event loop. With one verdict a turn the judge would
 # fall ever further behind a thousand episodes that all take a step in each turn.

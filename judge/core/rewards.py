@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from harness.core.events import Ending, Judged, Label
-from harness.core.trajectory import Trajectory
-from judge.core.case import without_cost
-from judge.core.errors import JudgeError
-from scenarios.checks import Finding
+from rehearsal_room.harness.core.events import Ending, Judged, Label
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.core.case import without_cost
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.scenarios.checks import Finding
 
 
 class RewardProfile(msgspec.Struct, frozen=True):

@@ -1,10 +1,10 @@
 """The verifiers of a trusted package, run in this process."""
 
-from envpool.inprocess.verifiers import VerifierFault, Verifiers
-from judge.core.errors import VerifierError
-from scenarios.api import State
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.inprocess.verifiers import VerifierFault, Verifiers
+from rehearsal_room.judge.core.errors import VerifierError
+from rehearsal_room.scenarios.api import State
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class Verifier:

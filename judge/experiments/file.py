@@ -33,8 +33,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from harness.core.errors import SettingsError
-from scenarios.files import convert, parse_toml, read_text
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.scenarios.files import convert, parse_toml, read_text
 
 
 class ArmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

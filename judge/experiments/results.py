@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 
-from harness.log.reader import open_reader
-from harness.outcomes.failure_kinds import kinds_in
-from harness.outcomes.run_statistics import RunStatistics
-from judge.statistics.comparison import compare
-from judge.statistics.outcomes import Outcome, outcomes_of
-from judge.statistics.run_statistics import statistics_of
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.outcomes.failure_kinds import kinds_in
+from rehearsal_room.harness.outcomes.run_statistics import RunStatistics
+from rehearsal_room.judge.statistics.comparison import compare
+from rehearsal_room.judge.statistics.outcomes import Outcome, outcomes_of
+from rehearsal_room.judge.statistics.run_statistics import statistics_of
 
 
 class Difference(msgspec.Struct, frozen=True):

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.trajectory import Trajectory
-from harness.policies.mutations import is_id
-from judge.failures.reference import Reference
-from judge.failures.rows import is_free_text
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.policies.mutations import is_id
+from rehearsal_room.judge.failures.reference import Reference
+from rehearsal_room.judge.failures.rows import is_free_text
 
 _LOOPS = 3  # refusals of one call in the same words
 _SPARE_CALLS = 4  # beyond twice the solution's

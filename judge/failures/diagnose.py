@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from harness.core.events import Ending, EpisodeEnded, Judged, Label
-from harness.core.trajectory import Trajectory
-from harness.outcomes.failure_kinds import Kind, kind_of_ending, kind_of_finding
-from judge.core.evidence import changes_of
-from judge.failures.calls import (
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Label
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.outcomes.failure_kinds import Kind, kind_of_ending, kind_of_finding
+from rehearsal_room.judge.core.evidence import changes_of
+from rehearsal_room.judge.failures.calls import (
     Difference,
     MadeCall,
     call_text,
@@ -23,12 +23,12 @@ from judge.failures.calls import (
     overuse,
     unread,
 )
-from judge.failures.reference import Reference
-from judge.failures.rows import RowDifferences, RowKey, equal_rows, row_differences
-from judge.failures.statements import claim_of, states_instead
-from scenarios.api import RowChange
-from scenarios.checks import Finding, declines, failed
-from scenarios.format import Call
+from rehearsal_room.judge.failures.reference import Reference
+from rehearsal_room.judge.failures.rows import RowDifferences, RowKey, equal_rows, row_differences
+from rehearsal_room.judge.failures.statements import claim_of, states_instead
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import Finding, declines, failed
+from rehearsal_room.scenarios.format import Call
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ def diagnose(
     trajectory: Trajectory, verdict: Judged | None, reference: Reference | None
 ) -> list[Mistake]:
     """The mistakes of an episode that is over, the first of each kind and tool, by turn. A
-    completed episode can only have habits (see `harness.outcomes.failure_kinds`)."""
+    completed episode can only have habits (see `rehearsal_room.harness.outcomes.failure_kinds`)."""
     ended = trajectory.ended
     if ended is None:
         return []

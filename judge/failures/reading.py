@@ -9,21 +9,25 @@ from typing import Any
 import anyio.to_thread
 import msgspec
 
-from envpool.core.errors import PoolError
-from envpool.core.types import Env, ToolResult
-from envpool.router import RoutingPool
-from harness.commands.logged_run import found_scenarios, run_settings, scenario_finder
-from harness.core.events import Judged, Label
-from harness.core.trajectory import Trajectory
-from harness.log.reader import LogReader, open_reader
-from harness.rollout.launch import pool_of
-from judge.failures.calls import enumerated_arguments, made_calls
-from judge.failures.diagnose import Mistake, diagnose
-from judge.failures.reference import Reference, TableKeys, reference_of, tables_in
-from judge.failures.report import Diagnosed
-from scenarios.core.dialogue import ModelUser
-from scenarios.errors import ScenarioError
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.types import Env, ToolResult
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.logged_runs.logged_run import (
+    found_scenarios,
+    run_settings,
+    scenario_finder,
+)
+from rehearsal_room.harness.rollout.launch import pool_of
+from rehearsal_room.judge.failures.calls import enumerated_arguments, made_calls
+from rehearsal_room.judge.failures.diagnose import Mistake, diagnose
+from rehearsal_room.judge.failures.reference import Reference, TableKeys, reference_of, tables_in
+from rehearsal_room.judge.failures.report import Diagnosed
+from rehearsal_room.scenarios.core.dialogue import ModelUser
+from rehearsal_room.scenarios.errors import ScenarioError
+from rehearsal_room.scenarios.format import Scenario, Task
 
 References = dict[tuple[str, str], Reference]  # by scenario digest and task
 

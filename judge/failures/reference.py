@@ -6,10 +6,10 @@ from contextlib import closing
 
 import msgspec
 
-from envpool.core.types import ToolResult
-from envpool.store.changes import net_changes
-from scenarios.api import RowChange
-from scenarios.format import Call, Task
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.store.changes import net_changes
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.format import Call, Task
 
 
 class TableKeys(msgspec.Struct, frozen=True):

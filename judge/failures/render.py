@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.terminal_text import plural, printable
-from judge.failures.report import Count, FailureReport, GroupCount, KindChange
+from rehearsal_room.harness.core.terminal_text import plural, printable
+from rehearsal_room.judge.failures.report import Count, FailureReport, GroupCount, KindChange
 
 _MAX_GROUPS = 20
 _MAX_KINDS = 3  # of a group

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
-from harness.outcomes.failure_kinds import HABITS, Kind
-from judge.failures.diagnose import Mistake
-from judge.statistics.comparison import compare
-from judge.statistics.intervals import share_interval
-from judge.statistics.outcomes import Outcome, TaskKey
+from rehearsal_room.harness.outcomes.failure_kinds import HABITS, Kind
+from rehearsal_room.judge.failures.diagnose import Mistake
+from rehearsal_room.judge.statistics.comparison import compare
+from rehearsal_room.judge.statistics.intervals import share_interval
+from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey
 
 _EXAMPLES = 3
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from judge.failures.reference import Reference, TableKeys
-from scenarios.api import Row, RowChange
+from rehearsal_room.judge.failures.reference import Reference, TableKeys
+from rehearsal_room.scenarios.api import Row, RowChange
 
 RowKey = tuple[str, tuple[Any, ...]]  # table and primary key
 _NO_KEYS = TableKeys(None, frozenset())

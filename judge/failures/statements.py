@@ -4,7 +4,7 @@ something is done that is not."""
 import re
 from typing import Any
 
-from scenarios.checks import declines, says
+from rehearsal_room.scenarios.checks import declines, says
 
 _IRREGULAR = "done|sent|made|given|paid|set|put|written|sold|rebooked|taken|held|drawn|split|lent"
 _DONE = re.compile(

@@ -23,18 +23,23 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 
-from envpool.core.errors import PoolError, SeedError, WorldError
-from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.router import RoutingPool
-from envpool.store.states import States
-from judge.gate.checks.texts import known_of, missing_in
-from judge.gate.core.near_duplicates import features_of
-from judge.gate.core.report import Failure, Report, failed_report
-from judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
-from judge.gate.package import CheckResult
-from judge.playback.playback import format_call
-from judge.playback.tool_fuzzing import Prober, absent_calls, bad_arguments, edge_calls
-from scenarios.format import AwmRecord, AwmVerifier, Call, Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError, SeedError, WorldError
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.judge.gate.checks.texts import known_of, missing_in
+from rehearsal_room.judge.gate.core.near_duplicates import features_of
+from rehearsal_room.judge.gate.core.report import Failure, Report, failed_report
+from rehearsal_room.judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
+from rehearsal_room.judge.gate.package import CheckResult
+from rehearsal_room.judge.playback.playback import format_call
+from rehearsal_room.judge.playback.tool_fuzzing import (
+    Prober,
+    absent_calls,
+    bad_arguments,
+    edge_calls,
+)
+from rehearsal_room.scenarios.format import AwmRecord, AwmVerifier, Call, Scenario, Task
 
 T = TypeVar("T")
 Which = Literal["code", "sql"]

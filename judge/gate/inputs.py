@@ -4,10 +4,10 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from scenarios.awm.folder import AwmFolder
-from scenarios.awm.join import ENVS
-from scenarios.errors import UnknownScenario
-from scenarios.format import FILES
+from rehearsal_room.scenarios.awm.folder import AwmFolder
+from rehearsal_room.scenarios.awm.join import ENVS
+from rehearsal_room.scenarios.errors import UnknownScenario
+from rehearsal_room.scenarios.format import FILES
 
 _SIGNS = (*FILES, "server.py")  # a folder with one of these is a package, perhaps unfinished
 

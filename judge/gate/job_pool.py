@@ -24,17 +24,17 @@ from pathlib import Path
 
 import msgspec
 
-from envpool.workers.sandbox import environment, import_root
-from judge.gate.checks.code import sources_of
-from judge.gate.core.report import Failure, Report, failed_report
-from judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
-from judge.gate.package import CheckResult
-from judge.gate.wire import CheckReply, CheckRequest, code_of
-from judge.playback.playback import Fact, format_call
-from scenarios.catalogue import is_trusted
-from scenarios.errors import PackageError
-from scenarios.format import Scenario
-from scenarios.near_misses import NearMiss, near_misses_of
+from rehearsal_room.envpool.workers.sandbox import environment, import_root
+from rehearsal_room.judge.gate.checks.code import sources_of
+from rehearsal_room.judge.gate.core.report import Failure, Report, failed_report
+from rehearsal_room.judge.gate.core.task_runner import DEFAULT_SETTINGS, GateSettings
+from rehearsal_room.judge.gate.package import CheckResult
+from rehearsal_room.judge.gate.wire import CheckReply, CheckRequest, code_of
+from rehearsal_room.judge.playback.playback import Fact, format_call
+from rehearsal_room.scenarios.catalogue import is_trusted
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.near_misses import NearMiss, near_misses_of
 
 _WORLDS = 100  # that a process checks before it is replaced
 _MAX_EQUIVALENTS = 3  # of a world in the report, where there are many worlds
@@ -289,7 +289,7 @@ class _Process:
         self.kill()
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "judge.gate.worker"]
+        command = [sys.executable, "-m", "rehearsal_room.judge.gate.worker"]
         command += ["--memory-mb", str(self._settings.memory_mb)]
         variables = {**os.environ, "PYTHONPATH": import_root(), "PYTHONSAFEPATH": "1"}
         if self._confined:

@@ -21,9 +21,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from judge.gate.checks.tasks import OTHER_FINDINGS
-from judge.gate.core.report import Failure, Report
-from judge.gate.job_pool import Outcome
+from rehearsal_room.judge.gate.checks.tasks import OTHER_FINDINGS
+from rehearsal_room.judge.gate.core.report import Failure, Report
+from rehearsal_room.judge.gate.job_pool import Outcome
 
 Status = Literal["pass", "fail", "skip", "error"]
 Severity = Literal["fail", "warn", "advisory"]

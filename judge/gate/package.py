@@ -42,7 +42,7 @@ counted among the mutants.
 
 Not covered: tools that misread a valid call, or lack a rule, without breaking, where no oracle
 makes that call; amounts that differ between instruction and oracle; wrong numbers that answer and
-verifier share. judge.defects.study measures which defects are caught.
+verifier share. tests.devtools.defects.study measures which defects are caught.
 """
 
 import re
@@ -53,22 +53,22 @@ from pathlib import Path
 
 import msgspec
 
-from envpool.core.errors import SeedError, ToolsetError
-from envpool.inprocess.toolset import load
-from envpool.inprocess.world import HostedScenario
-from judge.code.code_judge import CodeJudge
-from judge.code.runners import InProcessRunner
-from judge.core.verifier import Verifier
-from judge.gate.checks.code import code_faults, sources_of, unknown_names
-from judge.gate.checks.interface import (
+from rehearsal_room.envpool.core.errors import SeedError, ToolsetError
+from rehearsal_room.envpool.inprocess.toolset import load
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.code.runners import InProcessRunner
+from rehearsal_room.judge.core.verifier import Verifier
+from rehearsal_room.judge.gate.checks.code import code_faults, sources_of, unknown_names
+from rehearsal_room.judge.gate.checks.interface import (
     contradicting_events,
     cut_lists,
     needy_tools,
     silent_writes,
 )
-from judge.gate.checks.key_provenance import known_from_the_start, unknown_keys
-from judge.gate.checks.recounts import purposes_in, recount_faults
-from judge.gate.checks.tasks import (
+from rehearsal_room.judge.gate.checks.key_provenance import known_from_the_start, unknown_keys
+from rehearsal_room.judge.gate.checks.recounts import purposes_in, recount_faults
+from rehearsal_room.judge.gate.checks.tasks import (
     check_again,
     check_disturbed,
     check_missing_tools,
@@ -76,20 +76,30 @@ from judge.gate.checks.tasks import (
     check_task,
     check_total,
 )
-from judge.gate.checks.texts import duplicate_tasks, known_of, missing_in, unfounded_in
-from judge.gate.checks.tools import ToolChecks, unused
-from judge.gate.core.near_duplicates import features_of
-from judge.gate.core.report import Report, failed_report, merge_reports
-from judge.gate.core.task_runner import DEFAULT_SETTINGS, GateLog, GateSettings, TaskRunner
-from judge.playback.attempts import writes_of
-from judge.playback.playback import Fact, Played, divergence, play
-from scenarios.api import Row
-from scenarios.catalogue import find
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.errors import PackageError, UnknownScenario
-from scenarios.format import Scenario
-from scenarios.generate.output_folder import record_of
-from scenarios.near_misses import NearMiss, near_misses_of
+from rehearsal_room.judge.gate.checks.texts import (
+    duplicate_tasks,
+    known_of,
+    missing_in,
+    unfounded_in,
+)
+from rehearsal_room.judge.gate.checks.tools import ToolChecks, unused
+from rehearsal_room.judge.gate.core.near_duplicates import features_of
+from rehearsal_room.judge.gate.core.report import Report, failed_report, merge_reports
+from rehearsal_room.judge.gate.core.task_runner import (
+    DEFAULT_SETTINGS,
+    GateLog,
+    GateSettings,
+    TaskRunner,
+)
+from rehearsal_room.judge.playback.attempts import writes_of
+from rehearsal_room.judge.playback.playback import Fact, Played, divergence, play
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.generate.output_folder import record_of
+from rehearsal_room.scenarios.near_misses import NearMiss, near_misses_of
 
 _SNAKE = re.compile(r"\w+")  # names of tables and columns, and the words of their constraints
 Tables = Mapping[str, Sequence[Row]]  # the seed rows, by table

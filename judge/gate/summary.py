@@ -7,10 +7,10 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from harness.rollout.allow_list import AllowedWorld
-from judge.gate.core.near_duplicates import Pair, near_duplicates
-from judge.gate.core.report import Failure, Report, merge_reports, render
-from judge.gate.job_pool import Outcome
+from rehearsal_room.harness.rollout.allow_list import AllowedWorld
+from rehearsal_room.judge.gate.core.near_duplicates import Pair, near_duplicates
+from rehearsal_room.judge.gate.core.report import Failure, Report, merge_reports, render
+from rehearsal_room.judge.gate.job_pool import Outcome
 
 _MAX_LISTED = 1000  # near-duplicates
 _MAX_SHOWN = 5

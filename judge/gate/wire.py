@@ -5,12 +5,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from judge.gate.core.task_runner import GateSettings
-from judge.gate.package import CheckResult, facts_of, inspect
-from judge.playback.playback import Fact
-from scenarios.files import compiled, keep_compiled, python_fault
-from scenarios.format import Scenario
-from scenarios.near_misses import NearMiss
+from rehearsal_room.judge.gate.core.task_runner import GateSettings
+from rehearsal_room.judge.gate.package import CheckResult, facts_of, inspect
+from rehearsal_room.judge.playback.playback import Fact
+from rehearsal_room.scenarios.files import compiled, keep_compiled, python_fault
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.near_misses import NearMiss
 
 
 class CheckRequest(msgspec.Struct, frozen=True):

@@ -1,4 +1,5 @@
-"""A process in which worlds are checked (see judge.gate.job_pool): `python -m judge.gate.worker`.
+"""A process in which worlds are checked (see judge.gate.job_pool): `python -m
+rehearsal_room.judge.gate.worker`.
 
 Requests come on standard input, pickled, because they come from this program itself; replies go out
 as MessagePack with their length in front, so that what a world's code returns is decoded as data
@@ -18,9 +19,9 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from envpool.workers.confine import available_layers, confine
-from envpool.workers.sandbox import LIBRARIES_MB, LOWEST, Limits, require
-from judge.gate.wire import handle
+from rehearsal_room.envpool.workers.confine import available_layers, confine
+from rehearsal_room.envpool.workers.sandbox import LIBRARIES_MB, LOWEST, Limits, require
+from rehearsal_room.judge.gate.wire import handle
 
 # Of the garbage collector. The syntax trees and results of a world are freed by reference counts;
 # with Python's own thresholds the collector looked through them for 6 ms of a world's 280.

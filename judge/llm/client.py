@@ -18,28 +18,34 @@ import anyio
 import msgspec
 from anyio import AsyncContextManagerMixin
 
-from harness.chat.budget import Budget
-from harness.chat.client import transport_of
-from harness.chat.metered import Charge, MeteredClient, NoAnswer, Request, replace_surrogates
-from harness.chat.prices import Prices
-from harness.chat.retry import Backoff, Failure
-from harness.chat.server_features import ServerFeatures
-from harness.chat.transport import Endpoint, Transport
-from harness.chat.wire import RequestWriter
-from harness.core.errors import BudgetExhausted, SettingsError
-from harness.core.events import ModelJudgement
-from harness.core.messages import Message, Reply, Window
-from harness.policies.openai import (
+from rehearsal_room.harness.chat.budget import Budget
+from rehearsal_room.harness.chat.client import transport_of
+from rehearsal_room.harness.chat.metered import (
+    Charge,
+    MeteredClient,
+    NoAnswer,
+    Request,
+    replace_surrogates,
+)
+from rehearsal_room.harness.chat.prices import Prices
+from rehearsal_room.harness.chat.retry import Backoff, Failure
+from rehearsal_room.harness.chat.server_features import ServerFeatures
+from rehearsal_room.harness.chat.transport import Endpoint, Transport
+from rehearsal_room.harness.chat.wire import RequestWriter
+from rehearsal_room.harness.core.errors import BudgetExhausted, SettingsError
+from rehearsal_room.harness.core.events import ModelJudgement
+from rehearsal_room.harness.core.messages import Message, Reply, Window
+from rehearsal_room.harness.policies.openai import (
     OpenAISettings,
     endpoint_of,
     error_sentence,
     preflight_of,
     request_fields,
 )
-from harness.settings.judge import JudgeSettings
-from judge.core.case import Prompt
-from judge.llm.echoes import Evidence
-from judge.llm.response import SCHEMA, ParsedAnswer, parse_answer
+from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.judge.core.case import Prompt
+from rehearsal_room.judge.llm.echoes import Evidence
+from rehearsal_room.judge.llm.response import SCHEMA, ParsedAnswer, parse_answer
 
 _NUM_SEEDS = 2**31  # the servers' seeds are 32-bit integers, some of them signed
 _MAX_GROWTH = 4  # times the settings' max_tokens, for answers that were cut off

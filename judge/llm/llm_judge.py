@@ -18,21 +18,27 @@ import anyio
 import msgspec
 import structlog
 
-from harness.bus.local import Subscription
-from harness.chat.preflight import Preflight
-from harness.core.events import Ending, Judged, Label, ModelJudgement
-from harness.core.trajectory import Trajectory
-from harness.settings.judge import JudgeSettings
-from judge.code.code_judge import not_the_agents_fault, unjudged
-from judge.code.proof import code_verdict_of
-from judge.core import live_judging
-from judge.core.case import Case, CodeVerdict, JudgeModel, Prompt
-from judge.core.errors import JudgeError
-from judge.core.evidence import ScenarioInfo, Verification, ended_of, episode_digest, gather
-from judge.core.rewards import RewardProfile, rewards_of
-from judge.llm.prompt import prompt_of
-from judge.llm.rubric import Rubric
-from judge.llm.voting import Decision, decide
+from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.chat.preflight import Preflight
+from rehearsal_room.harness.core.events import Ending, Judged, Label, ModelJudgement
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.judge.code.code_judge import not_the_agents_fault, unjudged
+from rehearsal_room.judge.code.proof import code_verdict_of
+from rehearsal_room.judge.core import live_judging
+from rehearsal_room.judge.core.case import Case, CodeVerdict, JudgeModel, Prompt
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.core.evidence import (
+    ScenarioInfo,
+    Verification,
+    ended_of,
+    episode_digest,
+    gather,
+)
+from rehearsal_room.judge.core.rewards import RewardProfile, rewards_of
+from rehearsal_room.judge.llm.prompt import prompt_of
+from rehearsal_room.judge.llm.rubric import Rubric
+from rehearsal_room.judge.llm.voting import Decision, decide
 
 _encode = msgspec.msgpack.Encoder().encode
 _log = structlog.get_logger(__name__)

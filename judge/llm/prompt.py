@@ -14,14 +14,14 @@ judge.llm.rubric.RENDERING.
 
 from collections.abc import Sequence
 
-from harness.core.messages import Message
-from harness.history.token_budget import ByteCounter
-from judge.core.case import Case, Prompt
-from judge.core.errors import JudgeError
-from judge.llm.prompt_budget import LEAST_ROOM, PromptBudget
-from judge.llm.prompt_items import EvidenceItem, Group, Kind, groups_of
-from judge.llm.quoting import Quote, Section, is_shortened, quote_section
-from judge.llm.rubric import Mode, Rubric
+from rehearsal_room.harness.core.messages import Message
+from rehearsal_room.harness.history.token_budget import ByteCounter
+from rehearsal_room.judge.core.case import Case, Prompt
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.llm.prompt_budget import LEAST_ROOM, PromptBudget
+from rehearsal_room.judge.llm.prompt_items import EvidenceItem, Group, Kind, groups_of
+from rehearsal_room.judge.llm.quoting import Quote, Section, is_shortened, quote_section
+from rehearsal_room.judge.llm.rubric import Mode, Rubric
 
 _count = ByteCounter()
 _OPENING = "The exhibits of one episode."

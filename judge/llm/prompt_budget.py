@@ -13,8 +13,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from judge.llm.prompt_items import EvidenceItem, Kind
-from judge.llm.quoting import Quote, excerpt, is_shortened, num_bytes, quote_cost, shorten
+from rehearsal_room.judge.llm.prompt_items import EvidenceItem, Kind
+from rehearsal_room.judge.llm.quoting import (
+    Quote,
+    excerpt,
+    is_shortened,
+    num_bytes,
+    quote_cost,
+    shorten,
+)
 
 LEAST_TEXT = 160  # bytes to which a text may be shortened; shorter texts stay whole
 # Where items are left out, the others may get a little more than the minimum.

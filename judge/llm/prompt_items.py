@@ -16,14 +16,14 @@ from typing import Any
 
 import msgspec
 
-from harness.core.events import Ending
-from harness.dialects.base import without_thoughts
-from harness.log.schema import make_storable
-from judge.core.case import Case
-from judge.core.evidence import CallFact, Evidence, Turn, ended_of
-from judge.llm.rubric import Mode
-from scenarios.api import RowChange
-from scenarios.checks import OPEN, Finding
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.dialects.base import without_thoughts
+from rehearsal_room.harness.log.schema import make_storable
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.evidence import CallFact, Evidence, Turn, ended_of
+from rehearsal_room.judge.llm.rubric import Mode
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import OPEN, Finding
 
 _NUM_LAST = 3  # steps at the end that matter more than those before
 CAUSES = {  # of envpool.core.types

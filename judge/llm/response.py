@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from harness.chat.metered import replace_surrogates
-from harness.core.events import Label
-from judge.llm.echoes import Evidence
+from rehearsal_room.harness.chat.metered import replace_surrogates
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.llm.echoes import Evidence
 
 # Part of every request and of every rubric's version: a change of one byte makes stored judgements
 # useless. The reasoning comes first, because a model writes from left to right and should think

@@ -13,11 +13,11 @@ from typing import Literal
 
 import msgspec
 
-from harness.core.events import Label
-from judge.core.borders import border_text
-from judge.core.errors import JudgeError
-from judge.llm.response import SCHEMA
-from scenarios.files import load_toml
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.core.borders import border_text
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.llm.response import SCHEMA
+from rehearsal_room.scenarios.files import load_toml
 
 DEFAULT = Path(__file__).parent / "rubrics" / "awm.toml"
 # The version of the texts that judge.llm.prompt and judge.llm.quoting make of a case. A change of

@@ -17,9 +17,9 @@ import msgspec
 import structlog
 from anyio import AsyncContextManagerMixin
 
-from harness.core.events import ModelJudgement, encode
-from judge.core.case import without_cost
-from judge.core.errors import JudgeError
+from rehearsal_room.harness.core.events import ModelJudgement, encode
+from rehearsal_room.judge.core.case import without_cost
+from rehearsal_room.judge.core.errors import JudgeError
 
 _APPLICATION = 0x52564332  # "RVC2": the file is a verdict cache of this format
 _BUSY_SECONDS = 30.0  # to wait for another process's write

@@ -17,9 +17,9 @@ from typing import Literal
 
 import msgspec
 
-from harness.core.events import Label, ModelJudgement
-from harness.settings.judge import Vote
-from judge.core.case import CodeVerdict
+from rehearsal_room.harness.core.events import Label, ModelJudgement
+from rehearsal_room.harness.settings.judge import Vote
+from rehearsal_room.judge.core.case import CodeVerdict
 
 Decider = Literal["code", "model", "both"]
 Mode = Literal["llm", "hybrid"]

@@ -7,10 +7,10 @@ cannot be seen.
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from envpool.inprocess.world import HostedScenario
-from harness.policies.mutants import Mutant, mutants_of
-from judge.playback.playback import Played
-from scenarios.format import Call, Task
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.policies.mutants import Mutant, mutants_of
+from rehearsal_room.judge.playback.playback import Played
+from rehearsal_room.scenarios.format import Call, Task
 
 MAX_MUTANTS = 400  # a task; beyond that a seeded sample
 _UNWANTED = 3  # writes of other tasks that are tried after each oracle

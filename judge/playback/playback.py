@@ -6,18 +6,18 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import StoredState, ToolResult
-from envpool.inprocess.world import HostedScenario, Lease
-from envpool.store.changes import net_changes
-from envpool.store.states import States
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
-from harness.core.messages import Act, AgentCall, Answer, Reply, UserTurn
-from harness.core.trajectory import Trajectory
-from harness.rollout.episode import answer_of_steps
-from scenarios.api import Row, RowChange
-from scenarios.core.automaton import START, answer_to
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.format import Call, Task, Utterance
+from rehearsal_room.envpool.core.types import StoredState, ToolResult
+from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.envpool.store.changes import net_changes
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply, UserTurn
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.rollout.episode import answer_of_steps
+from rehearsal_room.scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.core.automaton import START, answer_to
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.format import Call, Task, Utterance
 
 Fact = tuple[str, str | None, str]  # a call's text, error and digest
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from envpool.core.types import ToolSpec
-from envpool.store.states import States
-from harness.policies.random_calls import ArgumentDrawer
-from scenarios.api import Row
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.policies.random_calls import ArgumentDrawer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
 
 _ODD_TEXTS = ("", " ", "'", '"', "%", "_", "-1", "null", "ä😀", "x" * 300)
 _NO_DAYS = ("2026-02-30", "9999-99-99", "2026-02-30T10:00:00Z", "2026-03-14T25:61:00Z", "29:61")

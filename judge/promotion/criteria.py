@@ -23,19 +23,19 @@ from typing import Literal, get_args
 
 import msgspec
 
-from harness.core.errors import SettingsError
-from harness.core.events import Label
-from harness.outcomes.failure_kinds import Kind
-from judge.promotion.facts import EpisodeFacts, outcomes_in
-from judge.statistics.comparison import compare
-from judge.statistics.intervals import (
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.outcomes.failure_kinds import Kind
+from rehearsal_room.judge.promotion.facts import EpisodeFacts, outcomes_in
+from rehearsal_room.judge.statistics.comparison import compare
+from rehearsal_room.judge.statistics.intervals import (
     Interval,
     mean_interval,
     quantile_interval,
     share_interval,
 )
-from judge.statistics.outcomes import TaskKey
-from judge.statistics.run_statistics import pass_at, pass_hat
+from rehearsal_room.judge.statistics.outcomes import TaskKey
+from rehearsal_room.judge.statistics.run_statistics import pass_at, pass_hat
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 Bound = Literal["value", "lower", "upper"]

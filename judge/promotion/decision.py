@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from judge.promotion.criteria import CriterionResult, Facts, Verdict, judge_criterion
-from judge.promotion.gate_file import Gate, Stage
+from rehearsal_room.judge.promotion.criteria import CriterionResult, Facts, Verdict, judge_criterion
+from rehearsal_room.judge.promotion.gate_file import Gate, Stage
 
 
 class StageResult(msgspec.Struct, frozen=True):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from harness.core.events import EpisodeStarted, Judged
-from harness.log.reader import LogReader, open_reader
-from harness.outcomes.failure_kinds import kinds_of_verdict
-from judge.statistics.outcomes import Outcome, TaskKey, score_of
+from rehearsal_room.harness.core.events import EpisodeStarted, Judged
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.outcomes.failure_kinds import kinds_of_verdict
+from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey, score_of
 
 
 class EpisodeFacts(msgspec.Struct, frozen=True):

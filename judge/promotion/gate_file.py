@@ -17,10 +17,10 @@ from typing import Annotated
 
 import msgspec
 
-from harness.core.errors import SettingsError
-from judge.promotion.criteria import Criterion, parse_criterion
-from scenarios.files import convert, read_text
-from scenarios.files import parse_toml as _parse_toml
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.judge.promotion.criteria import Criterion, parse_criterion
+from rehearsal_room.scenarios.files import convert, read_text
+from rehearsal_room.scenarios.files import parse_toml as _parse_toml
 
 
 class StageTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from judge.promotion.criteria import Facts
-from judge.promotion.decision import StageResult, decide
-from judge.promotion.gate_file import Gate
-from judge.promotion.output import Look
-from judge.promotion.spending import nominal_alphas
+from rehearsal_room.judge.promotion.criteria import Facts
+from rehearsal_room.judge.promotion.decision import StageResult, decide
+from rehearsal_room.judge.promotion.gate_file import Gate
+from rehearsal_room.judge.promotion.output import Look
+from rehearsal_room.judge.promotion.spending import nominal_alphas
 
 LOOKS = 10  # about so many, evenly over the planned episodes
 

@@ -7,10 +7,10 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from harness.core.terminal_text import plural
-from judge.promotion.criteria import CriterionResult, Verdict
-from judge.promotion.decision import StageResult
-from judge.promotion.record import PromotionRecord
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.judge.promotion.criteria import CriterionResult, Verdict
+from rehearsal_room.judge.promotion.decision import StageResult
+from rehearsal_room.judge.promotion.record import PromotionRecord
 
 
 class Look(msgspec.Struct, frozen=True):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from harness.commands.logged_run import run_settings
-from harness.core.events import EpisodeStarted, Judged
-from harness.core.policy_card import CARD_NAME
-from harness.log.reader import open_reader
+from rehearsal_room.harness.core.events import EpisodeStarted, Judged
+from rehearsal_room.harness.core.policy_card import CARD_NAME
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.logged_runs.logged_run import run_settings
 
 
 class Agent(msgspec.Struct, frozen=True):

@@ -15,14 +15,18 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from envpool.core.types import ToolResult
-from harness.core.events import Judged, Label
-from harness.core.messages import Act
-from harness.core.terminal_text import printable
-from harness.core.trajectory import Trajectory
-from harness.reports.episode_view import changes_table, findings_table, render_episode
-from judge.core.evidence import ScenarioInfo, changes_of, episode_digest
-from judge.reliability.annotations import HumanLabel, LabelBook
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.messages import Act
+from rehearsal_room.harness.core.terminal_text import printable
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.reports.episode_view import (
+    changes_table,
+    findings_table,
+    render_episode,
+)
+from rehearsal_room.judge.core.evidence import ScenarioInfo, changes_of, episode_digest
+from rehearsal_room.judge.reliability.annotations import HumanLabel, LabelBook
 
 KEYS = {
     "c": Label.COMPLETED,

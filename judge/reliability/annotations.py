@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from harness.core.events import Label
-from judge.core.errors import JudgeError
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.core.errors import JudgeError
 
 _LABELS = ", ".join(Label)
 

@@ -7,12 +7,12 @@ from math import fsum
 
 import msgspec
 
-from harness.core.events import Judged, Label
-from harness.outcomes.failure_kinds import kinds_of_verdict
-from harness.reports.bootstrap import RESAMPLES
-from judge.code.code_judge import NAME
-from judge.core.case import Case
-from judge.reliability.statistics import (
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.outcomes.failure_kinds import kinds_of_verdict
+from rehearsal_room.harness.reports.bootstrap import RESAMPLES
+from rehearsal_room.judge.code.code_judge import NAME
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.reliability.statistics import (
     Bootstrap,
     Estimate,
     Pairs,
@@ -28,7 +28,7 @@ from judge.reliability.statistics import (
     pairwise_agreement,
     units_of,
 )
-from judge.reliability.types import (
+from rehearsal_room.judge.reliability.types import (
     Comparison,
     Cost,
     Flips,

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from harness.dialects.base import without_thoughts
-from judge.core.case import Case
-from judge.core.evidence import CallFact, Turn
+from rehearsal_room.harness.dialects.base import without_thoughts
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.evidence import CallFact, Turn
 
 Change = Callable[[Case], Case]
 

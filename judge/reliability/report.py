@@ -7,10 +7,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.events import Label
-from harness.core.terminal_text import printable, shorten
-from judge.reliability.statistics import Estimate
-from judge.reliability.types import Comparison, Cost, StudyReport
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.core.terminal_text import printable, shorten
+from rehearsal_room.judge.reliability.statistics import Estimate
+from rehearsal_room.judge.reliability.types import Comparison, Cost, StudyReport
 
 _MAX_LISTED = 10
 

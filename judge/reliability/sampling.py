@@ -6,8 +6,8 @@ from heapq import heapify, heapreplace
 from math import sqrt
 from random import Random
 
-from harness.core.events import Ending
-from harness.log.schema import EpisodeRow
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.log.schema import EpisodeRow
 
 _NOT_JUDGEABLE = (Ending.CANCELLED, Ending.POLICY_ERROR)  # no judge gives them a label
 _Stratum = tuple[str, str]  # scenario, latest label

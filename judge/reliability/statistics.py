@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from harness.core.events import Label
-from harness.reports.bootstrap import RESAMPLES, TAIL, Resamples, percentile_interval
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.reports.bootstrap import RESAMPLES, TAIL, Resamples, percentile_interval
 
 Unit = tuple[Any, ...]  # the values of one episode, sorted
 # Also of one episode: the reference label, beside the label of one judging.

@@ -14,11 +14,11 @@ import anyio.to_thread
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from harness.core.events import Judged, Label
-from harness.reports.bootstrap import RESAMPLES
-from judge.core.case import Case
-from judge.reliability.metrics import EpisodeVerdicts, StudyScope, report_of
-from judge.reliability.types import StudyReport
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.reports.bootstrap import RESAMPLES
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.reliability.metrics import EpisodeVerdicts, StudyScope, report_of
+from rehearsal_room.judge.reliability.types import StudyReport
 
 # A fresh verdict on a case: nothing comes from a cache. The number distinguishes the repeats of one
 # case, as a seed does.

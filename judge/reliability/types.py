@@ -2,8 +2,8 @@
 
 import msgspec
 
-from harness.core.events import Label
-from judge.reliability.statistics import Estimate
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.reliability.statistics import Estimate
 
 
 class Scales(msgspec.Struct, frozen=True):

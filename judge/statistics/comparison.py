@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from scipy import special
 
-from judge.statistics.outcomes import Outcome, TaskKey, by_task
+from rehearsal_room.judge.statistics.outcomes import Outcome, TaskKey, by_task
 
 LEVEL = 0.95
 

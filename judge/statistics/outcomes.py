@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from harness.core.events import EpisodeStarted, Label
-from harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.core.events import EpisodeStarted, Label
+from rehearsal_room.harness.log.reader import LogReader, open_reader
 
 TaskKey = tuple[str, str]  # scenario and task
 

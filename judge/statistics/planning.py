@@ -1,10 +1,11 @@
 """How many tasks and episodes a comparison needs.
 
-The plan is for the paired comparison of `judge.statistics.comparison`: two runs of the same tasks,
-`tries` episodes of each task in each run. The difference of one task has the variance
-2 w / tries + e, where w is the variance of one try around its task's share (the larger the more a
-task's tries differ) and e the variance of the tasks' true differences. A pilot run gives w; e is
-not known before two agents were compared: it is 0 unless it is given, as if each task gained alike.
+The plan is for the paired comparison of `rehearsal_room.judge.statistics.comparison`: two runs of
+the same tasks, `tries` episodes of each task in each run. The difference of one task has the
+variance 2 w / tries + e, where w is the variance of one try around its task's share (the larger
+the more a task's tries differ) and e the variance of the tasks' true differences. A pilot run
+gives w; e is not known before two agents were compared: it is 0 unless it is given, as if each
+task gained alike.
 """
 
 import math
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 from scipy import special
 
-from judge.statistics.outcomes import Outcome, by_task
+from rehearsal_room.judge.statistics.outcomes import Outcome, by_task
 
 _MOST_TASKS = 10_000_000
 # Of one try around its task's share, where no pilot is given: half of the variance of a fair coin.

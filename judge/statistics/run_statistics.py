@@ -11,16 +11,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from harness.log.schema import EpisodeRow
-from harness.outcomes.run_statistics import (
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.outcomes.run_statistics import (
     STRATA,
     Estimate,
     RunStatistics,
     TagCount,
     VarianceSplit,
 )
-from judge.statistics.intervals import share_interval
-from judge.statistics.outcomes import TaskKey, score_of
+from rehearsal_room.judge.statistics.intervals import share_interval
+from rehearsal_room.judge.statistics.outcomes import TaskKey, score_of
 
 T = TypeVar("T")
 Chance = Callable[[int, int, int], float]  # of successes, tries and k

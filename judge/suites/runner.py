@@ -8,15 +8,15 @@ completed where the suite counts it as solved.
 from collections.abc import Sequence
 from typing import Any
 
-from envpool.core.errors import PoolError
-from envpool.router import ScoringPool
-from harness.core.events import VerifierRun
-from harness.core.trajectory import Trajectory
-from judge.core.case import VerifierKind
-from judge.core.evidence import Verification
-from judge.suites.talk import talk_of
-from scenarios.api import RowChange
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.router import ScoringPool
+from rehearsal_room.harness.core.events import VerifierRun
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.core.case import VerifierKind
+from rehearsal_room.judge.core.evidence import Verification
+from rehearsal_room.judge.suites.talk import talk_of
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _RUN = VerifierRun("worker")
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from harness.core.events import Judged, Label
-from harness.log.reader import LogReader
-from harness.log.schema import EpisodeRow
-from judge.statistics.run_statistics import pass_hat
-from scenarios.checks import Finding
-from scenarios.suites import agentdojo, bfcl
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.judge.statistics.run_statistics import pass_hat
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.suites import agentdojo, bfcl
 
 _Categories = Mapping[str, float]
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from envpool.core.types import ToolResult
-from harness.core.events import StepTaken
-from harness.core.messages import AgentCall, Answer
-from harness.core.trajectory import Trajectory
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import AgentCall, Answer
+from rehearsal_room.harness.core.trajectory import Trajectory
 
 
 def talk_of(trajectory: Trajectory) -> list[dict[str, Any]]:

@@ -5,8 +5,9 @@ that a judge may give them.
     def test_verdicts(case: VerifierCase) -> None:
         case.check()
 
-In a terminal, `python -m judge.testkit.cases my_world` writes a report as JSON and exits with 1
-when a case gets a label that it may not get. judge.testkit.endings lists the kinds of episodes.
+In a terminal, `python -m rehearsal_room.judge.testkit.cases my_world` writes a report as JSON and
+exits with 1 when a case gets a label that it may not get. judge.testkit.endings lists the kinds of
+episodes.
 
 The cases are for packages in our format, whose code is trusted. An AWM record has no oracles, so
 for its tasks there are only the cases without a call (see `idle_cases`), judged by ScenarioJudges.
@@ -18,20 +19,20 @@ from pathlib import Path
 
 import msgspec
 
-from envpool.core.errors import PoolError
-from envpool.inprocess.world import HostedScenario
-from envpool.store.states import States
-from harness.core.events import Judged, Label
-from harness.core.trajectory import Trajectory
-from judge.code.code_judge import CodeJudge
-from judge.code.runners import InProcessRunner
-from judge.core.errors import JudgeError
-from judge.testkit.endings import KINDS, Kind, Labels, StagedEpisode, idle_episodes
-from judge.testkit.staged_episodes import stage_episodes
-from scenarios.catalogue import find
-from scenarios.checks import failed
-from scenarios.errors import ScenarioError
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.code.runners import InProcessRunner
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.testkit.endings import KINDS, Kind, Labels, StagedEpisode, idle_episodes
+from rehearsal_room.judge.testkit.staged_episodes import stage_episodes
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.checks import failed
+from rehearsal_room.scenarios.errors import ScenarioError
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class VerifierCase:

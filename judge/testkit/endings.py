@@ -17,13 +17,13 @@ from typing import Literal, get_args
 
 import msgspec
 
-from envpool.store.states import States
-from harness.core.events import Ending, EpisodeEnded, Label, StepTaken
-from harness.core.messages import FormatError, Reply
-from harness.core.trajectory import Trajectory
-from harness.policies.mutations import DONE
-from judge.playback.playback import started_event
-from scenarios.format import Task
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Label, StepTaken
+from rehearsal_room.harness.core.messages import FormatError, Reply
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.policies.mutations import DONE
+from rehearsal_room.judge.playback.playback import started_event
+from rehearsal_room.scenarios.format import Task
 
 Kind = Literal[
     "oracle",

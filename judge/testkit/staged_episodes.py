@@ -3,16 +3,22 @@
 from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
-from envpool.inprocess.fault_injection import FAULTS, Fault, FaultInjector
-from envpool.inprocess.toolset import load
-from envpool.inprocess.world import HostedScenario
-from harness.continuation.outcomes import failure_message
-from harness.core.events import Ending
-from harness.core.trajectory import Trajectory
-from harness.policies.mutations import DONE
-from judge.playback.attempts import Writes, is_equivalent, mutants_on, unwanted_on, writes_of
-from judge.playback.playback import Played, format_call, play
-from judge.testkit.endings import (
+from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, Fault, FaultInjector
+from rehearsal_room.envpool.inprocess.toolset import load
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.continuation.outcomes import failure_message
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.policies.mutations import DONE
+from rehearsal_room.judge.playback.attempts import (
+    Writes,
+    is_equivalent,
+    mutants_on,
+    unwanted_on,
+    writes_of,
+)
+from rehearsal_room.judge.playback.playback import Played, format_call, play
+from rehearsal_room.judge.testkit.endings import (
     AGENT,
     COMPLETED,
     NOT_COMPLETED,
@@ -23,7 +29,7 @@ from judge.testkit.endings import (
     idle_episodes,
     interrupted_episodes,
 )
-from scenarios.format import Call, Scenario, Task, Utterance
+from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
 
 # SQLite instructions that a call may take in the world that breaks. A call that never ends takes
 # that long, about 7 ms.

@@ -3,25 +3,25 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from envpool.router import ScoringPool
-from envpool.store.states import States
-from harness.bus.local import Subscription
-from harness.core.events import Judged
-from harness.core.trajectory import Trajectory
-from judge.code.code_judge import NAME, CodeJudge
-from judge.code.runners import (
+from rehearsal_room.envpool.router import ScoringPool
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.core.events import Judged
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.code.code_judge import NAME, CodeJudge
+from rehearsal_room.judge.code.runners import (
     InProcessRunner,
     LoggedRunner,
     VerifierPool,
     VerifierRunner,
     WorkerRunner,
 )
-from judge.core import live_judging
-from judge.core.case import Case
-from judge.core.errors import JudgeError
-from judge.core.rewards import AWM, RewardProfile
-from judge.suites.runner import SuiteRunner
-from scenarios.format import Scenario
+from rehearsal_room.judge.core import live_judging
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.core.rewards import AWM, RewardProfile
+from rehearsal_room.judge.suites.runner import SuiteRunner
+from rehearsal_room.scenarios.format import Scenario
 
 
 class HostingPool(Protocol):

@@ -12,11 +12,11 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.events import Judged, Label, ModelJudgement
-from harness.core.trajectory import Trajectory
-from judge.core.rewards import AWM, PROFILES
-from judge.llm.quoting import make_visible
-from judge.llm.voting import Decider, contested, decided_by
+from rehearsal_room.harness.core.events import Judged, Label, ModelJudgement
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.core.rewards import AWM, PROFILES
+from rehearsal_room.judge.llm.quoting import make_visible
+from rehearsal_room.judge.llm.voting import Decider, contested, decided_by
 
 _MAX_ANSWER = 500  # characters
 _MAX_REASONING = 700

@@ -4,19 +4,19 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from harness.chat.budget import Budget
-from harness.chat.prices import read_prices
-from harness.settings.judge import JudgeSettings
-from judge.core.errors import JudgeError
-from judge.core.evidence import ScenarioInfo, scenario_info
-from judge.core.rewards import PROFILES
-from judge.llm.client import judge_models
-from judge.llm.llm_judge import Cases, LLMJudge, LoggedCases
-from judge.llm.prompt import least_tokens
-from judge.llm.rubric import read_rubric
-from judge.llm.verdict_cache import VerdictCache
-from judge.verdicts.code_judges import HostingPool, ScenarioJudges
-from scenarios.format import Scenario
+from rehearsal_room.harness.chat.budget import Budget
+from rehearsal_room.harness.chat.prices import read_prices
+from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.core.evidence import ScenarioInfo, scenario_info
+from rehearsal_room.judge.core.rewards import PROFILES
+from rehearsal_room.judge.llm.client import judge_models
+from rehearsal_room.judge.llm.llm_judge import Cases, LLMJudge, LoggedCases
+from rehearsal_room.judge.llm.prompt import least_tokens
+from rehearsal_room.judge.llm.rubric import read_rubric
+from rehearsal_room.judge.llm.verdict_cache import VerdictCache
+from rehearsal_room.judge.verdicts.code_judges import HostingPool, ScenarioJudges
+from rehearsal_room.scenarios.format import Scenario
 
 CACHE_NAME = "verdicts.sqlite"
 

@@ -13,16 +13,16 @@ from secrets import token_hex
 
 import msgspec
 
-from harness.bus.local import Subscription
-from harness.core.errors import LogError
-from harness.core.events import Ending, EpisodeEnded, Judged, Record
-from harness.following.verdict_log import FOLDER, Key, judged_by, verdicts_in
-from harness.log.reader import LogReader, open_reader
-from harness.log.recorder import Recorder
-from harness.log.schema import spent_on, write_atomically
-from harness.log.writer import LogWriter, has_writer, open_log
-from judge.core.errors import JudgeError
-from judge.core.live_judging import EpisodeJudge, serve
+from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Record
+from rehearsal_room.harness.following.verdict_log import FOLDER, Key, judged_by, verdicts_in
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.recorder import Recorder
+from rehearsal_room.harness.log.schema import spent_on, write_atomically
+from rehearsal_room.harness.log.writer import LogWriter, has_writer, open_log
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.core.live_judging import EpisodeJudge, serve
 
 _LOG_ID = "log_id"  # a file in the folder of the verdicts
 

@@ -11,16 +11,16 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from harness.core.events import Judged
-from harness.core.trajectory import Trajectory
-from harness.log.reader import LogReader
-from harness.log.recorder import Recorder
-from harness.log.schema import Progress
-from harness.log.writer import LogWriter
-from judge.core.live_judging import EpisodeJudge
-from judge.core.rewards import RewardProfile, recompute_rewards
-from judge.verdicts.disagreements import is_disagreement
-from judge.verdicts.summary import Summary, Tally
+from rehearsal_room.harness.core.events import Judged
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.harness.log.recorder import Recorder
+from rehearsal_room.harness.log.schema import Progress
+from rehearsal_room.harness.log.writer import LogWriter
+from rehearsal_room.judge.core.live_judging import EpisodeJudge
+from rehearsal_room.judge.core.rewards import RewardProfile, recompute_rewards
+from rehearsal_room.judge.verdicts.disagreements import is_disagreement
+from rehearsal_room.judge.verdicts.summary import Summary, Tally
 
 Only = Literal["all", "unjudged", "disagreements"]
 Done = Callable[[], None]  # called for each episode that is finished

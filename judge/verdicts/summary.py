@@ -3,11 +3,11 @@
 import msgspec
 from rich.console import Console
 
-from harness.core.events import Judged, Label
-from harness.core.terminal_text import printable
-from harness.core.trajectory import Trajectory
-from judge.code.code_judge import NAME
-from judge.verdicts.disagreements import is_disagreement
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.core.terminal_text import printable
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.code.code_judge import NAME
+from rehearsal_room.judge.verdicts.disagreements import is_disagreement
 
 _NUM_SHOWN = 20  # unjudged episodes that are printed one by one
 _DISAGREED = {

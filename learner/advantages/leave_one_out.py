@@ -6,7 +6,7 @@ The baseline of an episode does not depend on that episode, so the gradient stay
 rewards of whole episodes this is G / (G - 1) times the advantage of `mean`.
 """
 
-from learner.advantages.base import Normalization, Rewards
+from rehearsal_room.learner.advantages.base import Normalization, Rewards
 
 
 def leave_one_out(rewards: Rewards) -> Normalization:

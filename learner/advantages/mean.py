@@ -8,7 +8,7 @@ all fail, does not weigh more than others.
 
 import numpy as np
 
-from learner.advantages.base import Normalization, Rewards
+from rehearsal_room.learner.advantages.base import Normalization, Rewards
 
 
 def mean(rewards: Rewards) -> Normalization:

@@ -9,7 +9,7 @@ has equal rewards except for rounding, and its advantages are not divided.
 
 import numpy as np
 
-from learner.advantages.base import Normalization, Rewards
+from rehearsal_room.learner.advantages.base import Normalization, Rewards
 
 EPSILON = 1e-6  # in the unit of rewards
 

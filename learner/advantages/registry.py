@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learner.advantages.base import Normalization, Rewards
-from learner.advantages.leave_one_out import leave_one_out
-from learner.advantages.mean import mean
-from learner.advantages.mean_std import mean_std
-from learner.advantages.reward import reward
-from learner.config.settings import LossSettings
-from learner.core.samples import Group
+from rehearsal_room.learner.advantages.base import Normalization, Rewards
+from rehearsal_room.learner.advantages.leave_one_out import leave_one_out
+from rehearsal_room.learner.advantages.mean import mean
+from rehearsal_room.learner.advantages.mean_std import mean_std
+from rehearsal_room.learner.advantages.reward import reward
+from rehearsal_room.learner.config.settings import LossSettings
+from rehearsal_room.learner.core.samples import Group
 
 _NORMALIZATIONS: dict[str, Callable[[Rewards], Normalization]] = {
     "mean_std": mean_std,

@@ -5,7 +5,7 @@ A_k = R_k
 
 import numpy as np
 
-from learner.advantages.base import Normalization, Rewards
+from rehearsal_room.learner.advantages.base import Normalization, Rewards
 
 
 def reward(rewards: Rewards) -> Normalization:

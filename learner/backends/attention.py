@@ -15,10 +15,10 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
-from learner.backends.attention_form import as_wide_as, form_of
-from learner.backends.masked_attention import attend_masked
-from learner.backends.suffix_attention import attend_by_suffix, attend_merged
-from learner.core.errors import ModelError
+from rehearsal_room.learner.backends.attention_form import as_wide_as, form_of
+from rehearsal_room.learner.backends.masked_attention import attend_masked
+from rehearsal_room.learner.backends.suffix_attention import attend_by_suffix, attend_merged
+from rehearsal_room.learner.core.errors import ModelError
 
 NAME = "rehearsal_prefix_group"
 KeysValues = Mapping[int, tuple[Tensor, Tensor]]  # by layer, after rotation: [1, G, P, D] each

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from learner.core.errors import ModelError
+from rehearsal_room.learner.core.errors import ModelError
 
 # Arguments that do not change the result: positions are in the queries and keys already.
 _HARMLESS = frozenset({"position_ids", "cache_position", "use_cache", "output_router_logits"})

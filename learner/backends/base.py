@@ -10,7 +10,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from learner.packing.batch import PrefixGroup
+from rehearsal_room.learner.packing.batch import PrefixGroup
 
 # Computes the loss of a micro-batch, a scalar, from the numbers of its suffixes and, for their
 # trained tokens in order, the log-probabilities [N] (with gradient) and entropies [N] (without).

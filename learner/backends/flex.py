@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from transformers import AttentionInterface
 
-from learner.backends.attention import use_attention
-from learner.backends.attention_form import as_wide_as, form_of
-from learner.backends.base import LossOf
-from learner.backends.forward import ScoredTokens, device_of, joint_pass
-from learner.core.errors import ConfigError, ModelError
-from learner.packing.batch import PrefixGroup, microbatches
+from rehearsal_room.learner.backends.attention import use_attention
+from rehearsal_room.learner.backends.attention_form import as_wide_as, form_of
+from rehearsal_room.learner.backends.base import LossOf
+from rehearsal_room.learner.backends.forward import ScoredTokens, device_of, joint_pass
+from rehearsal_room.learner.core.errors import ConfigError, ModelError
+from rehearsal_room.learner.packing.batch import PrefixGroup, microbatches
 
 NAME = "rehearsal_flex"
 Kernel = Callable[[Tensor, Tensor, Tensor, BlockMask, float], Tensor]

@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from learner.backends.attention import KeysValues, RowContext
-from learner.backends.heads import token_scores
-from learner.backends.rope_limit import check_length
-from learner.core.errors import ModelError
-from learner.core.samples import Ids
-from learner.packing.batch import Suffix
+from rehearsal_room.learner.backends.attention import KeysValues, RowContext
+from rehearsal_room.learner.backends.heads import token_scores
+from rehearsal_room.learner.backends.rope_limit import check_length
+from rehearsal_room.learner.core.errors import ModelError
+from rehearsal_room.learner.core.samples import Ids
+from rehearsal_room.learner.packing.batch import Suffix
 
 _T = TypeVar("_T")
 Forward = Callable[..., Any]  # of a model

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from learner.backends.attention_form import AttentionForm, attend_explicitly
-from learner.backends.suffix_attention import Own, suffix_parts
+from rehearsal_room.learner.backends.attention_form import AttentionForm, attend_explicitly
+from rehearsal_room.learner.backends.suffix_attention import Own, suffix_parts
 
 BLOCK = 256  # queries that are computed at once
 

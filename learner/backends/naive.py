@@ -7,9 +7,9 @@ and torch's `log_softmax`.
 import torch
 from torch import Tensor, nn
 
-from learner.backends.base import LossOf
-from learner.packing.batch import PrefixGroup, Suffix
-from learner.packing.rows import rows_of
+from rehearsal_room.learner.backends.base import LossOf
+from rehearsal_room.learner.packing.batch import PrefixGroup, Suffix
+from rehearsal_room.learner.packing.rows import rows_of
 
 
 class Naive:

@@ -6,10 +6,10 @@ computed again for every suffix. It is the baseline for measuring `twopass`.
 
 from torch import Tensor, nn
 
-from learner.backends.base import LossOf
-from learner.backends.twopass import TwoPass
-from learner.packing.batch import PrefixGroup
-from learner.packing.rows import rows_of
+from rehearsal_room.learner.backends.base import LossOf
+from rehearsal_room.learner.backends.twopass import TwoPass
+from rehearsal_room.learner.packing.batch import PrefixGroup
+from rehearsal_room.learner.packing.rows import rows_of
 
 
 class Packed:

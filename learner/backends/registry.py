@@ -1,11 +1,11 @@
 """Backends by name."""
 
-from learner.backends.base import Backend
-from learner.backends.flex import Flex
-from learner.backends.naive import Naive
-from learner.backends.packed import Packed
-from learner.backends.twopass import TwoPass
-from learner.config.settings import ComputeSettings
+from rehearsal_room.learner.backends.base import Backend
+from rehearsal_room.learner.backends.flex import Flex
+from rehearsal_room.learner.backends.naive import Naive
+from rehearsal_room.learner.backends.packed import Packed
+from rehearsal_room.learner.backends.twopass import TwoPass
+from rehearsal_room.learner.config.settings import ComputeSettings
 
 
 def backend_of(settings: ComputeSettings) -> Backend:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from learner.core.errors import ModelError
+from rehearsal_room.learner.core.errors import ModelError
 
 
 def check_length(model: nn.Module, num_tokens: int) -> None:

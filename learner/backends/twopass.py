@@ -24,10 +24,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from learner.backends.attention import KeysValues, use_attention
-from learner.backends.base import LossOf
-from learner.backends.forward import ScoredTokens, prefix_pass, suffix_pass
-from learner.packing.batch import PrefixGroup, microbatches
+from rehearsal_room.learner.backends.attention import KeysValues, use_attention
+from rehearsal_room.learner.backends.base import LossOf
+from rehearsal_room.learner.backends.forward import ScoredTokens, prefix_pass, suffix_pass
+from rehearsal_room.learner.packing.batch import PrefixGroup, microbatches
 
 
 class TwoPass:

@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from harness.core.errors import SettingsError
-from harness.settings.run import Settings
-from harness.settings.tables import Table, nest
-from learner.config.profiles import with_profile
-from learner.config.settings import LossSettings, TrainSettings
-from learner.core.errors import ConfigError
-from scenarios.files import read_toml
-from scenarios.validation import explain
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.settings.tables import Table, nest
+from rehearsal_room.learner.config.profiles import with_profile
+from rehearsal_room.learner.config.settings import LossSettings, TrainSettings
+from rehearsal_room.learner.core.errors import ConfigError
+from rehearsal_room.scenarios.files import read_toml
+from rehearsal_room.scenarios.validation import explain
 
 RUNS = ("rollouts", "evaluation")  # tables with the settings of a run
 

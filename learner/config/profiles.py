@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from harness.settings.tables import merge
+from rehearsal_room.harness.settings.tables import merge
 
 _AWM: dict[str, Any] = {
     "steps": 96,

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from harness.core.errors import SettingsError
-from harness.history.windows import parse_history
-from harness.settings.run import Settings, resolve_table
-from harness.settings.tables import merge, nest
-from learner.config.settings import TrainSettings
-from learner.core.errors import ConfigError
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.settings.run import Settings, resolve_table
+from rehearsal_room.harness.settings.tables import merge, nest
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import ConfigError
 
 TRAINABLE = ("local", "vllm")  # policies that report token ids and take new weights
 # With data.fill: how many times the groups of a batch may be run until enough can be used

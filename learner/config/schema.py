@@ -1,9 +1,9 @@
 """The JSON Schema of a training file, for editors."""
 
-from harness.settings.run import Settings
-from harness.settings.schema import Schema, embed, schema_of
-from learner.config.loader import RUNS
-from learner.config.settings import TrainSettings
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.settings.schema import Schema, embed, schema_of
+from rehearsal_room.learner.config.loader import RUNS
+from rehearsal_room.learner.config.settings import TrainSettings
 
 
 def train_schema() -> Schema:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from scenarios.validation import MAX_FLOAT
+from rehearsal_room.scenarios.validation import MAX_FLOAT
 
 
 class ServePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from scenarios.validation import MAX_FLOAT
+from rehearsal_room.scenarios.validation import MAX_FLOAT
 
 _Count = Annotated[int, Meta(ge=1)]
 _NotNegative = Annotated[float, Meta(ge=0, le=MAX_FLOAT)]

@@ -15,7 +15,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch.distributed.checkpoint.api import CheckpointException
 
-from learner.core.errors import CheckpointError
+from rehearsal_room.learner.core.errors import CheckpointError
 
 
 @contextmanager

@@ -17,18 +17,18 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.core.briefings import logged_briefing
-from harness.core.events import HistorySummarized
-from harness.core.messages import Briefing, Window
-from harness.core.token_bytes import ID_BYTES, decode_ids, encode_ids
-from harness.core.trajectory import Trajectory
-from harness.dialects.base import Dialect
-from harness.history.base import HistoryPolicy
-from harness.history.windows import HistoryFold, windows_of
-from harness.log.schema import ScenarioSnapshot
-from harness.tokenization.chat_tokenizer import reply_key
-from learner.core.errors import AlignmentError, SampleError
-from learner.data.trajectory_samples import Prompts
+from rehearsal_room.harness.core.briefings import logged_briefing
+from rehearsal_room.harness.core.events import HistorySummarized
+from rehearsal_room.harness.core.messages import Briefing, Window
+from rehearsal_room.harness.core.token_bytes import ID_BYTES, decode_ids, encode_ids
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.windows import HistoryFold, windows_of
+from rehearsal_room.harness.log.schema import ScenarioSnapshot
+from rehearsal_room.harness.tokenization.chat_tokenizer import reply_key
+from rehearsal_room.learner.core.errors import AlignmentError, SampleError
+from rehearsal_room.learner.data.trajectory_samples import Prompts
 
 
 class Renderer(Protocol):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 import anyio
 import msgspec
 
-from learner.core.errors import LearnerError
-from learner.core.samples import Group, GroupSize
-from learner.data.grouping import FAILURES, DroppedGroup
+from rehearsal_room.learner.core.errors import LearnerError
+from rehearsal_room.learner.core.samples import Group, GroupSize
+from rehearsal_room.learner.data.grouping import FAILURES, DroppedGroup
 
 
 class TakenBatch(msgspec.Struct, frozen=True):

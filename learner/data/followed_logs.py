@@ -19,14 +19,14 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Judged, Record
-from harness.log.reader import LogReader, open_reader
-from harness.log.writer import has_writer
-from learner.core.samples import Group
-from learner.data.batch_queue import TakenBatch
-from learner.data.group_feed import GroupResult
-from learner.data.grouping import Grouping
-from learner.data.log_source import Counting, no_groups, taken_batch
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Judged, Record
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.writer import has_writer
+from rehearsal_room.learner.core.samples import Group
+from rehearsal_room.learner.data.batch_queue import TakenBatch
+from rehearsal_room.learner.data.group_feed import GroupResult
+from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.data.log_source import Counting, no_groups, taken_batch
 
 IsComplete = Callable[[Path, LogReader], bool]  # whether a run has ended all that it planned
 _WAIT_S = 0.2  # seconds between two looks at a log in which nothing is new

@@ -12,12 +12,12 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 
-from harness.bus.local import Subscription
-from harness.core.events import EpisodeStarted, Judged, Kind, Record
-from harness.core.trajectory import Assembly, Trajectory
-from harness.log.reader import open_reader
-from learner.core.samples import Group
-from learner.data.grouping import DroppedGroup, Grouping
+from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.core.events import EpisodeStarted, Judged, Kind, Record
+from rehearsal_room.harness.core.trajectory import Assembly, Trajectory
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.learner.core.samples import Group
+from rehearsal_room.learner.data.grouping import DroppedGroup, Grouping
 
 GroupResult = Group | DroppedGroup
 KINDS: tuple[Kind, ...] = ("started", "step", "summary", "ended", "judged")  # that a feed needs

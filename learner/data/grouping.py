@@ -30,13 +30,13 @@ from typing import Literal, Protocol, get_args
 
 import msgspec
 
-from harness.core.events import Ending, EpisodeStarted, ForkedFrom, Label
-from harness.core.trajectory import Trajectory
-from harness.log.schema import ScenarioSnapshot
-from learner.config.settings import DataSettings, LossSettings
-from learner.core.errors import SampleError
-from learner.core.samples import Group, GroupSize, Rollout, Sample
-from learner.data.trajectory_samples import (
+from rehearsal_room.harness.core.events import Ending, EpisodeStarted, ForkedFrom, Label
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.schema import ScenarioSnapshot
+from rehearsal_room.learner.config.settings import DataSettings, LossSettings
+from rehearsal_room.learner.core.errors import SampleError
+from rehearsal_room.learner.core.samples import Group, GroupSize, Rollout, Sample
+from rehearsal_room.learner.data.trajectory_samples import (
     Prompts,
     has_own_replies,
     latest_verdict,

@@ -5,12 +5,12 @@ from itertools import islice
 
 import anyio.to_thread
 
-from harness.core.events import Label
-from learner.core.errors import LearnerError
-from learner.core.samples import Group, GroupSize
-from learner.data.batch_queue import TakenBatch
-from learner.data.grouping import Grouping, Reason
-from learner.data.remedies import format_counts, remedy
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.learner.core.errors import LearnerError
+from rehearsal_room.learner.core.samples import Group, GroupSize
+from rehearsal_room.learner.data.batch_queue import TakenBatch
+from rehearsal_room.learner.data.grouping import Grouping, Reason
+from rehearsal_room.learner.data.remedies import format_counts, remedy
 
 
 class LogSource:

@@ -6,7 +6,7 @@ Messages about such batches and runs therefore name the reasons and a remedy.
 
 from collections.abc import Mapping
 
-from learner.data.grouping import Reason
+from rehearsal_room.learner.data.grouping import Reason
 
 _REMEDIES: dict[Reason, str] = {
     "equal": (

@@ -10,10 +10,10 @@ from math import isfinite
 import msgspec
 import numpy as np
 
-from harness.core.messages import Reply
-from harness.core.token_bytes import ID_BYTES
-from learner.core.errors import SampleError
-from learner.core.samples import Floats, Ids
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.core.token_bytes import ID_BYTES
+from rehearsal_room.learner.core.errors import SampleError
+from rehearsal_room.learner.core.samples import Floats, Ids
 
 # Makes an error from the number of a reply, the field, and the fault.
 MakeError = Callable[[int, str, str], SampleError]

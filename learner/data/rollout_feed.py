@@ -10,19 +10,31 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from harness.bus.local import Subscription
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Judged, Label, Record
-from harness.core.trajectory import Trajectory
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME, ScenarioSnapshot
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.session import RecordRunEvent
-from learner.core.samples import Group
-from learner.data.admission import Admission
-from learner.data.batch_queue import BatchQueue, TakenBatch
-from learner.data.group_feed import KINDS, GroupResult, LiveFeed, group_results_of_log
-from learner.data.grouping import FAILURES, DroppedGroup, Grouping
-from learner.trainer.weight_publisher import Publisher
+from rehearsal_room.harness.bus.local import Subscription
+from rehearsal_room.harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    Judged,
+    Label,
+    Record,
+)
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME, ScenarioSnapshot
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.session import RecordRunEvent
+from rehearsal_room.learner.core.samples import Group
+from rehearsal_room.learner.data.admission import Admission
+from rehearsal_room.learner.data.batch_queue import BatchQueue, TakenBatch
+from rehearsal_room.learner.data.group_feed import (
+    KINDS,
+    GroupResult,
+    LiveFeed,
+    group_results_of_log,
+)
+from rehearsal_room.learner.data.grouping import FAILURES, DroppedGroup, Grouping
+from rehearsal_room.learner.trainer.weight_publisher import Publisher
 
 
 def group_numbers(plans: Sequence[EpisodePlan]) -> dict[str, int]:

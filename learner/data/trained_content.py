@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from learner.data.group_feed import groups_of_logs
-from learner.data.grouping import Grouping
+from rehearsal_room.learner.data.group_feed import groups_of_logs
+from rehearsal_room.learner.data.grouping import Grouping
 
 Sampled = tuple[list[int], list[int], float]  # prompt, tokens and reward of a sample
 

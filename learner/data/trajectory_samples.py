@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from harness.core.events import (
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     HistorySummarized,
@@ -20,12 +20,12 @@ from harness.core.events import (
     Label,
     StepTaken,
 )
-from harness.core.messages import Reply
-from harness.core.token_bytes import ID_BYTES
-from harness.core.trajectory import Trajectory
-from learner.core.errors import SampleError
-from learner.core.samples import NO_IDS, Ids, Rollout, Sample
-from learner.data.reply_arrays import MakeError, arrays_of
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.core.token_bytes import ID_BYTES
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.learner.core.errors import SampleError
+from rehearsal_room.learner.core.samples import NO_IDS, Ids, Rollout, Sample
+from rehearsal_room.learner.data.reply_arrays import MakeError, arrays_of
 
 Prompts = Sequence[Ids | None]  # one for each reply; None: the reply is not trained
 _Events = Sequence[StepTaken | HistorySummarized]

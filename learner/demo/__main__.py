@@ -1,6 +1,6 @@
 """The command line of the demonstration (learner.demo.learn and learner.demo.ablation).
 
-python -m learner.demo RECIPE -o FOLDER [--seeds 0 1 2] [--ablation]
+python -m rehearsal_room.learner.demo RECIPE -o FOLDER [--seeds 0 1 2] [--ablation]
 """
 
 import sys
@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from harness.core.terminal import Terminal
-from learner.core.errors import LearnerError
-from learner.demo.ablation import ablate
-from learner.demo.learn import demonstrate, draw
-from learner.demo.recipe import Recipe, read_recipe
-from learner.demo.rehearse import rehearse
+from rehearsal_room.harness.core.terminal import Terminal
+from rehearsal_room.learner.core.errors import LearnerError
+from rehearsal_room.learner.demo.ablation import ablate
+from rehearsal_room.learner.demo.learn import demonstrate, draw
+from rehearsal_room.learner.demo.recipe import Recipe, read_recipe
+from rehearsal_room.learner.demo.rehearse import rehearse
 
 
 class _DemoCommand(click.Command):
@@ -85,4 +85,4 @@ def _repeat_flag(arguments: list[str], flag: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(prog_name="learner.demo")
+    main(prog_name="rehearsal_room.learner.demo")

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from learner.demo.demonstration import Demonstration, RunCommand
-from learner.demo.evaluate import Interval, Outcomes, paired
-from learner.demo.learn import Agreement, agreement
-from learner.demo.recipe import Recipe
+from rehearsal_room.learner.demo.demonstration import Demonstration, RunCommand
+from rehearsal_room.learner.demo.evaluate import Interval, Outcomes, paired
+from rehearsal_room.learner.demo.learn import Agreement, agreement
+from rehearsal_room.learner.demo.recipe import Recipe
 
 FULL = "full"
 KIND = "memory"

@@ -12,14 +12,14 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.dialects.registry import dialect_of
-from learner.demo import microworlds
-from learner.demo.evaluate import Outcomes, Score, outcomes, score
-from learner.demo.model import num_weights, write_start
-from learner.demo.recipe import Recipe
-from learner.demo.rehearse import write_config
-from learner.demo.tokenizer import train_tokenizer
-from learner.loop.report import REPORT_NAME
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.learner.demo import microworlds
+from rehearsal_room.learner.demo.evaluate import Outcomes, Score, outcomes, score
+from rehearsal_room.learner.demo.model import num_weights, write_start
+from rehearsal_room.learner.demo.recipe import Recipe
+from rehearsal_room.learner.demo.rehearse import write_config
+from rehearsal_room.learner.demo.tokenizer import train_tokenizer
+from rehearsal_room.learner.loop.report import REPORT_NAME
 
 _TOKENIZER_WORLDS = 300  # the tokenizer is trained on the texts of at most this many worlds
 # Runs a `rehearse` command: its name, its settings file, its output folder.

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from harness.core.events import Label
-from harness.log.reader import open_reader
-from harness.reports.bootstrap import Resamples, percentile_interval
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.reports.bootstrap import Resamples, percentile_interval
 
 _RESAMPLES = 10_000
 Outcomes = Mapping[tuple[str, str], Sequence[bool]]  # (scenario, task) -> each try's completion

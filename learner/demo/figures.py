@@ -6,8 +6,14 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from harness.reports.chart_style import LEGEND_SIZE, LIGHT, WIDTH, chart_style, save_png
-from learner.demo.evaluate import Interval
+from rehearsal_room.harness.reports.chart_style import (
+    LEGEND_SIZE,
+    LIGHT,
+    WIDTH,
+    chart_style,
+    save_png,
+)
+from rehearsal_room.learner.demo.evaluate import Interval
 
 _PANEL = (3.6, 2.9)  # inches
 _TITLE = 10  # points

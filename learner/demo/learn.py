@@ -21,12 +21,12 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from learner.core.errors import LearnerError
-from learner.demo.demonstration import Demonstration, RunCommand
-from learner.demo.evaluate import Interval, Score, paired
-from learner.demo.figures import draw_bars, draw_curves
-from learner.demo.recipe import Recipe
-from learner.model.logprob_agreement import MAX_DIFFERENCE
+from rehearsal_room.learner.core.errors import LearnerError
+from rehearsal_room.learner.demo.demonstration import Demonstration, RunCommand
+from rehearsal_room.learner.demo.evaluate import Interval, Score, paired
+from rehearsal_room.learner.demo.figures import draw_bars, draw_curves
+from rehearsal_room.learner.demo.recipe import Recipe
+from rehearsal_room.learner.model.logprob_agreement import MAX_DIFFERENCE
 
 
 class Agreement(msgspec.Struct, frozen=True):

@@ -6,14 +6,14 @@ from random import Random
 
 import msgspec
 
-from envpool.inprocess.toolset import load
-from harness.core.messages import Briefing
-from harness.dialects.base import Dialect
-from harness.rollout.episode import user_of
-from harness.rollout.trust_notice import set_own
-from learner.demo.recipe import WorldSettings
-from scenarios.format import read
-from scenarios.microworlds.writing import write_microworlds
+from rehearsal_room.envpool.inprocess.toolset import load
+from rehearsal_room.harness.core.messages import Briefing
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.rollout.episode import user_of
+from rehearsal_room.harness.rollout.trust_notice import set_own
+from rehearsal_room.learner.demo.recipe import WorldSettings
+from rehearsal_room.scenarios.format import read
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 
 
 class MicroWorlds(msgspec.Struct, frozen=True):

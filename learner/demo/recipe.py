@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from learner.core.errors import ConfigError
-from learner.demo.model import ModelSize
-from scenarios.files import load_toml
+from rehearsal_room.learner.core.errors import ConfigError
+from rehearsal_room.learner.demo.model import ModelSize
+from rehearsal_room.scenarios.files import load_toml
 
 
 class WorldSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

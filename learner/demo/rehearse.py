@@ -8,7 +8,7 @@ from typing import Any
 
 import tomli_w
 
-from learner.core.errors import LearnerError
+from rehearsal_room.learner.core.errors import LearnerError
 
 
 def rehearse(command: str, config: Path, output: Path) -> None:
@@ -20,7 +20,7 @@ def rehearse(command: str, config: Path, output: Path) -> None:
     arguments = [command, *settings, "-o", str(output), *resume]
     with log.open("ab") as file:
         done = subprocess.run(
-            [sys.executable, "-m", "harness", *arguments],
+            [sys.executable, "-m", "rehearsal_room", *arguments],
             stdout=file,
             stderr=subprocess.STDOUT,
             check=False,

@@ -1,9 +1,9 @@
 """The JSON Schema of a recipe of the demonstration, for editors."""
 
-from harness.settings.run import Settings
-from harness.settings.schema import Schema, embed, schema_of
-from learner.config.schema import train_schema
-from learner.demo.recipe import Recipe
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.settings.schema import Schema, embed, schema_of
+from rehearsal_room.learner.config.schema import train_schema
+from rehearsal_room.learner.demo.recipe import Recipe
 
 
 def recipe_schema() -> Schema:

@@ -4,8 +4,9 @@ transformers passes the model's queries, keys and values to the function that is
 the name in `config._attn_implementation`. So every architecture that gets its attention that way
 can be sampled from, with its own forward.
 
-Sliding windows, soft caps and sinks are computed as in `learner.backends.attention_form`. The keys
-and values of tokens outside of a window stay in their slots.
+Sliding windows, soft caps and sinks are computed as in
+`rehearsal_room.learner.backends.attention_form`. The keys and values of tokens outside of a window
+stay in their slots.
 
 Shapes: R requests, T new tokens in total, S slots, H heads, G heads of keys and values, D their
 size, C the capacity of a slot in tokens, L tokens that are attended to.
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from learner.backends.attention_form import (
+from rehearsal_room.learner.backends.attention_form import (
     AttentionForm,
     as_wide_as,
     attend_explicitly,
@@ -27,8 +28,8 @@ from learner.backends.attention_form import (
     form_of,
     softmax_beside_sinks,
 )
-from learner.backends.masked_attention import sees
-from learner.core.errors import ModelError
+from rehearsal_room.learner.backends.masked_attention import sees
+from rehearsal_room.learner.core.errors import ModelError
 
 NAME = "rehearsal_slots"
 _GROWTH = 256  # tokens; the capacity of slots is a multiple of this

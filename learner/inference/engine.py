@@ -19,20 +19,20 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from harness.policies.token_agent import Generated
-from learner.backends.attention import use_attention
-from learner.backends.forward import layer_list
-from learner.backends.rope_limit import check_length
-from learner.core.errors import ModelError
-from learner.inference.attention import NAME, Decode, Prefill, Slots
-from learner.inference.kv_cache import (
+from rehearsal_room.harness.policies.token_agent import Generated
+from rehearsal_room.learner.backends.attention import use_attention
+from rehearsal_room.learner.backends.forward import layer_list
+from rehearsal_room.learner.backends.rope_limit import check_length
+from rehearsal_room.learner.core.errors import ModelError
+from rehearsal_room.learner.inference.attention import NAME, Decode, Prefill, Slots
+from rehearsal_room.learner.inference.kv_cache import (
     PrefixTable,
     SequenceCache,
     as_tokens,
     device_numbers,
     shared_length,
 )
-from learner.inference.sampling import RandomDraws, sample_tokens
+from rehearsal_room.learner.inference.sampling import RandomDraws, sample_tokens
 
 _WORTH_WAITING = 32  # a request waits for a neighbour's prompt if that saves this many tokens
 

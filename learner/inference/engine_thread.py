@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 from anyio.from_thread import BlockingPortal
 
-from learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.engine import Engine, Request
 
 
 class _Job:

@@ -14,21 +14,26 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from harness.core.errors import PolicyError, SettingsError
-from harness.core.policy_card import read_card
-from harness.dialects.registry import dialect_of
-from harness.policies.base import Assignment
-from harness.policies.token_agent import Generated, Sampling, TokenAgent, TokenBackend
-from harness.rollout.token_policies import sampling_of
-from harness.settings.run import Settings
-from harness.tokenization.chat_template import read_config
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from harness.tokenization.template_check import check_template
-from learner.config.settings import ComputeSettings
-from learner.core.errors import ModelError
-from learner.inference.engine import Engine, Request
-from learner.inference.engine_thread import EngineThread
-from learner.model.pretrained import open_model
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.core.policy_card import read_card
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.harness.policies.token_agent import (
+    Generated,
+    Sampling,
+    TokenAgent,
+    TokenBackend,
+)
+from rehearsal_room.harness.rollout.token_policies import sampling_of
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.tokenization.chat_template import read_config
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.tokenization.template_check import check_template
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.errors import ModelError
+from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.engine_thread import EngineThread
+from rehearsal_room.learner.model.pretrained import open_model
 
 FIRST_VERSION = "v0"  # the version of weights without a model card
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learner.core.errors import ModelError
+from rehearsal_room.learner.core.errors import ModelError
 
 _CHUNK = 64  # numbers drawn at once
 _MIN_TEMPERATURE = 1e-5  # lower ones count as 0, as in vLLM: dividing logits by them overflows

@@ -7,18 +7,18 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 
-from envpool.server.settings import ServeSettings
-from harness.core.errors import PolicyError
-from harness.core.policy_card import read_card
-from harness.policies.token_agent import Sampling, TokenBackend
-from harness.serving.compatibility import ServingFormats
-from harness.serving.http_server import serve
-from harness.serving.service import PolicyService, sampling_of
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from harness.tokenization.template_check import check_template
-from harness.vllm.client import VllmClient, VllmSettings
-from harness.vllm.server import VllmServer, VllmServerSettings
-from learner.config.serving import ServePolicy
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.policy_card import read_card
+from rehearsal_room.harness.policies.token_agent import Sampling, TokenBackend
+from rehearsal_room.harness.serving.compatibility import ServingFormats
+from rehearsal_room.harness.serving.http_server import serve
+from rehearsal_room.harness.serving.service import PolicyService, sampling_of
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.tokenization.template_check import check_template
+from rehearsal_room.harness.vllm.client import VllmClient, VllmSettings
+from rehearsal_room.harness.vllm.server import VllmServer, VllmServerSettings
+from rehearsal_room.learner.config.serving import ServePolicy
 
 Backend = tuple[TokenBackend, int]  # the sampling backend, and its context length in tokens
 
@@ -61,7 +61,7 @@ async def _open_backend(options: ServePolicy, chat: ChatTokenizer) -> AsyncItera
     async with AsyncExitStack() as stack:
         if options.backend == "local":
             # Imported late: it needs torch, which backend vllm does not.
-            module = import_module("learner.inference.local_policy")
+            module = import_module("rehearsal_room.learner.inference.local_policy")
             policy = module.LocalPolicy(module.LocalSettings(options.folder))
             await stack.enter_async_context(policy)
             yield policy.backend(), policy.context

@@ -9,19 +9,19 @@ from shutil import rmtree
 import anyio.to_thread
 import msgspec
 
-from envpool.router import RoutingPool
-from harness.log.reader import open_reader
-from harness.policies.base import OpenPolicy
-from harness.reports.summary import read_report, write_report
-from harness.rollout.launch import OpenJudge, open_run_parts, planned, pool_of
-from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.session import run_session
-from harness.settings.run import Settings, difference
-from learner.core.errors import CheckpointError
-from learner.core.training_folder import evaluation_name
-from learner.loop.progress_state import Values
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.policies.base import OpenPolicy
+from rehearsal_room.harness.reports.summary import read_report, write_report
+from rehearsal_room.harness.rollout.launch import OpenJudge, open_run_parts, planned, pool_of
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.session import run_session
+from rehearsal_room.harness.settings.run import Settings, difference
+from rehearsal_room.learner.core.errors import CheckpointError
+from rehearsal_room.learner.core.training_folder import evaluation_name
+from rehearsal_room.learner.loop.progress_state import Values
+from rehearsal_room.scenarios.format import Scenario, Task
 
 
 class Evaluator(msgspec.Struct, frozen=True):

@@ -7,16 +7,16 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from harness.core.policy_card import PolicyCard
-from learner.advantages.registry import advantages_of
-from learner.config.settings import TrainSettings
-from learner.core.errors import CheckpointError, TrainingError
-from learner.core.samples import NO_GROUPS, Group, GroupSize
-from learner.loop.progress_state import TrainProgress
-from learner.losses.aggregation import weights_of
-from learner.model.logprob_agreement import MAX_DIFFERENCE
-from learner.packing.prefix_groups import batch_of
-from learner.trainer.trainer import StepReport, Trainer
+from rehearsal_room.harness.core.policy_card import PolicyCard
+from rehearsal_room.learner.advantages.registry import advantages_of
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import CheckpointError, TrainingError
+from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize
+from rehearsal_room.learner.loop.progress_state import TrainProgress
+from rehearsal_room.learner.losses.aggregation import weights_of
+from rehearsal_room.learner.model.logprob_agreement import MAX_DIFFERENCE
+from rehearsal_room.learner.packing.prefix_groups import batch_of
+from rehearsal_room.learner.trainer.trainer import StepReport, Trainer
 
 _ANOTHER_MODEL = 0.5  # estimated divergence per token, in nats, too large for numerical differences
 _LIVE_QUESTION = "Does the policy use the weights that are trained, at temperature 1 and top_p 1?"
@@ -55,7 +55,7 @@ class ModelLearner:
             ) from exc
 
     def step(self, groups: Sequence[Group], also: GroupSize = NO_GROUPS) -> StepReport:
-        """Make one batch's updates; see `learner.loop.loop.Learner`.
+        """Make one batch's updates; see `rehearsal_room.learner.loop.loop.Learner`.
 
         Raises TrainingError, also when the first batch shows that the sampler does not use the
         model that is trained.
@@ -71,8 +71,8 @@ class ModelLearner:
         return report
 
     def save(self, progress: TrainProgress, *, keep_all: bool = False) -> None:
-        """Write a checkpoint; see `learner.loop.loop.Learner`. Raises CheckpointError; the previous
-        checkpoint then stays."""
+        """Write a checkpoint; see `rehearsal_room.learner.loop.loop.Learner`. Raises
+        CheckpointError; the previous checkpoint then stays."""
         keep = sys.maxsize if keep_all else self._settings.save.keep
         self._trainer.save(self._checkpoints, msgspec.json.encode(progress), keep=keep)
 

@@ -23,14 +23,14 @@ import anyio.to_thread
 import msgspec
 import structlog
 
-from learner.config.settings import TrainSettings
-from learner.core.errors import LearnerError
-from learner.core.samples import NO_GROUPS, Group, GroupSize
-from learner.data.batch_queue import TakenBatch
-from learner.data.grouping import FAILURES
-from learner.data.remedies import format_counts, remedy
-from learner.loop.metrics import Value
-from learner.loop.progress_state import (
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import LearnerError
+from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize
+from rehearsal_room.learner.data.batch_queue import TakenBatch
+from rehearsal_room.learner.data.grouping import FAILURES
+from rehearsal_room.learner.data.remedies import format_counts, remedy
+from rehearsal_room.learner.loop.metrics import Value
+from rehearsal_room.learner.loop.progress_state import (
     TrainProgress,
     Values,
     after_batch,
@@ -39,8 +39,8 @@ from learner.loop.progress_state import (
     seconds_since,
     waiting_side,
 )
-from learner.trainer.trainer import StepReport
-from learner.trainer.weight_publisher import Publisher
+from rehearsal_room.learner.trainer.trainer import StepReport
+from rehearsal_room.learner.trainer.weight_publisher import Publisher
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)

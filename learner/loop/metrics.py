@@ -20,11 +20,11 @@ import msgspec
 import structlog
 from anyio import ContextManagerMixin
 
-from harness.log.schema import write_atomically
-from learner.config.settings import TrainSettings
-from learner.core.errors import MetricsError
-from learner.core.training_folder import METRICS_NAME
-from learner.loop.metrics_sinks import Sink, open_sinks
+from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import MetricsError
+from rehearsal_room.learner.core.training_folder import METRICS_NAME
+from rehearsal_room.learner.loop.metrics_sinks import Sink, open_sinks
 
 Value = float | int | str | None
 _log = structlog.get_logger(__name__)

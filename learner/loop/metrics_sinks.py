@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from learner.config.settings import TrainSettings
-from learner.core.errors import ConfigError
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import ConfigError
 
 _log = structlog.get_logger(__name__)
 

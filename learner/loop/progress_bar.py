@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from harness.rollout.progress_display import ProgressDisplay
-from learner.loop.metrics import Value
+from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
+from rehearsal_room.learner.loop.metrics import Value
 
 # The metrics of a step that are shown, in this order, where the step has them.
 _SHOWN = {

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from learner.data.batch_queue import TakenBatch
-from learner.loop.metrics import Value
-from learner.trainer.trainer import StepReport
+from rehearsal_room.learner.data.batch_queue import TakenBatch
+from rehearsal_room.learner.loop.metrics import Value
+from rehearsal_room.learner.trainer.trainer import StepReport
 
 Values = dict[str, float]  # by name
 _NOTICEABLE = 0.05  # a smaller share of the time does not count as waiting

@@ -6,10 +6,15 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from harness.log.schema import write_atomically
-from learner.core.errors import CheckpointError
-from learner.data.remedies import format_counts, remedy
-from learner.loop.progress_state import TrainProgress, Values, trainer_idle_share, waiting_side
+from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.learner.core.errors import CheckpointError
+from rehearsal_room.learner.data.remedies import format_counts, remedy
+from rehearsal_room.learner.loop.progress_state import (
+    TrainProgress,
+    Values,
+    trainer_idle_share,
+    waiting_side,
+)
 
 REPORT_NAME = "report.json"
 

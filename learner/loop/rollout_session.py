@@ -7,23 +7,23 @@ from pathlib import Path
 import anyio.to_thread
 import msgspec
 
-from envpool.router import RoutingPool
-from harness.policies.base import OpenPolicy
-from harness.rollout.gc_tuning import tune_garbage_collector
-from harness.rollout.launch import OpenJudge, open_run_parts, planned, pool_of
-from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.process import raise_file_limit
-from harness.rollout.session import RunParts, run_session
-from harness.settings.run import Settings
-from harness.users.left_out import num_left_out, report_left_out
-from learner.config.settings import TrainSettings
-from learner.data.admission import Admission
-from learner.data.batch_queue import BatchQueue
-from learner.data.grouping import Grouping
-from learner.data.rollout_feed import RolloutFeed, group_numbers
-from learner.loop.progress_state import TrainProgress
-from learner.trainer.weight_publisher import Publisher
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.harness.policies.base import OpenPolicy
+from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
+from rehearsal_room.harness.rollout.launch import OpenJudge, open_run_parts, planned, pool_of
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.process import raise_file_limit
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.users.left_out import num_left_out, report_left_out
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.data.admission import Admission
+from rehearsal_room.learner.data.batch_queue import BatchQueue
+from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.data.rollout_feed import RolloutFeed, group_numbers
+from rehearsal_room.learner.loop.progress_state import TrainProgress
+from rehearsal_room.learner.trainer.weight_publisher import Publisher
 
 
 class Rollouts(msgspec.Struct, frozen=True):

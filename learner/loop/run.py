@@ -12,45 +12,51 @@ import anyio.to_thread
 import msgspec
 from rich.console import Console
 
-from harness.bus.mqtt_settings import MqttSettings
-from harness.commands.logged_run import is_complete
-from harness.core.policy_card import PolicyCard
-from harness.dialects.base import Dialect
-from harness.dialects.registry import dialect_of
-from harness.history.base import HistoryPolicy
-from harness.history.windows import parse_history
-from harness.rollout.launch import OpenJudge, warn_of_mismatches
-from harness.rollout.process import run
-from harness.settings.run import Settings
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from harness.tokenization.template_check import check_template
-from harness.vllm.policy import VllmPolicy
-from learner.config.runs import Runs, rhythm_of
-from learner.config.settings import TrainSettings
-from learner.core.training_folder import CHECKPOINTS, COPY, EVALUATIONS, ROLLOUTS, VERSIONS
-from learner.data.alignment import Alignment
-from learner.data.followed_logs import FollowedSource
-from learner.data.group_feed import groups_of_logs
-from learner.data.grouping import Grouping
-from learner.data.log_source import LogSource
-from learner.loop.evaluation import open_evaluator
-from learner.loop.learner import ModelLearner
-from learner.loop.loop import Loop, LoopCallbacks, Source
-from learner.loop.metrics import Value, open_metrics
-from learner.loop.progress_bar import StepDisplay
-from learner.loop.progress_state import TrainProgress
-from learner.loop.report import TrainReport, report_of, write_report
-from learner.loop.rollout_session import Rollouts, open_rollouts
-from learner.loop.run_folder import (
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.core.policy_card import PolicyCard
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.logged_runs.logged_run import is_complete
+from rehearsal_room.harness.rollout.launch import OpenJudge, warn_of_mismatches
+from rehearsal_room.harness.rollout.process import run
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.tokenization.template_check import check_template
+from rehearsal_room.harness.vllm.policy import VllmPolicy
+from rehearsal_room.learner.config.runs import Runs, rhythm_of
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.training_folder import (
+    CHECKPOINTS,
+    COPY,
+    EVALUATIONS,
+    ROLLOUTS,
+    VERSIONS,
+)
+from rehearsal_room.learner.data.alignment import Alignment
+from rehearsal_room.learner.data.followed_logs import FollowedSource
+from rehearsal_room.learner.data.group_feed import groups_of_logs
+from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.data.log_source import LogSource
+from rehearsal_room.learner.loop.evaluation import open_evaluator
+from rehearsal_room.learner.loop.learner import ModelLearner
+from rehearsal_room.learner.loop.loop import Loop, LoopCallbacks, Source
+from rehearsal_room.learner.loop.metrics import Value, open_metrics
+from rehearsal_room.learner.loop.progress_bar import StepDisplay
+from rehearsal_room.learner.loop.progress_state import TrainProgress
+from rehearsal_room.learner.loop.report import TrainReport, report_of, write_report
+from rehearsal_room.learner.loop.rollout_session import Rollouts, open_rollouts
+from rehearsal_room.learner.loop.run_folder import (
     remove_later_evaluations,
     remove_leftovers,
     start_or_resume,
 )
-from learner.loop.trainable_policies import TrainablePolicy
-from learner.model.distributed import join_processes
-from learner.selftest.start import check_server, check_start
-from learner.trainer.trainer import open_trainer
-from learner.trainer.weight_publisher import Publisher, TakesWeights
+from rehearsal_room.learner.loop.trainable_policies import TrainablePolicy
+from rehearsal_room.learner.model.distributed import join_processes
+from rehearsal_room.learner.selftest.start import check_server, check_start
+from rehearsal_room.learner.trainer.trainer import open_trainer
+from rehearsal_room.learner.trainer.weight_publisher import Publisher, TakesWeights
 
 
 class TrainDependencies(msgspec.Struct, frozen=True):
@@ -248,8 +254,10 @@ class _Training(msgspec.Struct, frozen=True):
         stack is closed; a run that is resumed without one learns from the copy that it has."""
         copy, bus, logs = self.folder / COPY, self.dependencies.bus, self.settings.data.logs
         if bus is not None:
-            runs = import_module("harness.bus.mqtt_runs")  # its library takes long to import
-            copies = import_module("harness.following.run_copy")
+            runs = import_module(
+                "rehearsal_room.harness.bus.mqtt_runs"
+            )  # its library takes long to import
+            copies = import_module("rehearsal_room.harness.following.run_copy")
             status = await runs.status_of(bus, logs[0])
             await stack.enter_async_context(copies.open_copy(bus, status, copy))
         return [copy] if copy.exists() else [Path(log) for log in logs]

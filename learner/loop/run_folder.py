@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from harness.log.schema import write_atomically
-from harness.rollout.launch import has_episodes
-from harness.settings.fields import fields_of
-from harness.settings.run import Settings
-from harness.settings.tables import without_none
-from learner.config.loader import read_settings
-from learner.config.settings import TrainSettings
-from learner.core.errors import CheckpointError, ConfigError
-from learner.core.training_folder import (
+from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.harness.rollout.launch import has_episodes
+from rehearsal_room.harness.settings.fields import fields_of
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.settings.tables import without_none
+from rehearsal_room.learner.config.loader import read_settings
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import CheckpointError, ConfigError
+from rehearsal_room.learner.core.training_folder import (
     CHECKPOINTS,
     COPY,
     EVALUATIONS,

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from harness.policies.base import OpenPolicy
-from harness.rollout.token_policies import vllm
-from harness.settings.run import Settings
-from learner.config.settings import TrainSettings
-from learner.inference.local_policy import local_policy
-from learner.trainer.weight_publisher import TakesWeights
+from rehearsal_room.harness.policies.base import OpenPolicy
+from rehearsal_room.harness.rollout.token_policies import vllm
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.inference.local_policy import local_policy
+from rehearsal_room.learner.trainer.weight_publisher import TakesWeights
 
 
 class TrainablePolicy(OpenPolicy, TakesWeights, Protocol):

@@ -20,7 +20,7 @@ to what those of the batch add up to; with `constant`, to what its own episodes 
 from collections.abc import Sequence
 from typing import Literal
 
-from learner.core.samples import NO_GROUPS, Group, GroupSize, Rollout
+from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize, Rollout
 
 Aggregate = Literal["token", "step", "episode", "constant"]
 

@@ -10,8 +10,8 @@ no effect; 0, the default, is none. With a lower bound, tokens that became rare 
 
 from torch import Tensor
 
-from learner.losses.base import Measures, TokenBatch
-from learner.losses.metrics import sum_and_count
+from rehearsal_room.learner.losses.base import Measures, TokenBatch
+from rehearsal_room.learner.losses.metrics import sum_and_count
 
 
 class Cispo:

@@ -18,8 +18,8 @@ so its gradient is 0 where the ratio is above `dual`, which is more than 1.
 import torch
 from torch import Tensor
 
-from learner.losses.base import Measures, TokenBatch
-from learner.losses.metrics import sum_and_count
+from rehearsal_room.learner.losses.base import Measures, TokenBatch
+from rehearsal_room.learner.losses.metrics import sum_and_count
 
 
 class Clip:

@@ -18,8 +18,8 @@ outside: TokenBatch.episode_log_ratios, over all its tokens at the start of an u
 import torch
 from torch import Tensor
 
-from learner.losses.base import Measures, TokenBatch
-from learner.losses.clip import clip_losses
+from rehearsal_room.learner.losses.base import Measures, TokenBatch
+from rehearsal_room.learner.losses.clip import clip_losses
 
 
 class Gspo:

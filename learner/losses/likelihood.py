@@ -8,7 +8,7 @@ of advantage 0 or less are not learned from: pushing tokens down has no lower bo
 
 from torch import Tensor
 
-from learner.losses.base import Measures, TokenBatch
+from rehearsal_room.learner.losses.base import Measures, TokenBatch
 
 
 class Likelihood:

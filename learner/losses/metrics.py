@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from learner.losses.base import Measures
+from rehearsal_room.learner.losses.base import Measures
 
 Sums = dict[str, tuple[float, float]]  # measurements as numbers: name -> (sum, count)
 

@@ -19,8 +19,8 @@ sequences.
 import torch
 from torch import Tensor
 
-from learner.losses.base import Measures, TokenBatch
-from learner.losses.metrics import max_and_count, sum_and_count
+from rehearsal_room.learner.losses.base import Measures, TokenBatch
+from rehearsal_room.learner.losses.metrics import max_and_count, sum_and_count
 
 
 def token_weights(tokens: TokenBatch, *, cap: float) -> Tensor:

@@ -2,22 +2,22 @@
 
 from torch import Tensor
 
-from learner.config.settings import LossSettings
-from learner.losses.base import Measures, PolicyLoss, TokenBatch
-from learner.losses.cispo import Cispo
-from learner.losses.clip import Clip
-from learner.losses.entropy import entropy_losses
-from learner.losses.gspo import Gspo
-from learner.losses.kl import k3
-from learner.losses.likelihood import Likelihood
-from learner.losses.metrics import sum_and_count
-from learner.losses.mismatch import (
+from rehearsal_room.learner.config.settings import LossSettings
+from rehearsal_room.learner.losses.base import Measures, PolicyLoss, TokenBatch
+from rehearsal_room.learner.losses.cispo import Cispo
+from rehearsal_room.learner.losses.clip import Clip
+from rehearsal_room.learner.losses.entropy import entropy_losses
+from rehearsal_room.learner.losses.gspo import Gspo
+from rehearsal_room.learner.losses.kl import k3
+from rehearsal_room.learner.losses.likelihood import Likelihood
+from rehearsal_room.learner.losses.metrics import sum_and_count
+from rehearsal_room.learner.losses.mismatch import (
     episode_weights,
     mismatch_measures,
     step_weights,
     token_weights,
 )
-from learner.losses.tv import Tv
+from rehearsal_room.learner.losses.tv import Tv
 
 
 def loss_of(settings: LossSettings) -> PolicyLoss:

@@ -13,8 +13,8 @@ own log-probabilities, and learner.losses.mismatch corrects the difference to th
 
 from torch import Tensor
 
-from learner.losses.base import Measures, TokenBatch
-from learner.losses.metrics import sum_and_count
+from rehearsal_room.learner.losses.base import Measures, TokenBatch
+from rehearsal_room.learner.losses.metrics import sum_and_count
 
 
 class Tv:

@@ -30,11 +30,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
-from learner.backends.base import Backend
-from learner.backends.forward import layer_list
-from learner.config.settings import ComputeSettings
-from learner.model.pretrained import device_of
-from learner.packing.batch import PrefixGroup, Suffix
+from rehearsal_room.learner.backends.base import Backend
+from rehearsal_room.learner.backends.forward import layer_list
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.model.pretrained import device_of
+from rehearsal_room.learner.packing.batch import PrefixGroup, Suffix
 
 _T = TypeVar("_T")
 # The other processes wait for process 0 while it collects episodes. This long a wait never happens

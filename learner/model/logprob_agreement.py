@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from learner.core.samples import Sample
+from rehearsal_room.learner.core.samples import Sample
 
 MAX_DIFFERENCE = 1e-4  # nats; in float32 they agree ten times better than this
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from learner.config.settings import OptimizerSettings
+from rehearsal_room.learner.config.settings import OptimizerSettings
 
 
 def adamw(model: nn.Module, settings: OptimizerSettings) -> AdamW:

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
-from harness.core.policy_card import PolicyCard, write_card
-from learner.backends.forward import layer_list
-from learner.config.settings import ComputeSettings
-from learner.core.atomic_dirs import reason, write_atomic_folder
-from learner.core.errors import ConfigError, ModelError
+from rehearsal_room.harness.core.policy_card import PolicyCard, write_card
+from rehearsal_room.learner.backends.forward import layer_list
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.atomic_dirs import reason, write_atomic_folder
+from rehearsal_room.learner.core.errors import ConfigError, ModelError
 
 # A published folder gets copies of all files of the start folder, except weights and files that
 # publishing writes itself.

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from learner.core.samples import Floats, Ids
+from rehearsal_room.learner.core.samples import Floats, Ids
 
 Int64Array = NDArray[np.int64]
 

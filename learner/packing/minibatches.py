@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from learner.packing.batch import PrefixGroup
-from learner.packing.rows import rows_of
+from rehearsal_room.learner.packing.batch import PrefixGroup
+from rehearsal_room.learner.packing.rows import rows_of
 
 _PASS_OVERHEAD = 512  # starting a pass costs about as much time as computing this many tokens
 

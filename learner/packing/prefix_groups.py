@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from learner.core.samples import Group, Ids, Sample
-from learner.packing.batch import Batch, Int64Array, PrefixGroup, Suffix
+from rehearsal_room.learner.core.samples import Group, Ids, Sample
+from rehearsal_room.learner.packing.batch import Batch, Int64Array, PrefixGroup, Suffix
 
 PerSample = Sequence[Sequence[Sequence[float]]]  # a number for each sample: group, rollout, sample
 

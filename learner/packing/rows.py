@@ -3,8 +3,8 @@
 import msgspec
 import numpy as np
 
-from learner.core.samples import Ids
-from learner.packing.batch import PrefixGroup, Suffix
+from rehearsal_room.learner.core.samples import Ids
+from rehearsal_room.learner.packing.batch import PrefixGroup, Suffix
 
 
 def row_of(prefix: Ids, suffix: Suffix) -> Suffix:

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learner.losses.base import TokenBatch
-from learner.losses.metrics import Sums
-from learner.packing.batch import PrefixGroup, Suffix
+from rehearsal_room.learner.losses.base import TokenBatch
+from rehearsal_room.learner.losses.metrics import Sums
+from rehearsal_room.learner.packing.batch import PrefixGroup, Suffix
 
 
 class Scores(NamedTuple):

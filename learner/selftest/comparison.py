@@ -4,7 +4,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from learner.selftest.probe import Computed
+from rehearsal_room.learner.selftest.probe import Computed
 
 _SMALL = 1e-2  # of the gradient's norm: the gradients of smaller parameters count as this large
 

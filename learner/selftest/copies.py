@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
-from learner.model.pretrained import quiet
+from rehearsal_room.learner.model.pretrained import quiet
 
 VOCAB = 128
 FIRST_TOKEN = 8  # tokens below may be special, such as padding

@@ -20,17 +20,17 @@ import msgspec
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from learner.backends.registry import backend_of
-from learner.config.settings import ComputeSettings
-from learner.core.errors import ConfigError, ModelError
-from learner.inference.engine import Engine
-from learner.model.plain_rows import plain_logprobs
-from learner.model.pretrained import device_of, prepare
-from learner.packing.batch import PrefixGroup
-from learner.selftest import probe
-from learner.selftest.comparison import Difference, difference, relative_difference
-from learner.selftest.copies import copy_of
-from learner.selftest.probe import Computed
+from rehearsal_room.learner.backends.registry import backend_of
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.errors import ConfigError, ModelError
+from rehearsal_room.learner.inference.engine import Engine
+from rehearsal_room.learner.model.plain_rows import plain_logprobs
+from rehearsal_room.learner.model.pretrained import device_of, prepare
+from rehearsal_room.learner.packing.batch import PrefixGroup
+from rehearsal_room.learner.selftest import probe
+from rehearsal_room.learner.selftest.comparison import Difference, difference, relative_difference
+from rehearsal_room.learner.selftest.copies import copy_of
+from rehearsal_room.learner.selftest.probe import Computed
 
 BOUND = 1e-3  # relative, in float32
 _SMALL = 512  # hidden size

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from learner.backends.base import Backend
-from learner.core.samples import Ids
-from learner.inference.engine import Engine, Request
-from learner.model.plain_rows import Reply, plain_logits
-from learner.packing.batch import PrefixGroup, Suffix
-from learner.packing.rows import rows_of
-from learner.selftest.copies import FIRST_TOKEN, VOCAB
+from rehearsal_room.learner.backends.base import Backend
+from rehearsal_room.learner.core.samples import Ids
+from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.model.plain_rows import Reply, plain_logits
+from rehearsal_room.learner.packing.batch import PrefixGroup, Suffix
+from rehearsal_room.learner.packing.rows import rows_of
+from rehearsal_room.learner.selftest.copies import FIRST_TOKEN, VOCAB
 
 _PREFIX = 19  # tokens
 # Each suffix: tokens of the prompt, then sampled ones; the second suffix has two steps.

@@ -9,15 +9,20 @@ import numpy as np
 import structlog
 import torch
 
-from harness.policies.token_agent import TokenBackend
-from learner.config.runs import Runs
-from learner.config.settings import ComputeSettings, TrainSettings
-from learner.core.errors import ModelError
-from learner.model.plain_rows import Reply, plain_logprobs
-from learner.model.pretrained import device_of, open_config, open_plain
-from learner.selftest.comparison import relative_difference
-from learner.selftest.copies import FIRST_TOKEN
-from learner.selftest.family_test import BOUND, NOISE_FACTOR, FamilyReport, check_family
+from rehearsal_room.harness.policies.token_agent import TokenBackend
+from rehearsal_room.learner.config.runs import Runs
+from rehearsal_room.learner.config.settings import ComputeSettings, TrainSettings
+from rehearsal_room.learner.core.errors import ModelError
+from rehearsal_room.learner.model.plain_rows import Reply, plain_logprobs
+from rehearsal_room.learner.model.pretrained import device_of, open_config, open_plain
+from rehearsal_room.learner.selftest.comparison import relative_difference
+from rehearsal_room.learner.selftest.copies import FIRST_TOKEN
+from rehearsal_room.learner.selftest.family_test import (
+    BOUND,
+    NOISE_FACTOR,
+    FamilyReport,
+    check_family,
+)
 
 _PREFIX = 24  # tokens that all prompts share
 _PROMPTS = 4

@@ -28,9 +28,14 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 
-from learner.core.atomic_dirs import partial_path, reason, remove_atomically, write_atomic_folder
-from learner.core.errors import CheckpointError
-from learner.model.distributed import Processes
+from rehearsal_room.learner.core.atomic_dirs import (
+    partial_path,
+    reason,
+    remove_atomically,
+    write_atomic_folder,
+)
+from rehearsal_room.learner.core.errors import CheckpointError
+from rehearsal_room.learner.model.distributed import Processes
 
 _MANIFEST = "checkpoint.json"
 _NAME = re.compile(r"checkpoint-(\d{6,})")

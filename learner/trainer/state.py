@@ -13,7 +13,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.optim import Optimizer
 
-from learner.model.distributed import Processes
+from rehearsal_room.learner.model.distributed import Processes
 
 
 def training_state(

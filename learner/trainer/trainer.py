@@ -15,22 +15,22 @@ import msgspec
 import torch
 from transformers import PreTrainedModel
 
-from harness.core.policy_card import PolicyCard
-from learner.backends.base import Backend
-from learner.backends.registry import backend_of
-from learner.config.settings import TrainSettings
-from learner.core.errors import LearnerError, ModelError, TrainingError
-from learner.losses.base import PolicyLoss
-from learner.losses.metrics import means_of, merge
-from learner.losses.registry import loss_of
-from learner.model.distributed import SINGLE_PROCESS, Processes, shard
-from learner.model.optimizer import adamw, learning_rate, set_learning_rate
-from learner.model.pretrained import open_model, publish
-from learner.packing.batch import Batch
-from learner.trainer import checkpoints
-from learner.trainer.checkpoints import Manifest, identity_of
-from learner.trainer.state import full_weights, restore, training_state
-from learner.trainer.updates import Updater
+from rehearsal_room.harness.core.policy_card import PolicyCard
+from rehearsal_room.learner.backends.base import Backend
+from rehearsal_room.learner.backends.registry import backend_of
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import LearnerError, ModelError, TrainingError
+from rehearsal_room.learner.losses.base import PolicyLoss
+from rehearsal_room.learner.losses.metrics import means_of, merge
+from rehearsal_room.learner.losses.registry import loss_of
+from rehearsal_room.learner.model.distributed import SINGLE_PROCESS, Processes, shard
+from rehearsal_room.learner.model.optimizer import adamw, learning_rate, set_learning_rate
+from rehearsal_room.learner.model.pretrained import open_model, publish
+from rehearsal_room.learner.packing.batch import Batch
+from rehearsal_room.learner.trainer import checkpoints
+from rehearsal_room.learner.trainer.checkpoints import Manifest, identity_of
+from rehearsal_room.learner.trainer.state import full_weights, restore, training_state
+from rehearsal_room.learner.trainer.updates import Updater
 
 _T = TypeVar("_T")
 
@@ -127,7 +127,8 @@ class Trainer:
         return self._run_in_all(self._resume, checkpoints.newest(root))
 
     def publish(self, folder: Path, card: PolicyCard) -> None:
-        """Write the weights as a Hugging Face directory; see `learner.model.pretrained.publish`."""
+        """Write the weights as a Hugging Face directory; see
+        `rehearsal_room.learner.model.pretrained.publish`."""
         self._run_in_all(self._publish, folder, card)
 
     def follow(self) -> None:

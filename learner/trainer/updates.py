@@ -14,23 +14,28 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 
-from learner.backends.base import Backend, LossOf
-from learner.config.settings import TrainSettings
-from learner.core.errors import TrainingError
-from learner.losses.base import Measures, PolicyLoss
-from learner.losses.metrics import Sums, means_of, merge, to_numbers
-from learner.losses.registry import needs_episode_mismatch, needs_episode_ratios
-from learner.model.distributed import Processes, gathered_weights, local, sum_gradients
-from learner.model.optimizer import trainable
-from learner.packing.batch import PrefixGroup
-from learner.packing.minibatches import (
+from rehearsal_room.learner.backends.base import Backend, LossOf
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import TrainingError
+from rehearsal_room.learner.losses.base import Measures, PolicyLoss
+from rehearsal_room.learner.losses.metrics import Sums, means_of, merge, to_numbers
+from rehearsal_room.learner.losses.registry import needs_episode_mismatch, needs_episode_ratios
+from rehearsal_room.learner.model.distributed import (
+    Processes,
+    gathered_weights,
+    local,
+    sum_gradients,
+)
+from rehearsal_room.learner.model.optimizer import trainable
+from rehearsal_room.learner.packing.batch import PrefixGroup
+from rehearsal_room.learner.packing.minibatches import (
     balanced_shares,
     merge_small_groups,
     minibatches,
     num_episodes,
     share_of_loss,
 )
-from learner.packing.token_batches import (
+from rehearsal_room.learner.packing.token_batches import (
     Scores,
     episode_sums,
     sampler_logprobs,

@@ -17,10 +17,10 @@ from typing import Protocol
 import anyio.to_thread
 import msgspec
 
-from harness.core.events import WeightsPublished
-from harness.core.policy_card import CARD_NAME, PolicyCard
-from learner.core.atomic_dirs import reason, remove_atomically
-from learner.core.errors import CheckpointError
+from rehearsal_room.harness.core.events import WeightsPublished
+from rehearsal_room.harness.core.policy_card import CARD_NAME, PolicyCard
+from rehearsal_room.learner.core.atomic_dirs import reason, remove_atomically
+from rehearsal_room.learner.core.errors import CheckpointError
 
 Write = Callable[[Path, PolicyCard], None]  # writes model and card to a new folder; in a thread
 

@@ -5,11 +5,11 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from scenarios.api import User
-from scenarios.awm.join import CODE, DB, ENVS, SAMPLE, SCENARIO, SQL, TASKS, Join
-from scenarios.awm.names import normalize_name, package_name
-from scenarios.awm.row_index import RowPosition, read_row
-from scenarios.awm.row_types import (
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.awm.join import CODE, DB, ENVS, SAMPLE, SCENARIO, SQL, TASKS, Join
+from rehearsal_room.scenarios.awm.names import normalize_name, package_name
+from rehearsal_room.scenarios.awm.row_index import RowPosition, read_row
+from rehearsal_room.scenarios.awm.row_types import (
     DbRow,
     EnvRow,
     InvalidRow,
@@ -18,9 +18,9 @@ from scenarios.awm.row_types import (
     TasksRow,
     VerifierRow,
 )
-from scenarios.errors import RecordError, UnknownScenario
-from scenarios.files import python_fault
-from scenarios.format import (
+from rehearsal_room.scenarios.errors import RecordError, UnknownScenario
+from rehearsal_room.scenarios.files import python_fault
+from rehearsal_room.scenarios.format import (
     AwmHead,
     AwmRecord,
     AwmSample,
@@ -30,8 +30,8 @@ from scenarios.format import (
     awm_scenario,
     instructions_fault,
 )
-from scenarios.nearest import did_you_mean
-from scenarios.value_checks import NOT_A_CLOCK, is_clock
+from rehearsal_room.scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.value_checks import NOT_A_CLOCK, is_clock
 
 CLOCK = "2026-02-10T09:00:00Z"  # a record contains no time, so its world starts at this moment
 USER = User("1", "the current user", "user")  # in AWM's worlds the agent acts for user 1

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.awm.folder import CLOCK, AwmFolder
-from scenarios.awm.join import ENVS, Duplicate
-from scenarios.awm.package import Occupied, RecordSource, write
-from scenarios.errors import PackageError, RecordError
-from scenarios.format import Scenario, Seeding
+from rehearsal_room.scenarios.awm.folder import CLOCK, AwmFolder
+from rehearsal_room.scenarios.awm.join import ENVS, Duplicate
+from rehearsal_room.scenarios.awm.package import Occupied, RecordSource, write
+from rehearsal_room.scenarios.errors import PackageError, RecordError
+from rehearsal_room.scenarios.format import Scenario, Seeding
 
 Examine = Callable[[Scenario], str | None]  # why to refuse a scenario; None: accept it
 Progress = Callable[[int, int, str], None]  # number done, total, the next scenario

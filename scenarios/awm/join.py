@@ -22,9 +22,9 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.awm.names import package_name
-from scenarios.awm.row_index import KeyedBy, RowIndex, RowPosition, index_of
-from scenarios.errors import RecordError
+from rehearsal_room.scenarios.awm.names import package_name
+from rehearsal_room.scenarios.awm.row_index import KeyedBy, RowIndex, RowPosition, index_of
+from rehearsal_room.scenarios.errors import RecordError
 
 SCENARIO, TASKS, DB = "gen_scenario.jsonl", "gen_tasks.jsonl", "gen_db.jsonl"
 SAMPLE, SPEC, ENVS = "gen_sample.jsonl", "gen_spec.jsonl", "gen_envs.jsonl"

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from scenarios.awm.join import Duplicate
-from scenarios.awm.row_index import RowPosition
-from scenarios.errors import PackageError
-from scenarios.format import Scenario, verifier_file
+from rehearsal_room.scenarios.awm.join import Duplicate
+from rehearsal_room.scenarios.awm.row_index import RowPosition
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Scenario, verifier_file
 
 LICENCE = (
     "AgentWorldModel-1K (Snowflake, arXiv:2602.10090) is under CC-BY-4.0: name it where you share "

@@ -12,9 +12,9 @@ from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 
-from scenarios.awm.names import name_fault, normalize_name
-from scenarios.decode_errors import field_sentence
-from scenarios.errors import PackageError, RecordError
+from rehearsal_room.scenarios.awm.names import name_fault, normalize_name
+from rehearsal_room.scenarios.decode_errors import field_sentence
+from rehearsal_room.scenarios.errors import PackageError, RecordError
 
 MAX_LINE = 64 * 2**20  # bytes; the longest of the released data has about 200 KB
 MAX_FAULTS = 1000  # broken lines in one file

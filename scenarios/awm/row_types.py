@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from scenarios.decode_errors import field_sentence
-from scenarios.format import AwmSample, AwmTable
+from rehearsal_room.scenarios.decode_errors import field_sentence
+from rehearsal_room.scenarios.format import AwmSample, AwmTable
 
 MIN_VERIFIER = 10  # characters; shorter code does not count as a verifier, as in AWM
 

@@ -19,7 +19,7 @@ from functools import cache
 
 import msgspec
 
-from scenarios.core.dialogue import UserAutomaton, UserCall, UserLine
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton, UserCall, UserLine
 
 
 class TalkState(msgspec.Struct, frozen=True):

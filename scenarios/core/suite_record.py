@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from scenarios.core.served_worlds import ServedWorld
+from rehearsal_room.scenarios.core.served_worlds import ServedWorld
 
 RECORDS_SQL = """CREATE TABLE records (
   kind TEXT NOT NULL,

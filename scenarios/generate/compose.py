@@ -6,20 +6,20 @@ generator give the same texts.
 
 import msgspec
 
-from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
-from scenarios.generate.content.package_texts import (
+from rehearsal_room.scenarios.generate.content.drawn_world import DrawnWorld, draw_world
+from rehearsal_room.scenarios.generate.content.package_texts import (
     package_of,
     policy_of,
     tools_of,
     with_called_tools,
 )
-from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.core.package import Package
-from scenarios.generate.core.world_host import WorldHost
-from scenarios.generate.plan.world_plans import WorldPlan, draw_size
-from scenarios.generate.tasks.derived_verifiers import TableColumns, verify_py
-from scenarios.generate.tasks.features import TaskFeatures
-from scenarios.generate.tasks.task_maker import TaskMaker, surplus_tools
+from rehearsal_room.scenarios.generate.core.errors import ModuleError
+from rehearsal_room.scenarios.generate.core.package import Package
+from rehearsal_room.scenarios.generate.core.world_host import WorldHost
+from rehearsal_room.scenarios.generate.plan.world_plans import WorldPlan, draw_size
+from rehearsal_room.scenarios.generate.tasks.derived_verifiers import TableColumns, verify_py
+from rehearsal_room.scenarios.generate.tasks.features import TaskFeatures
+from rehearsal_room.scenarios.generate.tasks.task_maker import TaskMaker, surplus_tools
 
 _SPARES = (0, 3, 8)  # situations beyond the number of tasks, where some drafts cannot be used
 _MORE_TOOLS = 1.03  # makes up for the worlds whose modules have fewer tools than were drawn

@@ -5,9 +5,9 @@ from functools import lru_cache
 from random import Random
 from zlib import crc32
 
-from scenarios.generate.content.drawn_world import draw_world
-from scenarios.generate.plan.world_plans import plan_worlds
-from scenarios.generate.tasks.dressed_drafts import instruction_of
+from rehearsal_room.scenarios.generate.content.drawn_world import draw_world
+from rehearsal_room.scenarios.generate.plan.world_plans import plan_worlds
+from rehearsal_room.scenarios.generate.tasks.dressed_drafts import instruction_of
 
 
 @lru_cache(maxsize=256)

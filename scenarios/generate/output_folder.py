@@ -22,14 +22,14 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.format import FILES
-from scenarios.generate.compose import GeneratedWorld
-from scenarios.generate.core.errors import GenerateError
-from scenarios.generate.core.package import digest_of
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.splits import Split
-from scenarios.generate.plan.world_plans import VERSION, WorldPlan
-from scenarios.generate.tasks.features import TaskFeatures
+from rehearsal_room.scenarios.format import FILES
+from rehearsal_room.scenarios.generate.compose import GeneratedWorld
+from rehearsal_room.scenarios.generate.core.errors import GenerateError
+from rehearsal_room.scenarios.generate.core.package import digest_of
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.splits import Split
+from rehearsal_room.scenarios.generate.plan.world_plans import VERSION, WorldPlan
+from rehearsal_room.scenarios.generate.tasks.features import TaskFeatures
 
 MANIFEST = "generated.json"
 _PART = ".part"  # the suffix of files and folders that are being written

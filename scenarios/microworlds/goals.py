@@ -12,9 +12,9 @@ from random import Random
 
 import msgspec
 
-from scenarios.format import Call
-from scenarios.microworlds.words import NAMES
-from scenarios.microworlds.world import MicroWorld, Object, Subject
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.microworlds.words import NAMES
+from rehearsal_room.scenarios.microworlds.world import MicroWorld, Object, Subject
 
 
 class Goal(msgspec.Struct, frozen=True):

@@ -15,9 +15,9 @@ from string import ascii_lowercase
 
 import msgspec
 
-from scenarios.format import Call, Task, difficulty_of
-from scenarios.microworlds.goals import Goal, Rows, draw_goal, set_subject_to
-from scenarios.microworlds.world import MicroWorld
+from rehearsal_room.scenarios.format import Call, Task, difficulty_of
+from rehearsal_room.scenarios.microworlds.goals import Goal, Rows, draw_goal, set_subject_to
+from rehearsal_room.scenarios.microworlds.world import MicroWorld
 
 DONE = "Done."
 MOST_GOALS = 4

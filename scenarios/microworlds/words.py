@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from scenarios.generate.vocabulary.dressing import forms_of, is_free_word, plural_of
+from rehearsal_room.scenarios.generate.vocabulary.dressing import forms_of, is_free_word, plural_of
 
 Split = Literal["train", "held_out"]
 Noun = tuple[str, str]  # singular, plural

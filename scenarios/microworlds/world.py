@@ -9,7 +9,7 @@ from random import Random
 
 import msgspec
 
-from scenarios.microworlds.words import FIELDS, NAMES, Split, draw_noun, nouns
+from rehearsal_room.scenarios.microworlds.words import FIELDS, NAMES, Split, draw_noun, nouns
 
 NUM_ROWS = 10  # of each table
 _READERS = ("find", "get_subject", "get_object")  # kinds of tools that every micro-world has

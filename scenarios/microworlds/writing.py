@@ -3,11 +3,11 @@
 from pathlib import Path
 from random import Random
 
-from scenarios.api import User
-from scenarios.generate.core.package import Package, inserts
-from scenarios.microworlds.tasks import TaskWithChecks, draw_tasks
-from scenarios.microworlds.words import Split
-from scenarios.microworlds.world import MicroWorld, draw_world
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.generate.core.package import Package, inserts
+from rehearsal_room.scenarios.microworlds.tasks import TaskWithChecks, draw_tasks
+from rehearsal_room.scenarios.microworlds.words import Split
+from rehearsal_room.scenarios.microworlds.world import MicroWorld, draw_world
 
 _USER = User("kim", "Kim", "clerk")
 _CLOCK = "2026-01-05T09:00:00Z"

@@ -8,9 +8,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from scenarios.errors import PackageError
-from scenarios.format import BUNDLED
-from scenarios.value_checks import NAME
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import BUNDLED
+from rehearsal_room.scenarios.value_checks import NAME
 
 TEMPLATE = Path(__file__).parent / "world"
 _TEMPLATE_NAME = "my_world"

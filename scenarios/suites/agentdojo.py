@@ -15,10 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from scenarios.core.suite_record import SuiteRecord
-from scenarios.errors import PackageError
-from scenarios.format import Call, Scenario, Task
-from scenarios.suites.entries import entry_scenario
+from rehearsal_room.scenarios.core.suite_record import SuiteRecord
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Call, Scenario, Task
+from rehearsal_room.scenarios.suites.entries import entry_scenario
 
 NAME = "agentdojo"
 BENCHMARK = "v1.2.2"

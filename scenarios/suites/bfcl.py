@@ -16,13 +16,13 @@ from typing import Any
 
 import msgspec
 
-from scenarios.core.dialogue import ScriptedTurn, UserScript
-from scenarios.core.suite_record import SuiteRecord
-from scenarios.errors import PackageError
-from scenarios.files import read_text
-from scenarios.format import Call, Scenario, Task, Utterance
-from scenarios.suites.bfcl_answers import reference_call
-from scenarios.suites.entries import ANSWER, entry_scenario, identifier
+from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
+from rehearsal_room.scenarios.core.suite_record import SuiteRecord
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.files import read_text
+from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
+from rehearsal_room.scenarios.suites.bfcl_answers import reference_call
+from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario, identifier
 
 NAME = "bfcl_v3"
 MULTI_TURN = (

@@ -7,7 +7,7 @@ says that the argument may be left out. The first accepted value is taken.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scenarios.format import Call
+from rehearsal_room.scenarios.format import Call
 
 
 def reference_call(

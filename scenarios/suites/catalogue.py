@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from scenarios.errors import PackageError, UnknownScenario
-from scenarios.format import Scenario
-from scenarios.nearest import did_you_mean
-from scenarios.suites import agentdojo, bfcl, mcp_universe, mcpmark, tau2
-from scenarios.suites.suite_flags import SuiteFlags
+from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.suites import agentdojo, bfcl, mcp_universe, mcpmark, tau2
+from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 
 class SuiteSource(Protocol):

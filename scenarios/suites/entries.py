@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.api import User
-from scenarios.call_checks import McpRecord
-from scenarios.core.suite_record import SuiteRecord
-from scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.call_checks import McpRecord
+from rehearsal_room.scenarios.core.suite_record import SuiteRecord
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _NO_USER = User("", "", "")
 ANSWER = "Done."  # of a reference solution where the suite names none

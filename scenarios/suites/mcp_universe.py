@@ -13,19 +13,19 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from scenarios.core.served_worlds import (
+from rehearsal_room.scenarios.core.served_worlds import (
     EvaluatorCheck,
     ServedWorld,
     ServerSpec,
     filled,
     variables_in,
 )
-from scenarios.core.suite_record import SuiteRecord
-from scenarios.errors import PackageError
-from scenarios.format import Scenario, Task
-from scenarios.suites.entries import entry_scenario, identifier
-from scenarios.suites.server_lists import read_servers, servers_of
-from scenarios.suites.suite_flags import SuiteFlags
+from rehearsal_room.scenarios.core.suite_record import SuiteRecord
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
+from rehearsal_room.scenarios.suites.server_lists import read_servers, servers_of
+from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 NAME = "mcp_universe"
 CATEGORIES = (

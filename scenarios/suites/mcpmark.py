@@ -17,18 +17,18 @@ from typing import Any
 
 import msgspec
 
-from scenarios.core.served_worlds import (
+from rehearsal_room.scenarios.core.served_worlds import (
     DatabaseStart,
     FolderStart,
     ScriptCheck,
     ServedWorld,
     ServerSpec,
 )
-from scenarios.core.suite_record import SuiteRecord
-from scenarios.errors import PackageError
-from scenarios.format import Scenario, Task
-from scenarios.suites.entries import entry_scenario, identifier
-from scenarios.suites.suite_flags import SuiteFlags
+from rehearsal_room.scenarios.core.suite_record import SuiteRecord
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.suites.entries import entry_scenario, identifier
+from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 NAME = "mcpmark"
 CATEGORIES = ("filesystem", "postgres", "filesystem_easy", "postgres_easy")

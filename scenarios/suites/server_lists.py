@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from scenarios.core.served_worlds import PYTHON, ServerSpec
-from scenarios.errors import PackageError
-from scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.core.served_worlds import PYTHON, ServerSpec
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.nearest import did_you_mean
 
 
 class _Command(msgspec.Struct):

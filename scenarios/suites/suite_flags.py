@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.core.served_worlds import ServerSpec
-from scenarios.suites.server_lists import read_servers
+from rehearsal_room.scenarios.core.served_worlds import ServerSpec
+from rehearsal_room.scenarios.suites.server_lists import read_servers
 
 
 class SuiteFlags(msgspec.Struct, frozen=True):

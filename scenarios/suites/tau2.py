@@ -20,11 +20,11 @@ from typing import Any
 
 import msgspec
 
-from scenarios.core.dialogue import ModelUser, ScriptedTurn, UserCall
-from scenarios.core.suite_record import SuiteRecord
-from scenarios.errors import PackageError
-from scenarios.format import Call, Scenario, Task, Utterance
-from scenarios.suites.entries import ANSWER, entry_scenario
+from rehearsal_room.scenarios.core.dialogue import ModelUser, ScriptedTurn, UserCall
+from rehearsal_room.scenarios.core.suite_record import SuiteRecord
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import Call, Scenario, Task, Utterance
+from rehearsal_room.scenarios.suites.entries import ANSWER, entry_scenario
 
 DOMAINS = ("retail", "airline", "telecom")
 TESTED = "1.0.1"  # the version whose figures are in docs/suites.md

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scenarios.format import AwmSample, AwmTable, Scenario
-from scenarios.synth.core.attempts import bullet_list
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import DraftHost, HostedDraft, PromptMessage
-from scenarios.synth.core.world_drafts import (
+from rehearsal_room.scenarios.format import AwmSample, AwmTable, Scenario
+from rehearsal_room.scenarios.synth.core.attempts import bullet_list
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.protocols import DraftHost, HostedDraft, PromptMessage
+from rehearsal_room.scenarios.synth.core.world_drafts import (
     ScenarioIdea,
     SeedScenario,
     TaskDraft,
@@ -24,14 +24,18 @@ from scenarios.synth.core.world_drafts import (
     UserDraft,
     WorldDraft,
 )
-from scenarios.synth.stages.code import CodeStage
-from scenarios.synth.stages.common import Sizes
-from scenarios.synth.stages.database import DataStage, SchemaStage
-from scenarios.synth.stages.ideas import IdeaPool, classify_prompt
-from scenarios.synth.stages.tasks import TasksStage
-from scenarios.synth.stages.tools import ToolsStage
-from scenarios.synth.stages.verifiers import ProvingStage
-from scenarios.synth.storage.output_folder import SynthesisFolder, read_json, record_value
+from rehearsal_room.scenarios.synth.stages.code import CodeStage
+from rehearsal_room.scenarios.synth.stages.common import Sizes
+from rehearsal_room.scenarios.synth.stages.database import DataStage, SchemaStage
+from rehearsal_room.scenarios.synth.stages.ideas import IdeaPool, classify_prompt
+from rehearsal_room.scenarios.synth.stages.tasks import TasksStage
+from rehearsal_room.scenarios.synth.stages.tools import ToolsStage
+from rehearsal_room.scenarios.synth.stages.verifiers import ProvingStage
+from rehearsal_room.scenarios.synth.storage.output_folder import (
+    SynthesisFolder,
+    read_json,
+    record_value,
+)
 
 T = TypeVar("T")
 _PLAN = TaskPlan(

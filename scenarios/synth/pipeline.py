@@ -6,15 +6,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scenarios.errors import OutOfBudget
-from scenarios.format import AwmSample, AwmTable
-from scenarios.synth.core.attempts import PromptedStage, ask_until_valid
-from scenarios.synth.core.coverage import uncovered
-from scenarios.synth.core.left_out import leave_out
-from scenarios.synth.core.package_files import package_texts, remove_package, write_package
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import AuthorModel, DraftHost, Unhostable
-from scenarios.synth.core.world_drafts import (
+from rehearsal_room.scenarios.errors import OutOfBudget
+from rehearsal_room.scenarios.format import AwmSample, AwmTable
+from rehearsal_room.scenarios.synth.core.attempts import PromptedStage, ask_until_valid
+from rehearsal_room.scenarios.synth.core.coverage import uncovered
+from rehearsal_room.scenarios.synth.core.left_out import leave_out
+from rehearsal_room.scenarios.synth.core.package_files import (
+    package_texts,
+    remove_package,
+    write_package,
+)
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, DraftHost, Unhostable
+from rehearsal_room.scenarios.synth.core.world_drafts import (
     ProvenTask,
     ScenarioIdea,
     TaskDraft,
@@ -22,14 +26,14 @@ from scenarios.synth.core.world_drafts import (
     ToolDraft,
     WorldDraft,
 )
-from scenarios.synth.stages.code import DEAD, CodeStage
-from scenarios.synth.stages.common import DraftStage, Sizes
-from scenarios.synth.stages.database import DataStage, SchemaStage
-from scenarios.synth.stages.ideas import map_concurrently
-from scenarios.synth.stages.tasks import TasksStage
-from scenarios.synth.stages.tools import ToolsStage
-from scenarios.synth.stages.verifiers import ProvingStage
-from scenarios.synth.storage.output_folder import (
+from rehearsal_room.scenarios.synth.stages.code import DEAD, CodeStage
+from rehearsal_room.scenarios.synth.stages.common import DraftStage, Sizes
+from rehearsal_room.scenarios.synth.stages.database import DataStage, SchemaStage
+from rehearsal_room.scenarios.synth.stages.ideas import map_concurrently
+from rehearsal_room.scenarios.synth.stages.tasks import TasksStage
+from rehearsal_room.scenarios.synth.stages.tools import ToolsStage
+from rehearsal_room.scenarios.synth.stages.verifiers import ProvingStage
+from rehearsal_room.scenarios.synth.storage.output_folder import (
     StageRecord,
     SynthesisFolder,
     input_digest,

@@ -9,10 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.synth.pipeline import PROVED, SynthesizedWorld
-from scenarios.synth.stages.ideas import IdeaPool
-from scenarios.synth.storage.output_folder import StageRecord, SynthesisFolder, read_json
-from scenarios.synth.storage.spending import Ledger, LedgerEntry
+from rehearsal_room.scenarios.synth.pipeline import PROVED, SynthesizedWorld
+from rehearsal_room.scenarios.synth.stages.ideas import IdeaPool
+from rehearsal_room.scenarios.synth.storage.output_folder import (
+    StageRecord,
+    SynthesisFolder,
+    read_json,
+)
+from rehearsal_room.scenarios.synth.storage.spending import Ledger, LedgerEntry
 
 STAGES = ("tasks", "schema", "data", "tools", "code", "verify")
 SPENDING = ("classify", "invent", "embed", *STAGES, "solve")

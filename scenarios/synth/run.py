@@ -5,17 +5,22 @@ from collections.abc import Callable, Sequence
 import anyio
 import msgspec
 
-from scenarios.errors import OutOfBudget
-from scenarios.synth.core.attempts import TRIES
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import AuthorModel, DraftHost
-from scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
-from scenarios.synth.pipeline import PipelineContext, SynthesizedWorld, WorldPipeline
-from scenarios.synth.report import Report, report_of
-from scenarios.synth.stages.common import Sizes
-from scenarios.synth.stages.ideas import IdeaGatherer, IdeaPool, IdeaSettings, map_concurrently
-from scenarios.synth.storage.output_folder import SynthesisFolder
-from scenarios.synth.storage.spending import Ledger
+from rehearsal_room.scenarios.errors import OutOfBudget
+from rehearsal_room.scenarios.synth.core.attempts import TRIES
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, DraftHost
+from rehearsal_room.scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
+from rehearsal_room.scenarios.synth.pipeline import PipelineContext, SynthesizedWorld, WorldPipeline
+from rehearsal_room.scenarios.synth.report import Report, report_of
+from rehearsal_room.scenarios.synth.stages.common import Sizes
+from rehearsal_room.scenarios.synth.stages.ideas import (
+    IdeaGatherer,
+    IdeaPool,
+    IdeaSettings,
+    map_concurrently,
+)
+from rehearsal_room.scenarios.synth.storage.output_folder import SynthesisFolder
+from rehearsal_room.scenarios.synth.storage.spending import Ledger
 
 MAY_CHANGE = frozenset(
     {"count", "tries", "least_tasks", "model", "solver", "formats"}

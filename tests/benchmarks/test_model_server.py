@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.http_step import model_server
 from benchmarks.model_server import Oracle, Script, ScriptedCall, read_scripts
-from harness.core.messages import AgentCall, Message, Window
-from harness.policies.openai import OpenAIAgent, OpenAIPolicy, OpenAISettings
+from rehearsal_room.harness.core.messages import AgentCall, Message, Window
+from rehearsal_room.harness.policies.openai import OpenAIAgent, OpenAIPolicy, OpenAISettings
 
 SCRIPTS = (
     Script("order 7", (ScriptedCall("get", {"id": 7}), ScriptedCall("look")), "It is void."),

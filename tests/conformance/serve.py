@@ -9,12 +9,12 @@ from pathlib import Path
 
 import anyio
 
-from envpool.inprocess.pool import LocalPool
-from envpool.server.api import NewWorld
-from envpool.server.leases import Leases
-from envpool.server.serve import serving
-from envpool.server.settings import ServeSettings
-from scenarios.format import read
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.server.api import NewWorld
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.serve import serving
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.scenarios.format import read
 
 
 async def main() -> None:

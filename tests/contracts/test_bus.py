@@ -10,10 +10,10 @@ import anyio
 import pytest
 from anyio.abc import TaskStatus
 
-from harness.bus.local import Bus, LocalBus, Subscription
-from harness.bus.mqtt_bus import MqttBus
-from harness.bus.mqtt_settings import MqttSettings
-from harness.core.events import Kind, Record, kind_of
+from rehearsal_room.harness.bus.local import Bus, LocalBus, Subscription
+from rehearsal_room.harness.bus.mqtt_bus import MqttBus
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.core.events import Kind, Record, kind_of
 from tests.support.broker import running_broker
 from tests.support.events import episode
 

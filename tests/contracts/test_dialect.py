@@ -11,12 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.types import ToolResult
-from harness.core.events import Record, StepTaken, decode_record, encode
-from harness.core.messages import Act, AgentCall, Answer, Decision, FormatError, Message, Reply
-from harness.dialects.base import Dialect, argument_fault
-from harness.dialects.registry import NAMES, dialect_of
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import Record, StepTaken, decode_record, encode
+from rehearsal_room.harness.core.messages import (
+    Act,
+    AgentCall,
+    Answer,
+    Decision,
+    FormatError,
+    Message,
+    Reply,
+)
+from rehearsal_room.harness.dialects.base import Dialect, argument_fault
+from rehearsal_room.harness.dialects.registry import NAMES, dialect_of
+from rehearsal_room.scenarios.format import Call
 from tests.support.prompts import BRIEFING, DIALECTS, answers, blocks, calls, json_values, steps
 
 IDS = [*NAMES, "awm-strict"]

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.types import ToolResult
-from harness.core.events import HistorySummarized, StepTaken
-from harness.core.messages import AgentCall, Message, Reply, Window
-from harness.dialects.base import Dialect
-from harness.history.base import HistoryPolicy
-from harness.history.summary import PROMPT
-from harness.history.token_budget import TokenMeasure
-from harness.history.windows import HistoryFold, parse_history, windows_of
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import HistorySummarized, StepTaken
+from rehearsal_room.harness.core.messages import AgentCall, Message, Reply, Window
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.summary import PROMPT
+from rehearsal_room.harness.history.token_budget import TokenMeasure
+from rehearsal_room.harness.history.windows import HistoryFold, parse_history, windows_of
+from rehearsal_room.scenarios.format import Call
 from tests.support.prompts import BRIEFING, DIALECTS
 
 SPECS = [

@@ -16,34 +16,34 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.core.types import ToolResult
-from harness.chaos.course import CURRENT, Course
-from harness.chaos.injector import Injector
-from harness.chaos.policy import FaultyPolicy
-from harness.core.errors import PolicyError
-from harness.core.events import Record, StepTaken, decode_record, encode
-from harness.core.messages import Act, Answer, FormatError, Message, Reply, Window
-from harness.dialects.registry import dialect_of
-from harness.history.last_turns import Full
-from harness.history.windows import HistoryFold
-from harness.log.writer import open_log
-from harness.policies.base import Agent, Assignment, OpenPolicy, Policy
-from harness.policies.latency import LatencyPolicy
-from harness.policies.mutants import MutantPolicy
-from harness.policies.noop import NoopPolicy
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from harness.policies.oracle import OraclePolicy
-from harness.policies.random_calls import RandomPolicy
-from harness.policies.replay import ReplayPolicy
-from harness.policies.scripted import ScriptedPolicy
-from harness.policies.token_agent import Sampling
-from harness.policies.tokenized import TokenizedPolicy
-from harness.settings.model import ModelSettings
-from harness.tokenization.chat_template import ChatTemplate
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from harness.vllm.client import VllmSettings
-from harness.vllm.policy import VllmPolicy
-from scenarios.format import Call, Scenario, Task
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.chaos.course import CURRENT, Course
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.policy import FaultyPolicy
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.events import Record, StepTaken, decode_record, encode
+from rehearsal_room.harness.core.messages import Act, Answer, FormatError, Message, Reply, Window
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.last_turns import Full
+from rehearsal_room.harness.history.windows import HistoryFold
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.policies.base import Agent, Assignment, OpenPolicy, Policy
+from rehearsal_room.harness.policies.latency import LatencyPolicy
+from rehearsal_room.harness.policies.mutants import MutantPolicy
+from rehearsal_room.harness.policies.noop import NoopPolicy
+from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.policies.random_calls import RandomPolicy
+from rehearsal_room.harness.policies.replay import ReplayPolicy
+from rehearsal_room.harness.policies.scripted import ScriptedPolicy
+from rehearsal_room.harness.policies.token_agent import Sampling
+from rehearsal_room.harness.policies.tokenized import TokenizedPolicy
+from rehearsal_room.harness.settings.model import ModelSettings
+from rehearsal_room.harness.tokenization.chat_template import ChatTemplate
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.vllm.client import VllmSettings
+from rehearsal_room.harness.vllm.policy import VllmPolicy
+from rehearsal_room.scenarios.format import Call, Scenario, Task
 from tests.support.assignments import VOID, assignment
 from tests.support.chaos import chaos_of, injecting
 from tests.support.episode_logs import whole

@@ -12,18 +12,18 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.core.errors import PoolError, StateError
-from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.inprocess.pool import LocalPool
-from envpool.router import RoutingPool
-from envpool.store.pool_protocol import Pool
-from envpool.workers.fork_client import ForkServerClient
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from harness.chaos.course import CURRENT
-from harness.chaos.injector import Injector
-from harness.chaos.tools import FaultyPool
-from harness.chaos.workers import FaultyWorkers
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError, StateError
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.envpool.workers.fork_client import ForkServerClient
+from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
+from rehearsal_room.harness.chaos.course import CURRENT
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.tools import FaultyPool
+from rehearsal_room.harness.chaos.workers import FaultyWorkers
+from rehearsal_room.scenarios.format import Scenario, Task
 from tests.support.chaos import chaos_of, injecting
 from tests.support.fake_worker import fake_pool
 from tests.support.ledger_world import ledger

@@ -10,9 +10,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import anyio
 import pytest
 
-from harness.fleet.connection import Connection
-from harness.fleet.messages import Heartbeat, content_of
-from harness.fleet.transport import CarriedTransport, Transport
+from rehearsal_room.harness.fleet.connection import Connection
+from rehearsal_room.harness.fleet.messages import Heartbeat, content_of
+from rehearsal_room.harness.fleet.transport import CarriedTransport, Transport
 
 Ends = tuple[Transport, Transport, Callable[[], Awaitable[None]]]  # here, there, close there
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.events import Label
+from rehearsal_room.harness.core.events import Label
 from tests.support.budgets import only_long
 from tests.support.cli import Rehearse
 from tests.support.judge_server import Speaks, biased
@@ -66,7 +66,7 @@ def lines_of(block: str) -> Iterator[str]:
             yield line
 
 
-# Half of the CPU time of all pages. The tests of their commands (tests/judge/commands: generate,
+# Half of the CPU time of all pages. The tests of their commands (tests/cli/judging: generate,
 # synthesize, promote) are in `just test`.
 NIGHTLY = {f"docs/{name}.md" for name in ("generating", "synthesis", "promotion")}
 RUNNABLE = [page for page in PAGES if any(why is None for _, why in blocks_of(page))]

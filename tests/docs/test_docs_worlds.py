@@ -8,20 +8,20 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-import judge.gate.awm_record
-import judge.gate.package
-from judge.commands.gate import check_command
-from judge.commands.generate import generate_command
-from judge.commands.synthesize import synthesise_command
-from scenarios.api import Db
-from scenarios.call_checks import CallCheck, Expectation
-from scenarios.checks import Check
-from scenarios.generate.plan.business_modules import module_names
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.splits import SPLITS, trades_of
-from scenarios.generate.vocabulary.trades import trade_names
-from scenarios.mcp_tasks import read_mcp_tasks
-from scenarios.synth.core.prompt_files import NAMES
+import rehearsal_room.judge.gate.awm_record
+import rehearsal_room.judge.gate.package
+from rehearsal_room.cli.worlds.gate import check_command
+from rehearsal_room.cli.worlds.generate import generate_command
+from rehearsal_room.cli.worlds.synthesize import synthesise_command
+from rehearsal_room.scenarios.api import Db
+from rehearsal_room.scenarios.call_checks import CallCheck, Expectation
+from rehearsal_room.scenarios.checks import Check
+from rehearsal_room.scenarios.generate.plan.business_modules import module_names
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.splits import SPLITS, trades_of
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade_names
+from rehearsal_room.scenarios.mcp_tasks import read_mcp_tasks
+from rehearsal_room.scenarios.synth.core.prompt_files import NAMES
 from tests.support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -68,7 +68,9 @@ def test_every_prompt_is_named() -> None:
     assert sorted(set(re.findall(r"`(\w+)`", section))) == list(NAMES)
 
 
-@pytest.mark.parametrize("source", [judge.gate.package, judge.gate.awm_record])
+@pytest.mark.parametrize(
+    "source", [rehearsal_room.judge.gate.package, rehearsal_room.judge.gate.awm_record]
+)
 def test_every_check_is_listed(source: object) -> None:
     """The checks that the gate's docstrings list are in the document's table."""
     names = re.findall(r"^    (\w+) {2,}", source.__doc__ or "", re.MULTILINE)

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from harness.cli import cli
+from rehearsal_room.cli.main import cli
 from tests.support.paths import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

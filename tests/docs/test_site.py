@@ -13,11 +13,11 @@ from msgspec import inspect
 from docs.hooks.field_tables import fields_table, settings_table, struct_fields
 from docs.hooks.repository_links import PAGES as ROOT_PAGES
 from docs.hooks.repository_links import mend_links
-from harness.cli import cli
-from harness.log.schema import FORMAT, SCHEMA
-from harness.settings.fields import fields_of
-from harness.settings.run import Settings
-from learner.config.settings import TrainSettings
+from rehearsal_room.cli.main import cli
+from rehearsal_room.harness.log.schema import FORMAT, SCHEMA
+from rehearsal_room.harness.settings.fields import fields_of
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.learner.config.settings import TrainSettings
 from tests.support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -43,7 +43,7 @@ def leaves(group: click.Group, path: str = "rehearse") -> Iterator[tuple[str, cl
 
 def test_the_tables_of_a_run_have_every_setting() -> None:
     """Each setting has a row with its key, its flag and its description."""
-    rows = settings_table("harness.settings.run.Settings").splitlines()
+    rows = settings_table("rehearsal_room.harness.settings.run.Settings").splitlines()
 
     for field in fields_of(Settings):
         found = [row for row in rows if f"`{field.key}`" in row and field.description in row]
@@ -54,7 +54,7 @@ def test_the_tables_of_a_run_have_every_setting() -> None:
 
 def test_the_tables_of_a_training_file_have_every_key_and_no_flags() -> None:
     """A training file has no flags; each of its keys has a row below its table's name."""
-    text = settings_table("learner.config.settings.TrainSettings", flags=False)
+    text = settings_table("rehearsal_room.learner.config.settings.TrainSettings", flags=False)
 
     assert "--" not in re.sub(r"^\|[-|]+\|$", "", text, flags=re.MULTILINE)
     assert "| `model` | text | required |" in text
@@ -86,7 +86,9 @@ def test_a_table_has_every_field_of_its_struct(target: str) -> None:
 
 def test_fields_of_structs_inside_have_paths() -> None:
     """Lists are `[]`, maps are `.*`; a struct is expanded once."""
-    found = {row.path: row for row in struct_fields("harness.reports.bench.BenchReport")}
+    found = {
+        row.path: row for row in struct_fields("rehearsal_room.harness.reports.bench.BenchReport")
+    }
 
     assert found["lease_us.p50"].kind == "number"
     assert found["call_us"].meaning.endswith("(fields: see `lease_us`)")

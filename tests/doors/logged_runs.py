@@ -16,7 +16,7 @@ from threading import Event, Thread
 import anyio
 import anyio.to_thread
 
-from scenarios.catalogue import find
+from rehearsal_room.scenarios.catalogue import find
 from tests.support.model_server import Completes, ModelServer, Status
 from tests.support.paths import AWM
 from tests.support.tiny_model import write_tokenizer

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from scenarios.catalogue import find
-from scenarios.format import Task
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Task
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b"
 

@@ -14,7 +14,7 @@ def served(*worlds: str, flags: Sequence[str] = ()) -> Iterator[str]:
     """`rehearse serve` for the duration of the block; yields its URL. At the end no world and no
     session may be left."""
     words = ["serve", *worlds, "--http", "127.0.0.1:0", "--drain", "1", *flags]
-    command = [sys.executable, "-m", "harness", *words]
+    command = [sys.executable, "-m", "rehearsal_room", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             url = _line(process.stderr, "serving on ")

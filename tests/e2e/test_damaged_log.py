@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.log.schema import LOG_NAME
+from rehearsal_room.harness.log.schema import LOG_NAME
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.kill_campaign import call
 from tests.support.log_damage import damage

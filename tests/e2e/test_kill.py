@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.events import EpisodeEnded
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME
+from rehearsal_room.harness.core.events import EpisodeEnded
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.budgets import repeats
 from tests.support.warm_process import WarmProcess

@@ -23,7 +23,9 @@ def test_a_killed_run_goes_on_at_the_turn(tmp_path: Path, monkeypatch: pytest.Mo
     no_environment(monkeypatch)
     model = Model()
     with (
-        open_warm_process("harness.cli", "harness.policies.openai") as warm,
+        open_warm_process(
+            "rehearsal_room.cli.main", "rehearsal_room.harness.policies.openai"
+        ) as warm,
         served(model) as server,
     ):
         campaign = ResumeCampaign(warm, server, model, tmp_path, seed=3, episodes=EPISODES)

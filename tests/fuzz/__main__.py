@@ -14,7 +14,10 @@ _INPUTS = 3_000
 
 def main() -> int:
     """Play and print; the exit status is 1 where an input did what none may do."""
-    with tempfile.TemporaryDirectory() as scratch, open_warm_process("harness.cli") as warm:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        open_warm_process("rehearsal_room.cli.main") as warm,
+    ):
         folder = Path(scratch)
         every = {target.name: target for target in targets(finished_run(warm, folder))}
         if len(sys.argv) == 3:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from harness.core.errors import HarnessError
-from harness.core.terminal_text import printable
-from harness.log.reader import open_reader
-from scenarios.errors import ScenarioError
-from scenarios.format import read
+from rehearsal_room.harness.core.errors import HarnessError
+from rehearsal_room.harness.core.terminal_text import printable
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.scenarios.errors import ScenarioError
+from rehearsal_room.scenarios.format import read
 from tests.support.warm_process import WarmProcess
 
 _SECONDS = 60.0  # after which a command is one that does not end

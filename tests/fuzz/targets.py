@@ -9,8 +9,8 @@ from random import Random
 
 import click
 
-from harness.cli import cli
-from scenarios.format import read
+from rehearsal_room.cli.main import cli
+from rehearsal_room.scenarios.format import read
 from tests.fuzz.campaign import Target
 from tests.fuzz.mutations import mutated, mutated_words
 from tests.support.paths import AWM, LIBRARY, ROOT

@@ -9,17 +9,24 @@ import msgspec
 import pytest
 from msgspec.structs import asdict
 
-from envpool.core.errors import WorldError
-from envpool.core.types import ToolResult
-from envpool.inprocess.fault_injection import copy_with_fault
-from envpool.store.pool_protocol import Pool
-from harness.core.errors import LogError
-from harness.core.events import Ending, EpisodeEnded, Record, StepTaken
-from harness.core.messages import Act, Answer
-from harness.library import AgentEnv, AgentFunction, StepLimit, TaskView, WorldFailed, driver_of
-from harness.rollout.episode import run_episode
-from harness.settings.limits import Limits
-from scenarios.format import Scenario, read
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.inprocess.fault_injection import copy_with_fault
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Record, StepTaken
+from rehearsal_room.harness.core.messages import Act, Answer
+from rehearsal_room.harness.library import (
+    AgentEnv,
+    AgentFunction,
+    StepLimit,
+    TaskView,
+    WorldFailed,
+    driver_of,
+)
+from rehearsal_room.harness.rollout.episode import run_episode
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.scenarios.format import Scenario, read
 from tests.harness.rollout.test_episode import BreakingEnv, PoolOf, SlowEnv
 from tests.support.paths import LIBRARY
 from tests.support.run_context import (

@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from harness.core.events import Ending
-from harness.library import AgentEnv, AgentFunction, Rehearsal, TaskView, rehearse
-from harness.log.reader import open_reader
-from harness.log.schema import EpisodeRow
-from judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.library import AgentEnv, AgentFunction, Rehearsal, TaskView, rehearse
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from tests.support.paths import LIBRARY, ROOT
 
 EXAMPLE = ROOT / "examples" / "own_agent.py"

@@ -80,7 +80,7 @@ def write_the_log():
 
 def write_our_code():
     """ended: the code tried to write"""
-    import envpool.inprocess.world as world
+    import rehearsal_room.envpool.inprocess.world as world
 
     with open(world.__file__, "a") as file:
         file.write("\nMAX_STEPS = 0\n")

@@ -17,8 +17,16 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.api import User
-from scenarios.format import AwmRecord, AwmSample, AwmTable, AwmVerifier, Scenario, Task, read
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.format import (
+    AwmRecord,
+    AwmSample,
+    AwmTable,
+    AwmVerifier,
+    Scenario,
+    Task,
+    read,
+)
 
 FOLDER = Path(__file__).parent
 THEMES = ("files", "network", "processes", "descriptors", "threads", "excess", "inside")

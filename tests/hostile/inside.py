@@ -31,7 +31,7 @@ def look_through_all_objects():
 
 def replace_the_overlay():
     """ended: the code changed a name in envpool.store.overlay"""
-    from envpool.store.overlay import OverlayFile
+    from rehearsal_room.envpool.store.overlay import OverlayFile
 
     OverlayFile.xRead = lambda self, amount, offset: b"\0" * amount
     return "replaced"
@@ -39,7 +39,7 @@ def replace_the_overlay():
 
 def replace_the_tracker():
     """ended: the code changed a name in envpool.store.tracking"""
-    from envpool.store.tracking import Tracker
+    from rehearsal_room.envpool.store.tracking import Tracker
 
     Tracker.net = lambda self, total: ((), total)
     return "replaced"
@@ -47,9 +47,9 @@ def replace_the_tracker():
 
 def replace_code_inside_a_function():
     """ended: the code tried to replace the code of a function"""
-    import envpool.store.digest
+    import rehearsal_room.envpool.store.digest
 
-    envpool.store.digest.hex_digest.__code__ = (lambda total: "0" * 32).__code__
+    rehearsal_room.envpool.store.digest.hex_digest.__code__ = (lambda total: "0" * 32).__code__
     return "replaced"
 
 
@@ -66,7 +66,7 @@ def replace_the_audit_hook():
     import sys
 
     for name, module in list(sys.modules.items()):
-        if name == "envpool.workers.audit_hook":
+        if name == "rehearsal_room.envpool.workers.audit_hook":
             module.AuditHook.is_disabled = lambda self: False
     return "replaced"
 

@@ -9,8 +9,8 @@ None of them may have an effect on any other scenario.
 import ast
 from pathlib import Path
 
-from scenarios.api import User
-from scenarios.format import AwmRecord, AwmTable, AwmVerifier, Scenario, Task
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.format import AwmRecord, AwmTable, AwmVerifier, Scenario, Task
 from tests.hostile.gather import CLOCK
 
 

@@ -9,16 +9,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.offload import CallOutcome, Loaded, SeedFault, Verified
-from envpool.core.types import ToolResult, ToolSpec
-from envpool.inprocess.pool import LocalPool
-from envpool.inprocess.world import HostedScenario
-from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
-from envpool.workers.messages.codec import Frames, frame, reply_of
-from envpool.workers.messages.wire import Failed, Ready, Refused, Replayed, Reply, Stale
-from scenarios.checks import Finding
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, SeedFault, Verified
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.offloaded.env import OffloadedEnv, OffloadedScenario
+from rehearsal_room.envpool.workers.messages.codec import Frames, frame, reply_of
+from rehearsal_room.envpool.workers.messages.wire import (
+    Failed,
+    Ready,
+    Refused,
+    Replayed,
+    Reply,
+    Stale,
+)
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.budgets import repeats
 from tests.support.ledger_world import ledger
 from tests.support.mutations import mutated_bytes, mutated_value, seeds_of

@@ -13,15 +13,15 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.inprocess.pool import LocalPool
-from envpool.server.api import NewWorld
-from envpool.server.app import App
-from envpool.server.jsonrpc import CALL_KEY, CAPABILITIES_KEY, VERSION_KEY
-from envpool.server.leases import Leases
-from envpool.server.settings import ServeSettings
-from harness.serving.http_server import PolicyApp
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from scenarios.format import Scenario
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.server.api import NewWorld
+from rehearsal_room.envpool.server.app import App
+from rehearsal_room.envpool.server.jsonrpc import CALL_KEY, CAPABILITIES_KEY, VERSION_KEY
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.harness.serving.http_server import PolicyApp
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.budgets import repeats
 from tests.support.http_app import ask
 from tests.support.ledger_world import ledger

@@ -16,17 +16,17 @@ import msgspec
 import psutil
 import pytest
 
-from envpool.core.errors import PoolError, ToolsetError
-from envpool.hosting.determinism.module_state import ModuleState
-from envpool.inprocess.pool import LocalPool
-from envpool.server import jsonrpc as m
-from envpool.server.api import NewWorld
-from envpool.server.app import App
-from envpool.server.jsonrpc import CALL_KEY
-from envpool.server.leases import Leases
-from envpool.server.settings import ServeSettings
-from envpool.server.state_transfer import transfer_of
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.errors import PoolError, ToolsetError
+from rehearsal_room.envpool.hosting.determinism.module_state import ModuleState
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.api import NewWorld
+from rehearsal_room.envpool.server.app import App
+from rehearsal_room.envpool.server.jsonrpc import CALL_KEY
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.state_transfer import transfer_of
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.budgets import repeats
 from tests.support.hosted_modules import load_module
 from tests.support.http_app import ask

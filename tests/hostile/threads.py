@@ -37,7 +37,7 @@ def start_a_native_thread():
     import glob
     import struct
 
-    from envpool.workers import confine
+    from rehearsal_room.envpool.workers import confine
 
     def symbols(names):
         """The offsets of functions in libc."""

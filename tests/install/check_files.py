@@ -12,18 +12,22 @@ import tarfile
 import zipfile
 
 PACKAGES = ("envpool", "harness", "judge", "learner", "scenarios")
-MODULE = "rehearsal_room.py"
+ROOF = "src/rehearsal_room"
 TO_BUILD = {
     *("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt"),
-    MODULE,
 }
 
 
 def in_git() -> set[str]:
-    """The files of the packages, those that are not committed yet included."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *PACKAGES]
-    out = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    return set(out.split("\0")) - {""}
+    """The files of the packages as they are installed, those that are not committed yet included:
+    the five folders stand inside the roof's, where git has links."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    out = subprocess.run([*command, *PACKAGES, ROOF], capture_output=True, check=True, text=True)
+    names = set(out.stdout.split("\0")) - {"", *(f"{ROOF}/{name}" for name in PACKAGES)}
+    return {
+        name.removeprefix("src/") if name.startswith(ROOF) else f"rehearsal_room/{name}"
+        for name in names
+    }
 
 
 def of_wheel(path: str) -> set[str]:
@@ -42,7 +46,7 @@ def of_sdist(path: str) -> set[str]:
 def main(wheel: str, sdist: str) -> None:
     """Exit with a sentence for each difference."""
     packages = in_git()
-    expected = {wheel: packages | {MODULE}, sdist: packages | TO_BUILD}
+    expected = {wheel: packages, sdist: {f"src/{name}" for name in packages} | TO_BUILD}
     found = {wheel: of_wheel(wheel), sdist: of_sdist(sdist)}
     faults = [
         f"{path}: {text}: {', '.join(sorted(names)[:10])}"

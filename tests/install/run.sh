@@ -235,7 +235,7 @@ part_tokens() {
 
 part_train() {
     install train "${wheel}[train]"
-    python -m learner.demo --help >/dev/null
+    python -m rehearsal_room.learner.demo --help >/dev/null
     run schema recipe
     PYTHONPATH=$work/helpers python -c "
 from pathlib import Path
@@ -246,17 +246,17 @@ write_model(Path('model'), context=131072)"
 
 part_bridges() {
     install bridges "${wheel}[bridges]"
-    python -c "import learner.bridges.slime, learner.bridges.rllm, learner.bridges.areal"
+    python -c "import rehearsal_room.bridges.trainers.slime, rehearsal_room.bridges.trainers.rllm, rehearsal_room.bridges.trainers.areal"
 }
 
 part_inspect() {
     install inspect "${wheel}[inspect]" "$work/torch.txt"
-    python -c "import harness.bridges.inspect, harness.bridges.inspect_agents"
+    python -c "import rehearsal_room.bridges.inspect, rehearsal_room.bridges.inspect_agents"
 }
 
 part_skyrl() {
     install skyrl "${wheel}[skyrl]" "$work/torch.txt"
-    python -c "import learner.bridges.skyrl"
+    python -c "import rehearsal_room.bridges.trainers.skyrl"
 }
 
 part_tinker() { # the cookbook asks for a version of tml-renderers that is not in every registry
@@ -265,12 +265,12 @@ part_tinker() { # the cookbook asks for a version of tml-renderers that is not i
         echo "  SKIPPED: $(grep -o 'only tml-renderers.*' tinker.txt)"
         return
     fi
-    "$work/tinker/bin/python" -c "import learner.bridges.tinker"
+    "$work/tinker/bin/python" -c "import rehearsal_room.bridges.trainers.tinker"
 }
 
 part_trl() {
     install trl "${wheel}[trl]"
-    python -c "import learner.bridges.trl, trl"
+    python -c "import rehearsal_room.bridges.trainers.trl, trl"
 }
 
 part_verifiers() { # a distribution of its own: wheel and sdist, beside the wheel of Rehearsal
@@ -292,7 +292,7 @@ part_verifiers() { # a distribution of its own: wheel and sdist, beside the whee
 
 part_verl() {
     install verl "${wheel}[verl]" "$work/torch.txt"
-    python -c "import learner.bridges.verl"
+    python -c "import rehearsal_room.bridges.trainers.verl"
 }
 
 part_trackio() {

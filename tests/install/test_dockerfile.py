@@ -3,8 +3,8 @@
 import re
 import tomllib
 
-from envpool.server.settings import ServeSettings
-from scenarios.catalogue import bundled_names
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.scenarios.catalogue import bundled_names
 from tests.install.check_files import TO_BUILD
 from tests.install.dockerfile import (
     PORT,

@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from harness.core.events import Label
-from harness.outcomes.failure_kinds import Kind
-from judge.core.borders import BORDERS, border_text
-from judge.llm.rubric import read_rubric
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.outcomes.failure_kinds import Kind
+from rehearsal_room.judge.core.borders import BORDERS, border_text
+from rehearsal_room.judge.llm.rubric import read_rubric
 from tests.judge.failures.staged import diagnosed
 from tests.support.budgets import repeats
 

@@ -23,9 +23,9 @@ import ray.cloudpickle
 from ray._private.utils import get_ray_address_file
 from ray.cluster_utils import Cluster
 
-from harness.cluster import actor
-from harness.log.schema import LOG_NAME
-from scenarios.catalogue import find
+from rehearsal_room.harness.cluster import actor
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.scenarios.catalogue import find
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.cli import Rehearse
 from tests.support.warm_process import Child, WarmProcess
@@ -264,7 +264,7 @@ def test_symmetric_run_as_on_slurm(tmp_path: Path) -> None:
     (tmp_path / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
     started = ("--address", f"127.0.0.1:{port}", "--min-nodes", "1", "--num-cpus", "2")
     small = ("--object-store-memory", str(_STORE), "--include-dashboard", "false")
-    run = ("-m", "harness", "run", "shop_support", "-n", "12", "--processes", "2")
+    run = ("-m", "rehearsal_room", "run", "shop_support", "-n", "12", "--processes", "2")
     engine = ("--engine", "ray", "--address", "auto", "-o", str(tmp_path / "run"))
     ray_command = (str(Path(sys.executable).parent / "ray"), "symmetric-run")
     words = (*ray_command, *started, *small, "--temp-dir", folder, "--", sys.executable, *run)

@@ -8,8 +8,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scenarios.api import Row, RowChange, SqlValue, User
-from scenarios.checks import ANY, Check, Finding, failed, has_whole, mentions, one_of, says
+from rehearsal_room.scenarios.api import Row, RowChange, SqlValue, User
+from rehearsal_room.scenarios.checks import (
+    ANY,
+    Check,
+    Finding,
+    failed,
+    has_whole,
+    mentions,
+    one_of,
+    says,
+)
 
 _TEXTS = st.text(alphabet="a1_.,- éß٣²", max_size=12)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from scenarios.decode_errors import field_of, field_sentence
+from rehearsal_room.scenarios.decode_errors import field_of, field_sentence
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True):

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.api import User
-from scenarios.catalogue import bundled_names, find, is_bundled
-from scenarios.errors import PackageError, UnknownScenario
-from scenarios.files import compiled, keep_compiled, python_fault
-from scenarios.format import BUNDLED, FILES, Call, Task, read, read_identity
-from scenarios.task_tables import TaskTables
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.catalogue import bundled_names, find, is_bundled
+from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
+from rehearsal_room.scenarios.files import compiled, keep_compiled, python_fault
+from rehearsal_room.scenarios.format import BUNDLED, FILES, Call, Task, read, read_identity
+from rehearsal_room.scenarios.task_tables import TaskTables
 from tests.support.ledger_world import TASKS, ledger, write_package
 
 _HEAD = "scenario.toml"

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from scenarios.api import User
-from scenarios.call_checks import CallCheck, Expectation, McpRecord, parse_path
-from scenarios.errors import PackageError, UnknownScenario
-from scenarios.format import Call, Scenario, Task
-from scenarios.mcp_tasks import read_mcp_tasks, read_openenv_tasks
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.call_checks import CallCheck, Expectation, McpRecord, parse_path
+from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
+from rehearsal_room.scenarios.format import Call, Scenario, Task
+from rehearsal_room.scenarios.mcp_tasks import read_mcp_tasks, read_openenv_tasks
 
 HEAD = 'name = "notes"\ndescription = "Notes"\n'
 TASK = '[[task]]\nid = "milk"\ninstruction = "Note milk."\n'

@@ -6,14 +6,14 @@ from random import Random
 import msgspec
 import pytest
 
-from judge.gate.core.task_runner import GateSettings
-from judge.gate.package import check_scenario
-from scenarios.format import Call, read
-from scenarios.microworlds.goals import KINDS, Rows, draw_goal
-from scenarios.microworlds.tasks import draw_tasks
-from scenarios.microworlds.words import Split, draw_noun, nouns
-from scenarios.microworlds.world import MicroWorld, draw_world
-from scenarios.microworlds.writing import write_microworlds
+from rehearsal_room.judge.gate.core.task_runner import GateSettings
+from rehearsal_room.judge.gate.package import check_scenario
+from rehearsal_room.scenarios.format import Call, read
+from rehearsal_room.scenarios.microworlds.goals import KINDS, Rows, draw_goal
+from rehearsal_room.scenarios.microworlds.tasks import draw_tasks
+from rehearsal_room.scenarios.microworlds.words import Split, draw_noun, nouns
+from rehearsal_room.scenarios.microworlds.world import MicroWorld, draw_world
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 
 
 def microworld(number: int = 0, split: Split = "train") -> MicroWorld:

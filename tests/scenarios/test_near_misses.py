@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.errors import PackageError
-from scenarios.format import NEAR_MISSES, Call
-from scenarios.near_misses import NearMiss, near_misses_of
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import NEAR_MISSES, Call
+from rehearsal_room.scenarios.near_misses import NearMiss, near_misses_of
 from tests.support.ledger_world import ledger
 
 MISS = """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scenarios.nearest import MAX_SUGGESTIONS, did_you_mean, nearest
+from rehearsal_room.scenarios.nearest import MAX_SUGGESTIONS, did_you_mean, nearest
 
 NAMES = ["claims_desk", "flight_desk", "shop_support"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scenarios.text_similarity import cosine, embed
+from rehearsal_room.scenarios.text_similarity import cosine, embed
 
 
 def test_texts_with_the_same_wording_are_similar() -> None:

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from scenarios.errors import PackageError
-from scenarios.files import load_toml, read_toml
-from scenarios.validation import MAX_FLOAT, explain
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.files import load_toml, read_toml
+from rehearsal_room.scenarios.validation import MAX_FLOAT, explain
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -19,12 +19,12 @@ from typing import Any
 
 import anyio
 
-from envpool.objects.pool import ObjectPool
-from envpool.objects.process import ProgramSettings
-from scenarios.format import Call, Scenario
-from scenarios.suites.bfcl import LIVE, MULTI_TURN, NON_LIVE, BfclData, parsed_call
-from scenarios.suites.catalogue import suite
-from scenarios.suites.suite_flags import SuiteFlags
+from rehearsal_room.envpool.objects.pool import ObjectPool
+from rehearsal_room.envpool.objects.process import ProgramSettings
+from rehearsal_room.scenarios.format import Call, Scenario
+from rehearsal_room.scenarios.suites.bfcl import LIVE, MULTI_TURN, NON_LIVE, BfclData, parsed_call
+from rehearsal_room.scenarios.suites.catalogue import suite
+from rehearsal_room.scenarios.suites.suite_flags import SuiteFlags
 
 # Entries whose reference solution no checker accepts: the data contradicts itself there (a required
 # argument without an accepted value, or one that the function does not have).
@@ -61,7 +61,15 @@ def _reference_solutions(python: str) -> int:
     """Play every category with the oracle; returns how many figures are not the expected ones."""
     with tempfile.TemporaryDirectory() as name:
         report = Path(name) / "report.json"
-        command = [sys.executable, "-m", "harness", "eval", "bfcl_v3", "--suite-python", python]
+        command = [
+            sys.executable,
+            "-m",
+            "rehearsal_room",
+            "eval",
+            "bfcl_v3",
+            "--suite-python",
+            python,
+        ]
         command += ["-p", "oracle", "-o", str(Path(name) / "run"), "--json", str(report)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         found = json.loads(report.read_text())

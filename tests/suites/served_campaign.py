@@ -160,7 +160,7 @@ def _played(
     began = time.monotonic()
     subprocess.run(
         [
-            *(sys.executable, "-m", "harness", "eval", suite, "--suite-path", str(checkout)),
+            *(sys.executable, "-m", "rehearsal_room", "eval", suite, "--suite-path", str(checkout)),
             *("--category", category, "--suite-servers", str(listed), "-k", str(EPISODES), *more),
             *("-p", "scripted", "--script", str(script), "-o", str(folder / f"run-{category}")),
             *("--json", str(out)),

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from harness.core.messages import Act, Answer, Message, Window
-from harness.dialects.base import Dialect
-from harness.policies.base import Agent, Assignment
-from scenarios.api import User
-from scenarios.format import Call, Scenario, Task
+from rehearsal_room.harness.core.messages import Act, Answer, Message, Window
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.format import Call, Scenario, Task
 from tests.support.prompts import BRIEFING, DIALECTS
 
 NATIVE = DIALECTS[0]

@@ -4,9 +4,15 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.core.events import EpisodeStarted, Event, HistorySummarized, Record, StepTaken
-from harness.log.reader import open_reader
-from harness.log.writer import open_log
+from rehearsal_room.harness.core.events import (
+    EpisodeStarted,
+    Event,
+    HistorySummarized,
+    Record,
+    StepTaken,
+)
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.writer import open_log
 
 
 def records_of(folder: Path) -> list[Record]:

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scenarios.awm.folder import AwmFolder
-from scenarios.format import Scenario, Seeding
+from rehearsal_room.scenarios.awm.folder import AwmFolder
+from rehearsal_room.scenarios.format import Scenario, Seeding
 
 FILES = (
     *("gen_scenario.jsonl", "gen_tasks.jsonl", "gen_db.jsonl", "gen_sample.jsonl"),

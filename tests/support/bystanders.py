@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from envpool.workers.pool import WorkerPool
-from scenarios.format import AwmVerifier, Scenario, Task
+from rehearsal_room.envpool.workers.pool import WorkerPool
+from rehearsal_room.scenarios.format import AwmVerifier, Scenario, Task
 from tests.support.hosted_records import HEAD, small
 from tests.support.ledger_world import ledger
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from harness.fleet.carried import with_logged
-from harness.fleet.messages import (
+from rehearsal_room.harness.fleet.carried import with_logged
+from rehearsal_room.harness.fleet.messages import (
     Batch,
     FromWorker,
     Leases,
@@ -18,8 +18,8 @@ from harness.fleet.messages import (
     from_worker,
     to_worker,
 )
-from harness.fleet.transport import CarriedTransport
-from harness.fleet.worker import Worker, WorkerSpec
+from rehearsal_room.harness.fleet.transport import CarriedTransport
+from rehearsal_room.harness.fleet.worker import Worker, WorkerSpec
 
 Dies = Callable[[Batch], bool]  # whether the worker dies after this batch
 

@@ -4,17 +4,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from envpool.core.types import StoredState
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import Ending, EpisodeEnded, Judged, Label
-from harness.core.trajectory import Trajectory
-from judge.code.code_judge import CodeJudge
-from judge.code.runners import InProcessRunner
-from judge.core.case import Case
-from judge.core.evidence import CallFact, Evidence, FormatFault, ScenarioInfo, Turn
-from judge.core.rewards import AWM, RewardProfile
-from scenarios.api import RowChange
-from scenarios.checks import Finding
+from rehearsal_room.envpool.core.types import StoredState
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, Label
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.code.runners import InProcessRunner
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.evidence import CallFact, Evidence, FormatFault, ScenarioInfo, Turn
+from rehearsal_room.judge.core.rewards import AWM, RewardProfile
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import Finding
 from tests.support.events import STARTED
 
 STATE = StoredState("t" * 32, {}, 1, "d" * 32)

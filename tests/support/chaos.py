@@ -10,12 +10,12 @@ import anyio.lowlevel
 import msgspec
 import tomli_w
 
-from envpool.offloaded.owned_tasks import OwnedTasks
-from harness.chaos.injector import Injector
-from harness.chaos.settings import ChaosFile
-from harness.core.events import FaultInjected
-from harness.log.reader import open_reader
-from harness.log.recorder import Recorder
+from rehearsal_room.envpool.offloaded.owned_tasks import OwnedTasks
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.settings import ChaosFile
+from rehearsal_room.harness.core.events import FaultInjected
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.recorder import Recorder
 from tests.support.run_context import MemorySink
 
 Tables = Mapping[str, Mapping[str, Mapping[str, Any]]]  # table, key, its settings

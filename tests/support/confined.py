@@ -19,12 +19,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from envpool.workers.sandbox import bubblewrap, environment, import_root, layers_of
+from rehearsal_room.envpool.workers.sandbox import bubblewrap, environment, import_root, layers_of
 
 _PROGRAM = """
 import json, os, signal, sys
-from envpool.workers import confine
-from envpool.workers.sandbox import Limits
+from rehearsal_room.envpool.workers import confine
+from rehearsal_room.envpool.workers.sandbox import Limits
 
 level, scratch, decoys, limits, snippets = json.loads(sys.stdin.read())
 readable = (*confine.readable(), os.path.dirname(decoys["library"]))

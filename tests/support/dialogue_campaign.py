@@ -17,21 +17,21 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import Label
-from judge.code.code_judge import CodeJudge
-from judge.code.runners import InProcessRunner
-from judge.core.verifier import Verifier
-from judge.gate.checks.dialogues import talk_faults
-from judge.playback.playback import play
-from judge.playback.tool_fuzzing import plausible
-from judge.worlds.world_host import host_in_process
-from scenarios.core.automaton import reachable
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.format import Call, Scenario, Task, read
-from scenarios.generate.compose import generate
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.world_plans import plan_worlds
+from rehearsal_room.authoring.world_host import host_in_process
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.code.runners import InProcessRunner
+from rehearsal_room.judge.core.verifier import Verifier
+from rehearsal_room.judge.gate.checks.dialogues import talk_faults
+from rehearsal_room.judge.playback.playback import play
+from rehearsal_room.judge.playback.tool_fuzzing import plausible
+from rehearsal_room.scenarios.core.automaton import reachable
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.format import Call, Scenario, Task, read
+from rehearsal_room.scenarios.generate.compose import generate
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.world_plans import plan_worlds
 from tests.support.generated_worlds import folder_of
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")

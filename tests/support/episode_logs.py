@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from envpool.core.types import StoredState, ToolResult, ToolSpec
-from harness.core.events import (
+from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -13,10 +13,10 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.messages import Act, AgentCall, Answer, Reply
-from harness.log.schema import ScenarioSnapshot
-from scenarios.api import RowChange
-from scenarios.checks import Finding
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
+from rehearsal_room.harness.log.schema import ScenarioSnapshot
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import Finding
 
 WORLD = ScenarioSnapshot(
     scenario_digest="p" * 32,

@@ -1,6 +1,6 @@
 """Records of invented episodes, for tests of the bus and its subscribers."""
 
-from harness.core.events import (
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -10,7 +10,7 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.messages import Act, AgentCall, Reply
+from rehearsal_room.harness.core.messages import Act, AgentCall, Reply
 
 STARTED = EpisodeStarted(
     scenario="ledger",

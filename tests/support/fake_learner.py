@@ -9,23 +9,23 @@ from typing import Any, Self
 
 import msgspec
 
-from harness.cli import COMMAND_CONTEXT
-from harness.core.messages import Reply, Window
-from harness.core.policy_card import PolicyCard, write_card
-from harness.core.token_bytes import encode_ids, encode_logprobs
-from harness.dialects.native import Native
-from harness.policies.base import Agent, Assignment
-from harness.policies.oracle import OraclePolicy
-from harness.settings.run import Settings, resolve_table
-from learner.config.settings import TrainSettings
-from learner.core.samples import NO_GROUPS, Group, GroupSize
-from learner.data.grouping import Grouping
-from learner.loop.loop import Loop, LoopCallbacks
-from learner.loop.metrics import Value
-from learner.loop.progress_state import TrainProgress
-from learner.loop.rollout_session import Rollouts, open_rollouts
-from learner.trainer.trainer import StepReport
-from learner.trainer.weight_publisher import Publisher
+from rehearsal_room.cli.main import COMMAND_CONTEXT
+from rehearsal_room.harness.core.messages import Reply, Window
+from rehearsal_room.harness.core.policy_card import PolicyCard, write_card
+from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.settings.run import Settings, resolve_table
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.samples import NO_GROUPS, Group, GroupSize
+from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.loop.loop import Loop, LoopCallbacks
+from rehearsal_room.learner.loop.metrics import Value
+from rehearsal_room.learner.loop.progress_state import TrainProgress
+from rehearsal_room.learner.loop.rollout_session import Rollouts, open_rollouts
+from rehearsal_room.learner.trainer.trainer import StepReport
+from rehearsal_room.learner.trainer.weight_publisher import Publisher
 from tests.support.paths import LIBRARY
 
 CARD = PolicyCard("", "full", "full", "native")

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from envpool.server.http_server import listening
+from rehearsal_room.envpool.server.http_server import listening
 
 END = 2  # the tiny tokenizer's <|im_end|>
 TOKENS = [40, 41, END]

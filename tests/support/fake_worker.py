@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from judge.simulation.stand_in_worker import Dies, Script, obedient
-from judge.simulation.stand_in_worker import StandInWorker as FakeWorker
-from judge.simulation.stand_in_worker import StandInWorkers as FakeWorkers
+from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
+from tests.devtools.simulation.stand_in_worker import Dies, Script, obedient
+from tests.devtools.simulation.stand_in_worker import StandInWorker as FakeWorker
+from tests.devtools.simulation.stand_in_worker import StandInWorkers as FakeWorkers
 
 __all__ = ["Dies", "FakeWorker", "FakeWorkers", "Script", "fake_pool", "obedient"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from learner.model.pretrained import quiet, without_noise
+from rehearsal_room.learner.model.pretrained import quiet, without_noise
 
 _TINY: dict[str, Any] = {
     "vocab_size": 128,

@@ -10,14 +10,14 @@ import msgspec
 import torch
 from torch import Tensor
 
-from learner.backends.flex import Flex
-from learner.config.settings import ComputeSettings
-from learner.core.errors import ModelError
-from learner.model.pretrained import quiet
-from learner.selftest import probe
-from learner.selftest.comparison import difference
-from learner.selftest.copies import copy_of
-from learner.selftest.family_test import check_family
+from rehearsal_room.learner.backends.flex import Flex
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.errors import ModelError
+from rehearsal_room.learner.model.pretrained import quiet
+from rehearsal_room.learner.selftest import probe
+from rehearsal_room.learner.selftest.comparison import difference
+from rehearsal_room.learner.selftest.copies import copy_of
+from rehearsal_room.learner.selftest.family_test import check_family
 from tests.support.families import FAMILIES, config_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "model-families.md"

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.core.errors import LogError
-from harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Record
-from harness.following.verdict_log import FOLDER, verdicts_in
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import EpisodeEnded, EpisodeStarted, Judged, Record
+from rehearsal_room.harness.following.verdict_log import FOLDER, verdicts_in
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
 from tests.support.judged_runs import records_of
 
 _TIMEOUT_S = 120.0  # the limit of one test is shorter

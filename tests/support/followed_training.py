@@ -5,8 +5,8 @@ from typing import Any
 
 import tomli_w
 
-from learner.core.training_folder import METRICS_NAME
-from learner.loop.metrics import read_metrics
+from rehearsal_room.learner.core.training_folder import METRICS_NAME
+from rehearsal_room.learner.loop.metrics import read_metrics
 
 SIZE = 2  # episodes of a group
 FLAGS = ("--history", "last:1", "--dialect", "hermes", "--max-steps", 2, "--max-tokens", 4)

@@ -13,9 +13,9 @@ from typing import Self
 import anyio
 import pytest
 
-from envpool.workers import pool
-from envpool.workers.fork_client import ForkServerClient, ForkServerSettings
-from envpool.workers.pool import OpenSpawner
+from rehearsal_room.envpool.workers import pool
+from rehearsal_room.envpool.workers.fork_client import ForkServerClient, ForkServerSettings
+from rehearsal_room.envpool.workers.pool import OpenSpawner
 
 
 class KeptForkServer(ForkServerClient):

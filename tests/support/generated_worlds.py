@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from judge.gate.core.report import Report, merge_reports
-from judge.gate.core.task_runner import GateSettings
-from judge.gate.package import check_scenario
-from judge.worlds.world_host import host_in_process
-from scenarios.generate.compose import GeneratedWorld, generate
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.world_plans import plan_worlds
+from rehearsal_room.authoring.world_host import host_in_process
+from rehearsal_room.judge.gate.core.report import Report, merge_reports
+from rehearsal_room.judge.gate.core.task_runner import GateSettings
+from rehearsal_room.judge.gate.package import check_scenario
+from rehearsal_room.scenarios.generate.compose import GeneratedWorld, generate
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.world_plans import plan_worlds
 from tests.support.budgets import repeats
 
 # A few mutants and probes of each task; `just test-long` tries more.

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from envpool.core.types import ToolResult
-from envpool.hosting.awm_host import AwmHost
-from envpool.hosting.live_world import LiveWorld
-from envpool.store.states import States
-from scenarios.api import User
-from scenarios.awm.folder import AwmFolder
-from scenarios.format import AwmRecord, AwmTable, Scenario, Task
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.hosting.awm_host import AwmHost
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.awm.folder import AwmFolder
+from rehearsal_room.scenarios.format import AwmRecord, AwmTable, Scenario, Task
 from tests.support.paths import AWM
 
 _ISO = re.compile(r"\b(20\d\d)-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:\d\d)?")

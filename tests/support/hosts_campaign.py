@@ -32,9 +32,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from harness.following.verdict_log import FOLDER
-from learner.core.training_folder import COPY
-from scenarios.microworlds.writing import write_microworlds
+from rehearsal_room.harness.following.verdict_log import FOLDER
+from rehearsal_room.learner.core.training_folder import COPY
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import mosquitto
 from tests.support.followed_runs import check_copied, check_judged_once, num_of, until, until_num
 from tests.support.followed_training import FLAGS, SIZE, metrics_of, training_file
@@ -132,7 +132,7 @@ def check_batches(folder: Path, model: Path, run: Path, trained: Path) -> None:
     """The training has made the batches and the losses of one on the finished log."""
     config = training_file(folder / "l.toml", model, str(run), steps=_BATCHES, groups=_GROUPS)
     later = folder / "later"
-    words = [sys.executable, "-m", "harness", "train", str(config), "-o", str(later)]
+    words = [sys.executable, "-m", "rehearsal_room", "train", str(config), "-o", str(later)]
     subprocess.run(words, check=True, capture_output=True, env=_ENVIRONMENT)
     found, expected = metrics_of(trained), metrics_of(later)
     assert len(found) == _BATCHES == len(expected)
@@ -194,7 +194,7 @@ class Host:
         """Start `rehearse` on this host; it is killed when the stack is closed."""
         self._num += 1
         output = folder / f"output-{self._num}-{arguments[0]}.txt"
-        command = ["ip", "netns", "exec", self.name, sys.executable, "-m", "harness"]
+        command = ["ip", "netns", "exec", self.name, sys.executable, "-m", "rehearsal_room"]
         with output.open("wb") as file:
             process = subprocess.Popen(
                 [*command, *map(str, arguments)],

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 _PROGRAM = """
-from envpool.kernel.huge_pages import HugePages
+from rehearsal_room.envpool.kernel.huge_pages import HugePages
 pages = HugePages()
 objects = [(number, str(number)) for number in range(100_000)]
 block = bytes(range(256)) * 100_000

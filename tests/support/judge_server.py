@@ -45,7 +45,7 @@ from pathlib import Path
 
 import click
 
-from harness.core.events import Label
+from rehearsal_room.harness.core.events import Label
 from tests.support.model_server import (
     Behaviour,
     Completes,

@@ -20,14 +20,14 @@ import msgspec
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from harness.core.events import Judged, Label, Record
-from harness.log.reader import open_reader
-from harness.settings.judge import JudgeSettings
-from judge.commands.options import open_run_judge
-from judge.core.case import Case
-from judge.llm.prompt import prompt_of
-from judge.llm.rubric import Mode, read_rubric
-from scenarios.format import read
+from rehearsal_room.cli.core.judge_options import open_run_judge
+from rehearsal_room.harness.core.events import Judged, Label, Record
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.llm.prompt import prompt_of
+from rehearsal_room.judge.llm.rubric import Mode, read_rubric
+from rehearsal_room.scenarios.format import read
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import Speaker, Spoken, Truth, text_of
 from tests.support.model_server import Behaviour, ModelServer, ReceivedRequest

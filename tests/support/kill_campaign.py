@@ -30,13 +30,13 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli import main
-from harness.core.events import EpisodeEnded
-from harness.log import log_file
-from harness.log.log_file import LogFile
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME
-from harness.rollout import gc_tuning
+from rehearsal_room.cli.main import main
+from rehearsal_room.harness.core.events import EpisodeEnded
+from rehearsal_room.harness.log import log_file
+from rehearsal_room.harness.log.log_file import LogFile
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.rollout import gc_tuning
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.kill_points import KINDS, Death, run_until
 from tests.support.warm_process import WarmProcess, open_warm_process
@@ -219,7 +219,7 @@ def _finished(folder: Path) -> set[str]:
 
 if __name__ == "__main__":
     with (
-        open_warm_process("harness.cli", "tests.support.kill_points") as _warm_process,
+        open_warm_process("rehearsal_room.cli.main", "tests.support.kill_points") as _warm_process,
         tempfile.TemporaryDirectory() as _folder,
     ):
         campaign = Campaign(_warm_process, Path(_folder), seed=int(sys.argv[2]), episodes=24)

@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from envpool.workers.confine import seccomp
-from harness.cli import main
+from rehearsal_room.cli.main import main
+from rehearsal_room.envpool.workers.confine import seccomp
 from tests.support.warm_process import Job, WarmProcess
 
 KINDS = {

@@ -3,7 +3,7 @@ REPLACE, savepoints, floats, blobs, and tools that refuse, break, never end or r
 
 from pathlib import Path
 
-from scenarios.format import Scenario, read
+from rehearsal_room.scenarios.format import Scenario, read
 
 HEAD = """
 name = "ledger"

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import (
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -13,11 +13,11 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.messages import Act, AgentCall, Answer, Reply
-from harness.log.schema import ScenarioSnapshot
-from harness.log.writer import open_log
-from scenarios.api import Row
-from scenarios.format import Scenario, Task, read
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
+from rehearsal_room.harness.log.schema import ScenarioSnapshot
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Scenario, Task, read
 from tests.support.paths import LIBRARY
 
 

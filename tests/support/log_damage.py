@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from harness.log.schema import LOG_NAME
+from rehearsal_room.harness.log.schema import LOG_NAME
 
 _VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 2**31, 2**63 - 1, 2**64 - 1, -(2**63), 0.5, math.nan, math.inf, -math.inf),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import anyio
 
-from harness.core.errors import LogError
-from harness.log.writer import LogWriter, open_log
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.log.writer import LogWriter, open_log
 from tests.support.episode_logs import whole
 
 _LIMIT = 300_000

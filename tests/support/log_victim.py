@@ -12,9 +12,9 @@ from pathlib import Path
 
 import anyio
 
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME, Progress
-from harness.log.writer import LogWriter, open_log
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME, Progress
+from rehearsal_room.harness.log.writer import LogWriter, open_log
 from tests.support.episode_logs import WORLD, whole
 
 EPISODES = [f"e{number:03}" for number in range(300)]

@@ -5,12 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from envpool.core.types import ToolResult
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Event, Record, StepTaken
-from harness.core.messages import Act, AgentCall, Reply
-from harness.core.trajectory import Trajectory
-from scenarios.format import Call, read
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    Event,
+    Record,
+    StepTaken,
+)
+from rehearsal_room.harness.core.messages import Act, AgentCall, Reply
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.scenarios.format import Call, read
 from tests.support.paths import LIBRARY
 
 

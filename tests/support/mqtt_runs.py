@@ -10,12 +10,12 @@ import anyio.abc
 import anyio.lowlevel
 import msgspec
 
-from harness.bus.mqtt_bus import MqttBus
-from harness.bus.mqtt_follower import Follower
-from harness.bus.mqtt_link import MqttLink
-from harness.bus.mqtt_settings import MqttSettings
-from harness.core.events import HistorySummarized, Kind, Record, StepTaken
-from harness.core.messages import Reply
+from rehearsal_room.harness.bus.mqtt_bus import MqttBus
+from rehearsal_room.harness.bus.mqtt_follower import Follower
+from rehearsal_room.harness.bus.mqtt_link import MqttLink
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.core.events import HistorySummarized, Kind, Record, StepTaken
+from rehearsal_room.harness.core.messages import Reply
 from tests.support.broker import Mosquitto
 from tests.support.events import episode
 

@@ -8,8 +8,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from learner.backends.base import Backend
-from learner.packing.batch import PrefixGroup, Suffix
+from rehearsal_room.learner.backends.base import Backend
+from rehearsal_room.learner.packing.batch import PrefixGroup, Suffix
 
 Stretch = tuple[int, int]  # part of a suffix: the number of prompt tokens, then of sampled tokens
 

@@ -10,8 +10,13 @@ import platform
 import sys
 from pathlib import Path
 
-from envpool.workers import confine
-from envpool.workers.sandbox import keeps_every_promise, layers_of, lower, why_no_bubblewrap
+from rehearsal_room.envpool.workers import confine
+from rehearsal_room.envpool.workers.sandbox import (
+    keeps_every_promise,
+    layers_of,
+    lower,
+    why_no_bubblewrap,
+)
 from tests.support.confined import outcomes, why_no_ordinary_user
 
 INNER, _ = confine.available_layers("best")

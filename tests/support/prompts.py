@@ -4,12 +4,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.events import StepTaken
-from harness.core.messages import AgentCall, Briefing, Reply
-from harness.dialects.base import Dialect
-from harness.dialects.registry import NAMES, dialect_of
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import AgentCall, Briefing, Reply
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.registry import NAMES, dialect_of
+from rehearsal_room.scenarios.format import Call
 
 GET_ORDER = ToolSpec(
     "get_order",

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from judge.commands import gate
-from judge.gate.core.task_runner import GateSettings
+from rehearsal_room.cli.worlds import gate
+from rehearsal_room.judge.gate.core.task_runner import GateSettings
 from tests.support.budgets import IS_LONG
 
 FEW = GateSettings(max_mutants=4, probes=4)

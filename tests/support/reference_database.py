@@ -12,12 +12,12 @@ from typing import Any
 import apsw
 import msgspec
 
-from envpool.core.types import StoredState, ToolError
-from envpool.inprocess.toolset import BadArguments, load
-from envpool.inprocess.world import HostedScenario
-from envpool.store.database import Database
-from envpool.store.digest import hex_digest, rows_sum
-from scenarios.errors import ToolError as Refused
+from rehearsal_room.envpool.core.types import StoredState, ToolError
+from rehearsal_room.envpool.inprocess.toolset import BadArguments, load
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.database import Database
+from rehearsal_room.envpool.store.digest import hex_digest, rows_sum
+from rehearsal_room.scenarios.errors import ToolError as Refused
 
 Dump = dict[str, list[str]]  # table -> its rows, as texts in which 1 and 1.0 differ
 

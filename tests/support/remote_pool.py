@@ -5,16 +5,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from envpool.client.pool import RemotePool
-from envpool.core.errors import PoolError
-from envpool.core.event_loop import require_asyncio
-from envpool.inprocess.pool import LocalPool
-from envpool.offloaded.env import OffloadedScenario
-from envpool.server.leases import Leases
-from envpool.server.serve import serving
-from envpool.server.settings import ServeSettings
-from envpool.store.pool_protocol import Pool
-from scenarios.format import Scenario
+from rehearsal_room.envpool.client.pool import RemotePool
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.event_loop import require_asyncio
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.offloaded.env import OffloadedScenario
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.serve import serving
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.scenarios.format import Scenario
 
 
 @asynccontextmanager

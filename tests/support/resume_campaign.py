@@ -37,11 +37,11 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from harness.core.events import HistorySummarized, Record, StepTaken
-from harness.history.summary import PROMPT
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME
-from scenarios.catalogue import find
+from rehearsal_room.harness.core.events import HistorySummarized, Record, StepTaken
+from rehearsal_room.harness.history.summary import PROMPT
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.scenarios.catalogue import find
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.judged_runs import served
 from tests.support.model_server import Completes, ModelServer, ReceivedRequest
@@ -310,7 +310,9 @@ def _longest(records: Sequence[Record]) -> dict[int, int]:
 if __name__ == "__main__":
     _model = Model()
     with (
-        open_warm_process("harness.cli", "harness.policies.openai") as _warm_process,
+        open_warm_process(
+            "rehearsal_room.cli.main", "rehearsal_room.harness.policies.openai"
+        ) as _warm_process,
         served(_model) as _server,
         tempfile.TemporaryDirectory() as _folder,
     ):

@@ -8,23 +8,30 @@ from typing import Any
 
 import anyio
 
-from envpool.inprocess.pool import LocalPool
-from envpool.store.pool_protocol import Pool
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Event, Record, StepTaken
-from harness.core.messages import AgentCall, Reply, Usage, Window
-from harness.dialects.base import Dialect
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.native import Native
-from harness.history.base import HistoryPolicy
-from harness.history.windows import HistoryManager, parse_history
-from harness.log.recorder import Recorder, Sink
-from harness.policies.base import Agent, Assignment, Policy
-from harness.rollout.deadlines import Watchdog
-from harness.rollout.episode import RunContext
-from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan, plan_of
-from harness.settings.limits import Limits
-from scenarios.format import Scenario, read
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    Event,
+    Record,
+    StepTaken,
+)
+from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage, Window
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.base import HistoryPolicy
+from rehearsal_room.harness.history.windows import HistoryManager, parse_history
+from rehearsal_room.harness.log.recorder import Recorder, Sink
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.rollout.deadlines import Watchdog
+from rehearsal_room.harness.rollout.episode import RunContext
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.scenarios.format import Scenario, read
 from tests.support.paths import LIBRARY
 
 

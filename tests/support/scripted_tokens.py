@@ -6,10 +6,10 @@ from random import Random
 
 import anyio
 
-from harness.history.summary import PROMPT
-from harness.policies.base import Agent, Assignment
-from harness.policies.token_agent import Generated, Sampling, TokenAgent
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.history.summary import PROMPT
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.token_agent import Generated, Sampling, TokenAgent
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 
 CONTEXT = 100_000
 

@@ -7,19 +7,19 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from envpool.server.http_server import listening
-from envpool.server.settings import ServeSettings
-from harness.core.events import Ending, StepTaken
-from harness.core.policy_card import PolicyCard
-from harness.dialects.registry import dialect_of
-from harness.history.windows import parse_history
-from harness.policies.base import Policy
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from harness.rollout.episode import run_episode
-from harness.serving.compatibility import ServingFormats
-from harness.serving.http_server import PolicyApp
-from harness.serving.service import PolicyService, sampling_of
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.envpool.server.http_server import listening
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.harness.core.events import Ending, StepTaken
+from rehearsal_room.harness.core.policy_card import PolicyCard
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.policies.base import Policy
+from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
+from rehearsal_room.harness.rollout.episode import run_episode
+from rehearsal_room.harness.serving.compatibility import ServingFormats
+from rehearsal_room.harness.serving.http_server import PolicyApp
+from rehearsal_room.harness.serving.service import PolicyService, sampling_of
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.run_context import MemorySink, make_run_context, plans, watchdog_running
 from tests.support.scripted_tokens import CONTEXT, ScriptedTokenPolicy, ScriptedTokens
 

@@ -29,9 +29,9 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from harness.core.events import EpisodeEnded, Judged
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME
+from rehearsal_room.harness.core.events import EpisodeEnded, Judged
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
 from tests.support.attempts import check_attempts, outcomes_of
 from tests.support.broker import Mosquitto, mosquitto
 from tests.support.soak_feed import batches
@@ -140,7 +140,7 @@ class Soak:
         )
 
     def _start(self, name: str, *arguments: object) -> Process:
-        return self._open(name, "harness.cli", *arguments)
+        return self._open(name, "rehearsal_room.cli.main", *arguments)
 
     def _open(self, name: str, *command: object) -> Process:
         with self._output(name).open("ab") as output:

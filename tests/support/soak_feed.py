@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.log.reader import open_reader
-from learner.data.followed_logs import FollowedLog
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.learner.data.followed_logs import FollowedLog
 
 SIZE = 64  # episodes of a batch
 _LOOK_S = 0.1  # between two looks at a log in which nothing is new

@@ -5,11 +5,11 @@ from random import Random
 
 import msgspec
 
-from harness.core.events import Judged, Label, ModelJudgement
-from harness.core.trajectory import assemble
-from judge.core.case import Case
-from judge.core.evidence import ScenarioInfo, Verification, gather
-from judge.reliability.study import Judging
+from rehearsal_room.harness.core.events import Judged, Label, ModelJudgement
+from rehearsal_room.harness.core.trajectory import assemble
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.evidence import ScenarioInfo, Verification, gather
+from rehearsal_room.judge.reliability.study import Judging
 from tests.support.events import episode
 
 REWARDS = {Label.COMPLETED: 1.0, Label.PARTIALLY_COMPLETED: 0.1}

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from envpool.objects.pool import ObjectPool
-from envpool.objects.process import ProgramSettings
-from scenarios.format import Scenario
-from scenarios.suites.bfcl import BfclData
+from rehearsal_room.envpool.objects.pool import ObjectPool
+from rehearsal_room.envpool.objects.process import ProgramSettings
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.suites.bfcl import BfclData
 from tests.support.paths import SUITES
 
 DATA = BfclData(SUITES / "bfcl_eval", "1")

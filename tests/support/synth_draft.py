@@ -1,7 +1,7 @@
 """A small draft of a synthesis, for tests."""
 
-from scenarios.format import AwmSample, AwmTable, Call
-from scenarios.synth.core.world_drafts import (
+from rehearsal_room.scenarios.format import AwmSample, AwmTable, Call
+from rehearsal_room.scenarios.synth.core.world_drafts import (
     ProvenTask,
     ScenarioIdea,
     TaskDraft,

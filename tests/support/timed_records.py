@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import ToolResult
-from harness.core.events import (
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -17,7 +17,7 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.messages import Act, AgentCall, Answer, Reply, Usage
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply, Usage
 from tests.support.episode_logs import started
 
 BEGAN = 1_700_000_000.0  # Unix seconds

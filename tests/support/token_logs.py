@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from harness.core.events import (
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     Event,
@@ -14,9 +14,9 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.messages import Answer, FormatError, Reply
-from harness.core.token_bytes import encode_ids, encode_logprobs
-from harness.core.trajectory import Trajectory, assemble
+from rehearsal_room.harness.core.messages import Answer, FormatError, Reply
+from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
+from rehearsal_room.harness.core.trajectory import Trajectory, assemble
 from tests.support.episode_logs import STATE, started, story
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from harness.core.policy_card import PolicyCard
-from learner.config.settings import ComputeSettings, TrainSettings
-from learner.core.errors import CheckpointError, TrainingError
-from learner.model.distributed import Processes, join_processes
-from learner.trainer.trainer import StepReport, Trainer, open_trainer
+from rehearsal_room.harness.core.policy_card import PolicyCard
+from rehearsal_room.learner.config.settings import ComputeSettings, TrainSettings
+from rehearsal_room.learner.core.errors import CheckpointError, TrainingError
+from rehearsal_room.learner.model.distributed import Processes, join_processes
+from rehearsal_room.learner.trainer.trainer import StepReport, Trainer, open_trainer
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.trainer_runs import changed, in_parts, random_batch, settings_of
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from torch.distributed.checkpoint import state_dict_saver
 
-from harness import cli
-from harness.core.events import EpisodeEnded, Judged
-from learner.data.batch_queue import BatchQueue
-from learner.data.rollout_feed import RolloutFeed
-from learner.loop import evaluation
-from learner.loop.metrics import Metrics
-from learner.trainer.weight_publisher import Publisher
+from rehearsal_room.cli import main as cli
+from rehearsal_room.harness.core.events import EpisodeEnded, Judged
+from rehearsal_room.learner.data.batch_queue import BatchQueue
+from rehearsal_room.learner.data.rollout_feed import RolloutFeed
+from rehearsal_room.learner.loop import evaluation
+from rehearsal_room.learner.loop.metrics import Metrics
+from rehearsal_room.learner.trainer.weight_publisher import Publisher
 
 
 def kill_self() -> None:

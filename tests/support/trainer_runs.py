@@ -10,8 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from learner.config.settings import ComputeSettings, LossSettings, OptimizerSettings, TrainSettings
-from learner.packing.batch import Batch, PrefixGroup, Suffix
+from rehearsal_room.learner.config.settings import (
+    ComputeSettings,
+    LossSettings,
+    OptimizerSettings,
+    TrainSettings,
+)
+from rehearsal_room.learner.packing.batch import Batch, PrefixGroup, Suffix
 
 VOCABULARY = 300
 

@@ -15,19 +15,19 @@ from random import Random
 
 import msgspec
 
-from judge.gate.core.task_runner import GateSettings
-from judge.gate.package import check_scenario
-from judge.worlds.world_host import host_in_process
-from scenarios.errors import ScenarioError
-from scenarios.generate.compose import generate
-from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
-from scenarios.generate.content.staged import StagedSituation
-from scenarios.generate.core.situations import Situation
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.situation_files import situations
-from scenarios.generate.plan.world_plans import WorldPlan, plan_worlds
-from scenarios.generate.tasks.dressed_drafts import instruction_of
-from scenarios.generate.vocabulary.trades import trade, trade_names
+from rehearsal_room.authoring.world_host import host_in_process
+from rehearsal_room.judge.gate.core.task_runner import GateSettings
+from rehearsal_room.judge.gate.package import check_scenario
+from rehearsal_room.scenarios.errors import ScenarioError
+from rehearsal_room.scenarios.generate.compose import generate
+from rehearsal_room.scenarios.generate.content.drawn_world import DrawnWorld, draw_world
+from rehearsal_room.scenarios.generate.content.staged import StagedSituation
+from rehearsal_room.scenarios.generate.core.situations import Situation
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.situation_files import situations
+from rehearsal_room.scenarios.generate.plan.world_plans import WorldPlan, plan_worlds
+from rehearsal_room.scenarios.generate.tasks.dressed_drafts import instruction_of
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade, trade_names
 from tests.support.generated_worlds import folder_of
 
 _KNOBS = Knobs(tasks=2, rows=60, tools=120, forbidden=0, memory=0)

@@ -9,15 +9,15 @@ from typing import Any
 import anyio
 import msgspec
 
-from harness.cli import COMMAND_CONTEXT
-from harness.rollout.launch import launch
-from harness.settings.run import resolve
-from harness.viewer.server.app import viewer_app
-from harness.viewer.server.security import App
-from harness.viewer.server.serve import Parts, ServeSettings, open_viewer
-from harness.viewer.server.viewer import Viewer
-from judge.commands.viewing import judging_parts
-from scenarios.catalogue import find
+from rehearsal_room.cli.main import COMMAND_CONTEXT
+from rehearsal_room.harness.rollout.launch import launch
+from rehearsal_room.harness.settings.run import resolve
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.viewer.judging import judging_parts
+from rehearsal_room.viewer.server.app import viewer_app
+from rehearsal_room.viewer.server.security import App
+from rehearsal_room.viewer.server.serve import Parts, ServeSettings, open_viewer
+from rehearsal_room.viewer.server.viewer import Viewer
 
 TOKEN, PORT = "secret-token", 4711
 HEADERS = {"host": f"127.0.0.1:{PORT}", "authorization": f"Bearer {TOKEN}"}

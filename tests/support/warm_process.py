@@ -96,7 +96,9 @@ class WarmProcess:
         output.write_bytes(b"")
         words = tuple(map(str, arguments))
         environment = dict(os.environ)
-        return self.start(Job("harness.cli", "main", words, str(output), environment, True, folder))
+        return self.start(
+            Job("rehearsal_room.cli.main", "main", words, str(output), environment, True, folder)
+        )
 
     def read(self) -> dict[str, int]:
         """The next answer. Raises RuntimeError when the warm process has ended."""

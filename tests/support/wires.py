@@ -9,14 +9,14 @@ import aiohttp
 import anyio
 import msgspec
 
-from envpool.router import RoutingPool
-from envpool.server.leases import Leases
-from envpool.server.serve import serving
-from envpool.server.settings import ServeSettings
-from envpool.wires.served import ServedWires
-from harness.serving.world_episodes import ServedEpisodes
-from judge.verdicts.code_judges import ScenarioJudges
-from scenarios.format import Scenario
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.serve import serving
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.wires.served import ServedWires
+from rehearsal_room.harness.serving.world_episodes import ServedEpisodes
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.scenarios.format import Scenario
 
 
 @asynccontextmanager

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from shutil import copy
 
-from envpool.core.types import ToolResult
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import (
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -17,11 +17,11 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.messages import Act, AgentCall, Answer, Reply
-from harness.log.writer import open_log
-from scenarios.api import RowChange
-from scenarios.checks import Finding
-from scenarios.format import read
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import read
 from tests.support.library_log import snapshot_of
 from tests.support.paths import LIBRARY
 

@@ -8,11 +8,18 @@ from shutil import copy
 import anyio
 import msgspec
 
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Label, Record, StepTaken
-from harness.core.messages import Answer, Reply
-from harness.log.writer import open_log
-from scenarios.format import read
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    Label,
+    Record,
+    StepTaken,
+)
+from rehearsal_room.harness.core.messages import Answer, Reply
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.scenarios.format import read
 from tests.support.library_log import play_oracle, snapshot_of
 from tests.support.paths import LIBRARY
 

@@ -6,7 +6,7 @@
 #   tests/viewer_web/run.sh --install            (makes it and runs nothing)
 #   PICTURES=docs/pictures/viewer tests/viewer_web/run.sh tests/viewer_web/test_pictures.py
 #
-# The environment has Node, esbuild and axe-core (harness/viewer/web/build.sh) and Playwright for
+# The environment has Node, esbuild and axe-core (src/rehearsal_room/viewer/web/build.sh) and Playwright for
 # Python, which drives the Chromium that Debian's package installs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -23,7 +23,7 @@ if [ ${#missing[@]} -gt 0 ] || ! fc-list 2>/dev/null | grep -q Inter; then
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
         "${missing[@]}" fontconfig fonts-inter fonts-jetbrains-mono >/dev/null
 fi
-harness/viewer/web/build.sh --install
+src/rehearsal_room/viewer/web/build.sh --install
 [ "${1:-}" != --install ] || exit 0
 [ $# -gt 0 ] || set -- tests/viewer_web
 exec .venv-viewer/bin/python -m pytest "$@"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.log.reader import open_reader
+from rehearsal_room.harness.log.reader import open_reader
 from tests.support.paths import LIBRARY, ROOT
 
 WORLDS = ("shop_support", "flight_desk")
@@ -52,7 +52,7 @@ threads = 1
 
 def rehearse(*arguments: object, cwd: Path = ROOT) -> None:
     """Run the command line; raises CalledProcessError, after its output, when it fails."""
-    command = [sys.executable, "-m", "harness", *map(str, arguments)]
+    command = [sys.executable, "-m", "rehearsal_room", *map(str, arguments)]
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)

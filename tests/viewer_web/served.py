@@ -46,7 +46,16 @@ class Served:
 @contextmanager
 def serving(*runs: Path, cwd: Path) -> Iterator[Served]:
     """Serve runs until the block is left; what is played goes into a folder below `cwd`."""
-    command = [sys.executable, "-m", "harness", "view", *map(str, runs), "--no-open", "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "rehearsal_room",
+        "view",
+        *map(str, runs),
+        "--no-open",
+        "--port",
+        "0",
+    ]
     with Popen(command, cwd=cwd, stdout=PIPE, stderr=STDOUT, text=True) as process:
         assert process.stdout is not None
         try:

@@ -11,7 +11,7 @@ from tests.viewer_web.hostile import TEXTS, write_hostile
 from tests.viewer_web.logs import in_thread
 from tests.viewer_web.served import Served, serving
 
-# Characters that hide or move text (harness/viewer/web/src/base/text.js shows them).
+# Characters that hide or move text (src/rehearsal_room/viewer/web/src/base/text.js shows them).
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\U000e0020-\U000e007f]"

@@ -103,7 +103,17 @@ def test_a_live_run_is_watched_to_its_end(open_page: OpenPage, tmp_path: Path) -
     has every episode and no mark of a live run."""
     folder = tmp_path / "live"
     command = [
-        *(sys.executable, "-m", "harness", "run", "shop_support", "-p", "mutant", "-g", "40"),
+        *(
+            sys.executable,
+            "-m",
+            "rehearsal_room",
+            "run",
+            "shop_support",
+            "-p",
+            "mutant",
+            "-g",
+            "40",
+        ),
         *("-c", "16", "-o", str(folder)),
     ]
     with (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from harness.log.writer import open_log
+from rehearsal_room.harness.log.writer import open_log
 from tests.support.episode_logs import WORLD, started, story
 from tests.support.token_logs import ended, reply, step
 from tests.viewer_web.conftest import OpenPage

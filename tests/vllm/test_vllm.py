@@ -21,38 +21,47 @@ import pytest
 import structlog
 import torch
 
-from envpool.inprocess.pool import LocalPool
-from harness.core.messages import Act, AgentCall, Decision, Message, Reply, Window
-from harness.core.policy_card import PolicyCard
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.hermes import Hermes
-from harness.history.windows import parse_history
-from harness.log.reader import open_reader
-from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.token_agent import Sampling
-from harness.rollout.meters import Meters
-from harness.rollout.plan import plan_of
-from harness.rollout.session import RunParts, run_session
-from harness.settings.limits import Limits
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from harness.vllm.policy import VllmPolicy
-from harness.vllm.routes import root_of
-from harness.vllm.server import VllmServer, VllmServerSettings
-from judge.verdicts.code_judges import ScenarioJudges
-from learner.advantages.registry import advantages_of
-from learner.config.settings import ComputeSettings, DataSettings, OptimizerSettings, TrainSettings
-from learner.core.errors import ModelError
-from learner.core.samples import Group, Sample
-from learner.data.alignment import Alignment
-from learner.data.group_feed import groups_of_logs
-from learner.data.grouping import Grouping
-from learner.losses.aggregation import weights_of
-from learner.model.logprob_agreement import MAX_DIFFERENCE, logprob_difference, teacher_forced
-from learner.model.pretrained import open_model
-from learner.packing.prefix_groups import batch_of
-from learner.selftest.family_test import BOUND
-from learner.selftest.start import check_server
-from learner.trainer.trainer import open_trainer
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.core.messages import Act, AgentCall, Decision, Message, Reply, Window
+from rehearsal_room.harness.core.policy_card import PolicyCard
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.policies.token_agent import Sampling
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import plan_of
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.vllm.policy import VllmPolicy
+from rehearsal_room.harness.vllm.routes import root_of
+from rehearsal_room.harness.vllm.server import VllmServer, VllmServerSettings
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.learner.advantages.registry import advantages_of
+from rehearsal_room.learner.config.settings import (
+    ComputeSettings,
+    DataSettings,
+    OptimizerSettings,
+    TrainSettings,
+)
+from rehearsal_room.learner.core.errors import ModelError
+from rehearsal_room.learner.core.samples import Group, Sample
+from rehearsal_room.learner.data.alignment import Alignment
+from rehearsal_room.learner.data.group_feed import groups_of_logs
+from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.losses.aggregation import weights_of
+from rehearsal_room.learner.model.logprob_agreement import (
+    MAX_DIFFERENCE,
+    logprob_difference,
+    teacher_forced,
+)
+from rehearsal_room.learner.model.pretrained import open_model
+from rehearsal_room.learner.packing.prefix_groups import batch_of
+from rehearsal_room.learner.selftest.family_test import BOUND
+from rehearsal_room.learner.selftest.start import check_server
+from rehearsal_room.learner.trainer.trainer import open_trainer
 from tests.support.run_context import library
 from tests.support.tiny_model import write_model
 

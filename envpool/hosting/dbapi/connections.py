@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Protocol
 
-from envpool.hosting.dbapi.cursors import Cursor
-from envpool.hosting.dbapi.errors import as_sqlite3
-from envpool.hosting.dbapi.slots import Slot
-from envpool.hosting.dbapi.statements import CHANGE, FOREIGN_KEYS, PLAIN, SCHEMA
+from rehearsal_room.envpool.hosting.dbapi.cursors import Cursor
+from rehearsal_room.envpool.hosting.dbapi.errors import as_sqlite3
+from rehearsal_room.envpool.hosting.dbapi.slots import Slot
+from rehearsal_room.envpool.hosting.dbapi.statements import CHANGE, FOREIGN_KEYS, PLAIN, SCHEMA
 
 _BEGINS = {
     "": "BEGIN",

@@ -7,10 +7,15 @@ from typing import Any, Protocol
 
 import apsw
 
-from envpool.hosting.dbapi.errors import as_sqlite3
-from envpool.hosting.dbapi.rows import Rows, convert_rows, statement_info, stdlib_cursor
-from envpool.hosting.dbapi.slots import Slot, StatementInfo
-from envpool.hosting.dbapi.statements import (
+from rehearsal_room.envpool.hosting.dbapi.errors import as_sqlite3
+from rehearsal_room.envpool.hosting.dbapi.rows import (
+    Rows,
+    convert_rows,
+    statement_info,
+    stdlib_cursor,
+)
+from rehearsal_room.envpool.hosting.dbapi.slots import Slot, StatementInfo
+from rehearsal_room.envpool.hosting.dbapi.statements import (
     CHANGE,
     is_empty,
     is_more_than_one,

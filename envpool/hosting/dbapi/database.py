@@ -20,14 +20,14 @@ from random import Random
 import apsw
 import msgspec
 
-from envpool.hosting.dbapi.connections import Connection
-from envpool.hosting.dbapi.slots import STRIDE, Slot, SlotFile
-from envpool.store.changes import change_order
-from envpool.store.diff import changes_between
-from envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
-from envpool.store.template import Table, same_schema, sum_of, tables_of
-from envpool.store.tracking import Tracker
-from scenarios.api import RowChange
+from rehearsal_room.envpool.hosting.dbapi.connections import Connection
+from rehearsal_room.envpool.hosting.dbapi.slots import STRIDE, Slot, SlotFile
+from rehearsal_room.envpool.store.changes import change_order
+from rehearsal_room.envpool.store.diff import changes_between
+from rehearsal_room.envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
+from rehearsal_room.envpool.store.template import Table, same_schema, sum_of, tables_of
+from rehearsal_room.envpool.store.tracking import Tracker
+from rehearsal_room.scenarios.api import RowChange
 
 MAX_STEPS = 200_000_000  # SQLite virtual machine instructions a call may take; about ten seconds
 MAX_PAGES = 65_536  # of a world's file; 64 MiB

@@ -27,10 +27,10 @@ from sqlalchemy.orm import close_all_sessions
 from sqlalchemy.pool import Pool
 from sqlalchemy.pool.base import ConnectionPoolEntry
 
-from envpool.core.errors import ToolsetError
-from envpool.hosting.dbapi.connections import Connection, Sqlite3Module
-from envpool.hosting.dbapi.database import CallEffects, WorldDatabase
-from envpool.store.overlay import Overlay
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.hosting.dbapi.connections import Connection, Sqlite3Module
+from rehearsal_room.envpool.hosting.dbapi.database import CallEffects, WorldDatabase
+from rehearsal_room.envpool.store.overlay import Overlay
 
 _create_engine = sqlalchemy.create_engine
 _connect = sqlite3.connect

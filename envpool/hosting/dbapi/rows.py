@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from envpool.hosting.dbapi.slots import StatementInfo
+from rehearsal_room.envpool.hosting.dbapi.slots import StatementInfo
 
 Rows = list[tuple[Any, ...]]
 

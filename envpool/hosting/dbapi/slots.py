@@ -13,8 +13,8 @@ from typing import Any
 
 import apsw
 
-from envpool.hosting.dbapi.errors import adapt
-from envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
+from rehearsal_room.envpool.hosting.dbapi.errors import adapt
+from rehearsal_room.envpool.store.overlay import Overlay, OverlayFile, OverlayVFS
 
 MAX_BYTES = 64 * 2**20  # of one text, blob or row; of one statement a quarter of it
 STRIDE = 100_000  # SQLite virtual machine instructions between two checks of the limit

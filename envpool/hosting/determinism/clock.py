@@ -31,8 +31,8 @@ from typing import Any
 
 import _time_machine  # type: ignore[import-not-found]  # C code, without stubs
 
-from envpool.hosting.determinism.light_import import without
-from envpool.hosting.determinism.lru_caches import lru_cache
+from rehearsal_room.envpool.hosting.determinism.light_import import without
+from rehearsal_room.envpool.hosting.determinism.lru_caches import lru_cache
 
 with without("pytest"):  # time_machine would import it for its fixture: 0.15 s in each fork server
     import time_machine

@@ -27,11 +27,15 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
-from envpool.core.errors import ToolsetError
-from envpool.hosting.determinism.mutation_analysis import Uses, uses_of
-from envpool.hosting.determinism.state_discovery import discover_state
-from envpool.hosting.determinism.state_pickle import dump_state, load_state
-from envpool.hosting.determinism.state_slots import Content, EnvironmentSlot, StateSlot
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.hosting.determinism.mutation_analysis import Uses, uses_of
+from rehearsal_room.envpool.hosting.determinism.state_discovery import discover_state
+from rehearsal_room.envpool.hosting.determinism.state_pickle import dump_state, load_state
+from rehearsal_room.envpool.hosting.determinism.state_slots import (
+    Content,
+    EnvironmentSlot,
+    StateSlot,
+)
 
 MAX_STATE = 2**20  # bytes
 

@@ -3,8 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from envpool.hosting.determinism.mutation_analysis import EXPOSES, MUTATES, NO_EFFECT, Uses
-from envpool.hosting.determinism.value_kinds import (
+from rehearsal_room.envpool.hosting.determinism.mutation_analysis import (
+    EXPOSES,
+    MUTATES,
+    NO_EFFECT,
+    Uses,
+)
+from rehearsal_room.envpool.hosting.determinism.value_kinds import (
     attributes_of,
     contents_of,
     is_opaque,

@@ -17,11 +17,11 @@ from fastapi.params import Depends
 from pydantic import BaseModel
 from sqlalchemy.orm import Session, scoped_session
 
-from envpool.core.errors import ToolsetError
-from envpool.hosting.determinism.lru_caches import Cached
-from envpool.hosting.determinism.mutability import Mutability
-from envpool.hosting.determinism.mutation_analysis import Uses
-from envpool.hosting.determinism.state_slots import (
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.hosting.determinism.lru_caches import Cached
+from rehearsal_room.envpool.hosting.determinism.mutability import Mutability
+from rehearsal_room.envpool.hosting.determinism.mutation_analysis import Uses
+from rehearsal_room.envpool.hosting.determinism.state_slots import (
     CellSlot,
     ContainerSlot,
     DefaultsSlot,
@@ -31,7 +31,7 @@ from envpool.hosting.determinism.state_slots import (
     RandomSlot,
     StateSlot,
 )
-from envpool.hosting.determinism.value_kinds import (
+from rehearsal_room.envpool.hosting.determinism.value_kinds import (
     LOCKS,
     attributes_of,
     contents_of,

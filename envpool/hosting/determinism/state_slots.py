@@ -13,7 +13,11 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from envpool.hosting.determinism.value_kinds import is_opaque, slotted_attributes, value_kind
+from rehearsal_room.envpool.hosting.determinism.value_kinds import (
+    is_opaque,
+    slotted_attributes,
+    value_kind,
+)
 
 Content = Any  # anything that pickle can serialize
 

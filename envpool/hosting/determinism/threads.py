@@ -18,7 +18,7 @@ from collections.abc import Callable
 from time import CLOCK_MONOTONIC, clock_gettime
 from typing import Any
 
-from envpool.hosting.determinism.clock import is_hosted, real_sleep
+from rehearsal_room.envpool.hosting.determinism.clock import is_hosted, real_sleep
 
 GRACE = 0.5  # seconds to wait in total for the threads of one call
 _count: Callable[[], int] = _thread._count

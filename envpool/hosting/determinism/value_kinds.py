@@ -77,7 +77,17 @@ _INTERNALS = frozenset(
     (
         *("sqlalchemy", "fastapi", "starlette", "pydantic", "pydantic_core", "annotated_types"),
         *("pydantic_settings", "typing", "typing_extensions", "_thread", "concurrent", "anyio"),
-        *("httpx", "httpx2", "uvicorn", "envpool", "sqlite3", "apsw", "weakref", "_weakref", "abc"),
+        *(
+            "httpx",
+            "httpx2",
+            "uvicorn",
+            "rehearsal_room.envpool",
+            "sqlite3",
+            "apsw",
+            "weakref",
+            "_weakref",
+            "abc",
+        ),
         *("_abc", "re", "logging", "jinja2", "functools", "_struct"),
     )
 )
@@ -104,13 +114,19 @@ def value_kind(value: Any) -> ValueKind:
     if isinstance(value, BuiltinFunctionType | _METHOD_WRAPPER):
         owner = getattr(value, "__self__", None)
         return "stateless" if isinstance(owner, ModuleType | NoneType) else "opaque"
-    if cls.__module__.partition(".")[0] in _INTERNALS:
+    if _library(cls) in _INTERNALS:
         return "opaque" if isinstance(value, CONTAINERS) else "stateless"
     if isinstance(value, CONTAINERS):
         return "container"
     if isinstance(value, random.Random):
         return "random"
     return "object" if hasattr(value, "__dict__") or slotted_attributes(cls) else "opaque"
+
+
+def _library(cls: type) -> str:
+    """The library of a class: the first part of its module's name, of ours the first two."""
+    first, _, rest = cls.__module__.partition(".")
+    return f"{first}.{rest.partition('.')[0]}" if first == "rehearsal_room" else first
 
 
 def is_opaque(value: Any) -> bool:
@@ -121,7 +137,7 @@ def is_opaque(value: Any) -> bool:
 
 def extends_library_internals(cls: type) -> bool:
     """Whether a class extends a class of the libraries that make up the application."""
-    roots = {base.__module__.partition(".")[0] for base in cls.__mro__}
+    roots = {_library(base) for base in cls.__mro__}
     return not roots.isdisjoint(_INTERNALS - {"abc", "typing"})
 
 

@@ -24,7 +24,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.routing import Match, Route
 
-from envpool.hosting.direct.handlers import Handler, Handlers
+from rehearsal_room.envpool.hosting.direct.handlers import Handler, Handlers
 
 Scope = MutableMapping[str, Any]
 _Matches = Callable[[Any], tuple[Match, Any]]

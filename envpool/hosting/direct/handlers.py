@@ -21,7 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from envpool.hosting.direct.parameters import Parameters
+from rehearsal_room.envpool.hosting.direct.parameters import Parameters
 
 Handler = Callable[[Request], Awaitable[Response]]
 

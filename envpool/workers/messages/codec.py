@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.errors import PoolError
-from envpool.workers.messages.wire import MAX_FRAME, Reply, Request
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.workers.messages.wire import MAX_FRAME, Reply, Request
 
 _LENGTH = 4  # bytes
 

@@ -12,10 +12,10 @@ from collections import deque
 from contextlib import suppress
 from typing import Protocol, cast
 
-from envpool.core.errors import PoolError
-from envpool.workers.messages.codec import Frames, frame, reply_of
-from envpool.workers.messages.jobs import Job, SentJob
-from envpool.workers.messages.wire import Forget, Reply
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.workers.messages.codec import Frames, frame, reply_of
+from rehearsal_room.envpool.workers.messages.jobs import Job, SentJob
+from rehearsal_room.envpool.workers.messages.wire import Forget, Reply
 
 _READ_BYTES = 2**18  # at a time
 _MAX_FORGOTTEN = 64  # worlds named in one Forget

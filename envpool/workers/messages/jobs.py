@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.errors import WorldError
-from envpool.core.offload import CallOutcome, Loaded, Verified
-from envpool.offloaded.env import OffloadedEnv
-from envpool.workers.messages.wire import (
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Verified
+from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.workers.messages.wire import (
     Call,
     Load,
     Refused,

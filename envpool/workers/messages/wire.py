@@ -17,8 +17,8 @@ from typing import Literal
 
 import msgspec
 
-from envpool.core.offload import CallOutcome, Loaded, Snapshot, Verified
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Snapshot, Verified
+from rehearsal_room.scenarios.format import Scenario
 
 MAX_FRAME = 256 * 2**20  # bytes
 HOT = 200  # calls after which a worker puts its heap into huge pages: it takes as long as 50 calls

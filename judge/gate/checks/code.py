@@ -5,11 +5,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
-from envpool.core.types import ToolSpec
-from judge.gate.checks.policy_limits import contradictions
-from judge.gate.checks.tools import EFFECT_VERBS
-from judge.playback.nondeterminism import nodes_of, parsed, uses_of_chance
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.judge.gate.checks.policy_limits import contradictions
+from rehearsal_room.judge.gate.checks.tools import EFFECT_VERBS
+from rehearsal_room.judge.playback.nondeterminism import nodes_of, parsed, uses_of_chance
+from rehearsal_room.scenarios.format import Scenario
 
 _ALTERING = frozenset(
     {

@@ -11,12 +11,12 @@ silent      an oracle that stops at any of its questions does not complete a cha
 from collections.abc import Iterator
 from typing import Any
 
-from harness.core.events import Label
-from judge.gate.core.task_runner import TaskRunner
-from scenarios.checks import says
-from scenarios.core.automaton import START, Heard, TalkState, answer_to, reachable
-from scenarios.core.dialogue import UserAutomaton, UserLine
-from scenarios.format import Task
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.gate.core.task_runner import TaskRunner
+from rehearsal_room.scenarios.checks import says
+from rehearsal_room.scenarios.core.automaton import START, Heard, TalkState, answer_to, reachable
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton, UserLine
+from rehearsal_room.scenarios.format import Task
 
 
 def check_talk(runner: TaskRunner, task: Task) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import ToolResult, ToolSpec
-from envpool.inprocess.world import HostedScenario
-from judge.playback.playback import Played, format_call
-from scenarios.api import Row, RowChange
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.judge.playback.playback import Played, format_call
+from rehearsal_room.scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.format import Call
 
 _LIMITS = ("limit", "page_size", "max_results", "top")
 _EVENTS = re.compile(r"(.+?)_(?:events?|history|log|status_changes)$")

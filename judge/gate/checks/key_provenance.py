@@ -9,12 +9,12 @@ refusal, which no verifier demands.
 from collections.abc import Iterator
 from typing import Any
 
-from envpool.inprocess.world import HostedScenario
-from harness.policies.mutations import is_id
-from judge.playback.playback import Played, format_call
-from scenarios.checks import has_whole
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.format import Task
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.policies.mutations import is_id
+from rehearsal_room.judge.playback.playback import Played, format_call
+from rehearsal_room.scenarios.checks import has_whole
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.format import Task
 
 _SMALL = 10  # smaller keys occur in so many texts that the check would prove nothing
 

@@ -13,8 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from judge.playback.nondeterminism import nodes_of, parsed
-from judge.playback.tool_fuzzing import singular
+from rehearsal_room.judge.playback.nondeterminism import nodes_of, parsed
+from rehearsal_room.judge.playback.tool_fuzzing import singular
 
 _CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _NUMBER = re.compile(r"(?<![\w.,:-])(\d{1,9})(?![\w:]|[.,-]\d) ?(%|[a-z]+(?: [a-z]+)?|)")

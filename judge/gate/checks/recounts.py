@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
-from judge.playback.playback import Played
-from scenarios.format import Task
-from scenarios.generate.core.world_host import CallOutcome
-from scenarios.generate.output_folder import WorldRecord
-from scenarios.generate.tasks.purposes import Purposes, purposes_of
+from rehearsal_room.judge.playback.playback import Played
+from rehearsal_room.scenarios.format import Task
+from rehearsal_room.scenarios.generate.core.world_host import CallOutcome
+from rehearsal_room.scenarios.generate.output_folder import WorldRecord
+from rehearsal_room.scenarios.generate.tasks.purposes import Purposes, purposes_of
 
 
 def purposes_in(task: Task, oracle: Played) -> Purposes:

@@ -6,19 +6,19 @@ from difflib import get_close_matches
 
 import msgspec
 
-from envpool.core.types import StoredState
-from harness.core.events import Judged, Label
-from harness.policies.mutants import Mutant
-from judge.core.errors import VerifierError
-from judge.core.verifier import Verifier
-from judge.gate.checks.dialogues import check_talk
-from judge.gate.core.report import MutantNote
-from judge.gate.core.task_runner import GateLog, GateSettings, TaskRunner
-from judge.playback.attempts import Writes, mutants_on
-from judge.playback.playback import Played, format_call
-from scenarios.api import RowChange
-from scenarios.checks import DECLINES, declines, failed
-from scenarios.format import Call, Task, difficulty_of
+from rehearsal_room.envpool.core.types import StoredState
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.policies.mutants import Mutant
+from rehearsal_room.judge.core.errors import VerifierError
+from rehearsal_room.judge.core.verifier import Verifier
+from rehearsal_room.judge.gate.checks.dialogues import check_talk
+from rehearsal_room.judge.gate.core.report import MutantNote
+from rehearsal_room.judge.gate.core.task_runner import GateLog, GateSettings, TaskRunner
+from rehearsal_room.judge.playback.attempts import Writes, mutants_on
+from rehearsal_room.judge.playback.playback import Played, format_call
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import DECLINES, declines, failed
+from rehearsal_room.scenarios.format import Call, Task, difficulty_of
 
 MIN_CAUGHT = 0.98  # of a world's mutants
 OTHER_FINDINGS = "it gives other findings"  # how the fault of a verifier begins that is random

@@ -16,10 +16,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from envpool.core.types import ToolResult
-from judge.playback.tool_fuzzing import singular
-from scenarios.api import Row
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.judge.playback.tool_fuzzing import singular
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Scenario, Task
 
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _CODE = re.compile(r"(?<![\w@./-])(?=[\w-]*\d)(?=[\w-]*[A-Z])[A-Z0-9]+(?:-[A-Z0-9]+)*(?![\w@])")

@@ -10,20 +10,20 @@ from random import Random
 
 import msgspec
 
-from envpool.core.types import StoredState, ToolResult, ToolSpec
-from envpool.inprocess.world import HostedScenario, Lease
-from envpool.store.changes import net_changes
-from judge.gate.core.task_runner import GateLog, GateSettings
-from judge.playback.playback import Fact, Played, format_call
-from judge.playback.tool_fuzzing import (
+from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.envpool.store.changes import net_changes
+from rehearsal_room.judge.gate.core.task_runner import GateLog, GateSettings
+from rehearsal_room.judge.playback.playback import Fact, Played, format_call
+from rehearsal_room.judge.playback.tool_fuzzing import (
     Prober,
     absent_calls,
     bad_arguments,
     edge_calls,
     negative_calls,
 )
-from scenarios.api import RowChange
-from scenarios.format import Call
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.format import Call
 
 _STATES = 12  # states left by probes on which every verifier is tried
 _ENOUGH = 10  # successes in the first half of a tool's probes after which there is no second half

@@ -15,9 +15,9 @@ from zlib import crc32
 
 import msgspec
 
-from envpool.core.types import ToolSpec
-from scenarios.format import Scenario
-from scenarios.generate.vocabulary.dressing import Dresser
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.generate.vocabulary.dressing import Dresser
 
 THRESHOLD = 0.9
 _WORD = re.compile(r"[^\W_]+")

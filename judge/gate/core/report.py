@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.terminal_text import printable
+from rehearsal_room.harness.core.terminal_text import printable
 
 _MANY = 20  # worlds; beyond that, only those with failures have a row
 _MAX_SHOWN = 100  # rows, failures, survivors

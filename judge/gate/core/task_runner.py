@@ -7,17 +7,17 @@ from typing import Any
 
 import msgspec
 
-from envpool.core.types import ToolResult
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import Judged, Label
-from harness.policies.mutants import Mutant
-from judge.code.code_judge import CodeJudge
-from judge.gate.core.report import Failure, MutantNote, Report
-from judge.playback.attempts import MAX_MUTANTS, is_equivalent, why_equivalent
-from judge.playback.playback import Played, difference, format_call, play
-from scenarios.checks import failed
-from scenarios.format import Call, Task, Utterance
-from scenarios.near_misses import NearMiss
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.harness.policies.mutants import Mutant
+from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.gate.core.report import Failure, MutantNote, Report
+from rehearsal_room.judge.playback.attempts import MAX_MUTANTS, is_equivalent, why_equivalent
+from rehearsal_room.judge.playback.playback import Played, difference, format_call, play
+from rehearsal_room.scenarios.checks import failed
+from rehearsal_room.scenarios.format import Call, Task, Utterance
+from rehearsal_room.scenarios.near_misses import NearMiss
 
 PROBES = 40  # random calls a tool
 

@@ -6,7 +6,7 @@ branch of the trace. No program is installed or started, and no tool server.
 
 import verifiers.v1 as vf
 
-from learner.bridges.play import play_episode
+from rehearsal_room.bridges.trainers.play import play_episode
 from rehearsal_verifiers.runs import run_of
 from rehearsal_verifiers.taskset import RehearsalData
 from rehearsal_verifiers.verdict import KEY, verdict_of

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.bridges.background import BackgroundRun
-from harness.bridges.run_options import RunOptions
-from harness.history.windows import parse_history
-from harness.settings.limits import Limits
-from judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.bridges.background import BackgroundRun
+from rehearsal_room.bridges.run_options import RunOptions
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 
 
 class Settings(BaseModel):

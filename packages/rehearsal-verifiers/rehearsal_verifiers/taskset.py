@@ -8,13 +8,13 @@ from typing import Any
 import verifiers.v1 as vf
 from pydantic import Field
 
-from harness.bridges.asked_episodes import OpenRun
-from harness.bridges.run_options import tasks_of
-from harness.core.trajectory import Trajectory
-from harness.dialects.native import Native
-from harness.policies.base import Policy
-from harness.policies.noop import NoopPolicy
-from harness.policies.oracle import OraclePolicy
+from rehearsal_room.bridges.asked_episodes import OpenRun
+from rehearsal_room.bridges.run_options import tasks_of
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.policies.base import Policy
+from rehearsal_room.harness.policies.noop import NoopPolicy
+from rehearsal_room.harness.policies.oracle import OraclePolicy
 from rehearsal_verifiers.runs import Settings, run_of
 from rehearsal_verifiers.verdict import KEY, verdict_of
 

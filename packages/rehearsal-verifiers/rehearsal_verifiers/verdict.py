@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from harness.core.events import Ending
-from harness.core.trajectory import Trajectory
-from learner.bridges.segments import reason_of, reward_of
+from rehearsal_room.bridges.trainers.segments import reason_of, reward_of
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.core.trajectory import Trajectory
 
 KEY = "rehearsal"  # in `trace.info`
 

@@ -8,29 +8,36 @@ from typing import Any
 
 import msgspec
 
-from scenarios.api import Row
-from scenarios.generate.content.staged import StagedSituation, stage_situations
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import money
-from scenarios.generate.plan.business_modules import Module, Table, module
-from scenarios.generate.plan.chosen_situations import SituationDraw
-from scenarios.generate.plan.situation_files import suitable_situations
-from scenarios.generate.plan.splits import is_offered
-from scenarios.generate.plan.world_plans import WorldPlan, draw_size
-from scenarios.generate.structure.address_shapes import COLUMNS, maker_tables, shape_addresses
-from scenarios.generate.structure.deletion_shapes import marked_tables, shape_deletion
-from scenarios.generate.structure.id_shapes import id_value, shape_ids
-from scenarios.generate.structure.schema_shapes import shape_tables
-from scenarios.generate.structure.tool_shapes import ShapedTool, shape_tools
-from scenarios.generate.structure.world_style import WorldStyle, draw_style
-from scenarios.generate.vocabulary.dressing import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.staged import StagedSituation, stage_situations
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.task_drafts import money
+from rehearsal_room.scenarios.generate.plan.business_modules import Module, Table, module
+from rehearsal_room.scenarios.generate.plan.chosen_situations import SituationDraw
+from rehearsal_room.scenarios.generate.plan.situation_files import suitable_situations
+from rehearsal_room.scenarios.generate.plan.splits import is_offered
+from rehearsal_room.scenarios.generate.plan.world_plans import WorldPlan, draw_size
+from rehearsal_room.scenarios.generate.structure.address_shapes import (
+    COLUMNS,
+    maker_tables,
+    shape_addresses,
+)
+from rehearsal_room.scenarios.generate.structure.deletion_shapes import (
+    marked_tables,
+    shape_deletion,
+)
+from rehearsal_room.scenarios.generate.structure.id_shapes import id_value, shape_ids
+from rehearsal_room.scenarios.generate.structure.schema_shapes import shape_tables
+from rehearsal_room.scenarios.generate.structure.tool_shapes import ShapedTool, shape_tools
+from rehearsal_room.scenarios.generate.structure.world_style import WorldStyle, draw_style
+from rehearsal_room.scenarios.generate.vocabulary.dressing import (
     Dresser,
     MarkedDresser,
     Words,
     choose_words,
 )
-from scenarios.generate.vocabulary.goods_names import SpokenGoods, spoken_goods
-from scenarios.generate.vocabulary.trades import Trade, trade
+from rehearsal_room.scenarios.generate.vocabulary.goods_names import SpokenGoods, spoken_goods
+from rehearsal_room.scenarios.generate.vocabulary.trades import Trade, trade
 
 _PASSES = 3
 _TOLERANCE = 0.07  # share of the drawn number of rows

@@ -3,17 +3,25 @@
 import re
 from collections.abc import Collection, Sequence
 
-from scenarios.api import User
-from scenarios.generate.content.drawn_world import DrawnWorld, dressed_rows, parameter_texts
-from scenarios.generate.core.package import Package, inserts
-from scenarios.generate.plan.business_modules import (
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.generate.content.drawn_world import (
+    DrawnWorld,
+    dressed_rows,
+    parameter_texts,
+)
+from rehearsal_room.scenarios.generate.core.package import Package, inserts
+from rehearsal_room.scenarios.generate.plan.business_modules import (
     CodePiece,
     ToolsCode,
     needed_pieces,
     shared_code,
 )
-from scenarios.generate.structure.schema_shapes import kept_columns, kept_statements, kept_tables
-from scenarios.generate.structure.tool_shapes import Shapes
+from rehearsal_room.scenarios.generate.structure.schema_shapes import (
+    kept_columns,
+    kept_statements,
+    kept_tables,
+)
+from rehearsal_room.scenarios.generate.structure.tool_shapes import Shapes
 
 
 def package_of(world: DrawnWorld) -> Package:

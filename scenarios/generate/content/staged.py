@@ -4,10 +4,10 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import Situation
-from scenarios.generate.core.task_drafts import Draft
-from scenarios.generate.plan.chosen_situations import SituationDraw
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import Situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft
+from rehearsal_room.scenarios.generate.plan.chosen_situations import SituationDraw
 
 _TRIES = 4  # situations that may refuse a world, for each one that is needed
 

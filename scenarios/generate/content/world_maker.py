@@ -9,14 +9,14 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, TypeVar
 
-from scenarios.api import Row
-from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.core.task_drafts import SpokenValue, money
-from scenarios.generate.plan.business_modules import BASE, Table
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.vocabulary.dressing import Dresser, MarkedDresser
-from scenarios.generate.vocabulary.people import People, Person
-from scenarios.generate.vocabulary.trades import Goods, Trade
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.core.errors import ModuleError
+from rehearsal_room.scenarios.generate.core.task_drafts import SpokenValue, money
+from rehearsal_room.scenarios.generate.plan.business_modules import BASE, Table
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.vocabulary.dressing import Dresser, MarkedDresser
+from rehearsal_room.scenarios.generate.vocabulary.people import People, Person
+from rehearsal_room.scenarios.generate.vocabulary.trades import Goods, Trade
 
 T = TypeVar("T")
 _STAMP = "%Y-%m-%dT%H:%M:%SZ"

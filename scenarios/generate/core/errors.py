@@ -5,7 +5,7 @@ ScenarioError
     └── ModuleError      a business module or a trade file is broken: file and fault
 """
 
-from scenarios.errors import ScenarioError
+from rehearsal_room.scenarios.errors import ScenarioError
 
 
 class GenerateError(ScenarioError):

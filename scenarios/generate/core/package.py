@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from scenarios.api import User
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.format import Task
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.format import Task
 
 
 class Package(msgspec.Struct, frozen=True):

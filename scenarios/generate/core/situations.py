@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.core.task_drafts import Draft
+from rehearsal_room.scenarios.generate.core.errors import ModuleError
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft
 
 Kind = Literal["change", "question", "decline"]
 Because = Literal["policy", "permission"]

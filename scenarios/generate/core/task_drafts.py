@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from scenarios.core.dialogue import LineKind
-from scenarios.format import Call
+from rehearsal_room.scenarios.core.dialogue import LineKind
+from rehearsal_room.scenarios.format import Call
 
 Text = str | tuple[str, ...]  # alternatives: one of them is drawn
 _MONTHS = (

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from scenarios.api import RowChange
-from scenarios.generate.core.package import Package
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.generate.core.package import Package
 
 
 class CallOutcome(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
 
 CURRENCY = "$"  # the trade's
 

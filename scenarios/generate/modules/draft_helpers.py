@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import SpokenValue, day_of
-from scenarios.generate.modules.staff.make import RELIEF_TEAM
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.task_drafts import SpokenValue, day_of
+from rehearsal_room.scenarios.generate.modules.staff.make import RELIEF_TEAM
 
 _RANKS = ("clerk", "supervisor", "manager")
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, date, datetime, timedelta
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
 
 _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 

@@ -6,7 +6,7 @@ searches references, titles and names of customers.
 
 from itertools import chain, count
 
-from scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
 
 
 def new_title(

@@ -26,15 +26,15 @@ from typing import Any
 
 import msgspec
 
-from scenarios.errors import PackageError
-from scenarios.files import convert, parse_toml, read_text
-from scenarios.generate.core.errors import ModuleError
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.files import convert, parse_toml, read_text
+from rehearsal_room.scenarios.generate.core.errors import ModuleError
 
 FOLDER = Path(__file__).parent.parent / "modules"
 BASE = ("staff", "parties", "catalogue")  # in every world
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SHARED = "common"  # the file of types and helpers that all tools.py share
-_PACKAGE = "scenarios.generate.modules"
+_PACKAGE = "rehearsal_room.scenarios.generate.modules"
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -212,6 +212,7 @@ def _without_rule(text: str) -> str:
 
 def _bound(node: ast.Import | ast.ImportFrom) -> dict[str, tuple[str, str]]:
     source = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+    source = source.removeprefix("rehearsal_room.")  # worlds write `from scenarios.api import …`
     if source.startswith("scenarios.generate"):
         return {}
     return {alias.asname or alias.name: (source, ast.unparse(alias)) for alias in node.names}

@@ -1,11 +1,11 @@
 """Every canonical word with its plural and its module.
 
-`python -m scenarios.generate.plan.canonical_words` prints them.
+`python -m rehearsal_room.scenarios.generate.plan.canonical_words` prints them.
 """
 
 import sys
 
-from scenarios.generate.plan.business_modules import module, module_names
+from rehearsal_room.scenarios.generate.plan.business_modules import module, module_names
 
 
 def canonical_words() -> dict[str, tuple[str, str]]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from random import Random
 
-from scenarios.generate.core.situations import Situation
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.vocabulary.trades import trade, trade_names
+from rehearsal_room.scenarios.generate.core.situations import Situation
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade, trade_names
 
 _QUESTIONS = 0.17  # share of the tasks that are neither forbidden nor of memory
 _PULL = 0.3  # of the square of the wished number: at 6 calls, 9 are aimed at, as most have fewer

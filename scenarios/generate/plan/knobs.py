@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from scenarios.generate.core.errors import GenerateError
-from scenarios.nearest import did_you_mean
-from scenarios.validation import explain
+from rehearsal_room.scenarios.generate.core.errors import GenerateError
+from rehearsal_room.scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.validation import explain
 
 _Share = Annotated[float, Meta(ge=0, le=1)]
 

@@ -5,12 +5,12 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.core.situations import Situation, registered_situations
-from scenarios.generate.plan.business_modules import module_names
+from rehearsal_room.scenarios.generate.core.errors import ModuleError
+from rehearsal_room.scenarios.generate.core.situations import Situation, registered_situations
+from rehearsal_room.scenarios.generate.plan.business_modules import module_names
 
 FOLDER = Path(__file__).parent.parent / "situations"
-_PACKAGE = "scenarios.generate.situations"
+_PACKAGE = "rehearsal_room.scenarios.generate.situations"
 
 
 @cache

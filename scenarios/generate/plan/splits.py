@@ -17,8 +17,8 @@ from itertools import combinations
 from typing import Literal
 from zlib import crc32
 
-from scenarios.generate.plan.business_modules import BASE, module
-from scenarios.generate.vocabulary.trades import trade, trade_names
+from rehearsal_room.scenarios.generate.plan.business_modules import BASE, module
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade, trade_names
 
 Split = Literal["train", "trades", "modules", "situations", "seeds"]
 SPLITS: tuple[Split, ...] = ("train", "trades", "modules", "situations", "seeds")

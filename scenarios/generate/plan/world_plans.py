@@ -5,12 +5,17 @@ from random import Random
 
 import msgspec
 
-from scenarios.generate.core.errors import GenerateError
-from scenarios.generate.plan.business_modules import BASE, module, module_names, with_needs
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.splits import Split, held_out_pairs, seeds_of, trades_of
-from scenarios.generate.vocabulary.trades import trade
-from scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.generate.core.errors import GenerateError
+from rehearsal_room.scenarios.generate.plan.business_modules import (
+    BASE,
+    module,
+    module_names,
+    with_needs,
+)
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.splits import Split, held_out_pairs, seeds_of, trades_of
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade
+from rehearsal_room.scenarios.nearest import did_you_mean
 
 VERSION = "2"  # of the generator; raise it whenever the same plan gives other bytes
 _SPREAD = 0.18  # standard deviation of a size, as a share of its knob

@@ -4,8 +4,8 @@ import re
 
 import msgspec
 
-from scenarios.files import read_text
-from scenarios.generate.plan.business_modules import (
+from rehearsal_room.scenarios.files import read_text
+from rehearsal_room.scenarios.generate.plan.business_modules import (
     FOLDER,
     Column,
     Module,
@@ -13,7 +13,7 @@ from scenarios.generate.plan.business_modules import (
     ToolsCode,
     code_of,
 )
-from scenarios.generate.structure.world_style import WorldStyle
+from rehearsal_room.scenarios.generate.structure.world_style import WorldStyle
 
 OWNER = "parties"
 COLUMNS = ("street", "city", "postcode")

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
-from scenarios.generate.plan.business_modules import CodePiece
+from rehearsal_room.scenarios.generate.plan.business_modules import CodePiece
 
 
 def function_of(piece: CodePiece) -> ast.FunctionDef:

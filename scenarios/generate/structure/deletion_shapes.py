@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from scenarios.generate.plan.business_modules import Column, Module, ToolsCode
-from scenarios.generate.structure.code_pieces import with_text
-from scenarios.generate.structure.world_style import WorldStyle
+from rehearsal_room.scenarios.generate.plan.business_modules import Column, Module, ToolsCode
+from rehearsal_room.scenarios.generate.structure.code_pieces import with_text
+from rehearsal_room.scenarios.generate.structure.world_style import WorldStyle
 
 _DELETE = re.compile(r'"DELETE FROM (\w+) WHERE ([^"]*)",')
 

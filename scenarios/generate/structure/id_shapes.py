@@ -10,16 +10,16 @@ from functools import cache
 
 import msgspec
 
-from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.plan.business_modules import (
+from rehearsal_room.scenarios.generate.core.errors import ModuleError
+from rehearsal_room.scenarios.generate.plan.business_modules import (
     Module,
     Table,
     ToolsCode,
     module,
     shared_function,
 )
-from scenarios.generate.structure.code_pieces import with_text
-from scenarios.generate.structure.world_style import IdStyle, WorldStyle
+from rehearsal_room.scenarios.generate.structure.code_pieces import with_text
+from rehearsal_room.scenarios.generate.structure.world_style import IdStyle, WorldStyle
 
 _KIND = {"codes": "CodeId", "uuids": "UuidId"}
 _NEXT = {"codes": "_next_code", "uuids": "_next_uuid"}

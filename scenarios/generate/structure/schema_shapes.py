@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from scenarios.generate.plan.business_modules import Column, Module, Table
-from scenarios.generate.structure.id_shapes import text_references
-from scenarios.generate.structure.world_style import WorldStyle
+from rehearsal_room.scenarios.generate.plan.business_modules import Column, Module, Table
+from rehearsal_room.scenarios.generate.structure.id_shapes import text_references
+from rehearsal_room.scenarios.generate.structure.world_style import WorldStyle
 
 
 def kept_tables(module: Module) -> Iterator[Table]:

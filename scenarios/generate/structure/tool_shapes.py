@@ -16,15 +16,15 @@ from random import Random
 
 import msgspec
 
-from scenarios.format import Call
-from scenarios.generate.plan.business_modules import CodePiece, Module, ToolsCode
-from scenarios.generate.structure.code_pieces import (
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.plan.business_modules import CodePiece, Module, ToolsCode
+from rehearsal_room.scenarios.generate.structure.code_pieces import (
     calling_piece,
     function_of,
     piece_of,
     private_piece,
 )
-from scenarios.generate.structure.world_style import WorldStyle
+from rehearsal_room.scenarios.generate.structure.world_style import WorldStyle
 
 _LIMIT = re.compile(r"limit: Limit = (\d+)")
 _RAISED = re.compile(r"ToolError\((\s*)(f?)\"([^\"]*)")

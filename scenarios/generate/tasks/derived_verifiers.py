@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from scenarios.api import RowChange
-from scenarios.checks import says
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import says
 
 HEAD = '''\
 """What each task must have changed, said, or left alone."""

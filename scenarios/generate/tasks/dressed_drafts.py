@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from scenarios.api import RowChange
-from scenarios.checks import says
-from scenarios.core.dialogue import UserAutomaton, UserLine
-from scenarios.format import Call, Utterance
-from scenarios.generate.content.drawn_world import DrawnWorld, world_id
-from scenarios.generate.content.staged import StagedSituation
-from scenarios.generate.core.task_drafts import (
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.checks import says
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton, UserLine
+from rehearsal_room.scenarios.format import Call, Utterance
+from rehearsal_room.scenarios.generate.content.drawn_world import DrawnWorld, world_id
+from rehearsal_room.scenarios.generate.content.staged import StagedSituation
+from rehearsal_room.scenarios.generate.core.task_drafts import (
     Draft,
     ResultField,
     Talk,
@@ -23,15 +23,15 @@ from scenarios.generate.core.task_drafts import (
     value_texts,
     wordings,
 )
-from scenarios.generate.core.world_host import CallOutcome, SeededWorld
-from scenarios.generate.structure.id_shapes import id_arguments
-from scenarios.generate.structure.tool_shapes import shape_call
-from scenarios.generate.tasks.second_mentions import shorten_names
-from scenarios.generate.vocabulary.dressing import Dresser
-from scenarios.generate.vocabulary.goods_names import speak_of_goods
-from scenarios.generate.vocabulary.spoken_titles import SpokenTitle
-from scenarios.generate.vocabulary.team_names import speak_of_teams
-from scenarios.value_checks import json_fault
+from rehearsal_room.scenarios.generate.core.world_host import CallOutcome, SeededWorld
+from rehearsal_room.scenarios.generate.structure.id_shapes import id_arguments
+from rehearsal_room.scenarios.generate.structure.tool_shapes import shape_call
+from rehearsal_room.scenarios.generate.tasks.second_mentions import shorten_names
+from rehearsal_room.scenarios.generate.vocabulary.dressing import Dresser
+from rehearsal_room.scenarios.generate.vocabulary.goods_names import speak_of_goods
+from rehearsal_room.scenarios.generate.vocabulary.spoken_titles import SpokenTitle
+from rehearsal_room.scenarios.generate.vocabulary.team_names import speak_of_teams
+from rehearsal_room.scenarios.value_checks import json_fault
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from scenarios.format import Difficulty, TaskKind, difficulty_of
-from scenarios.generate.tasks.dressed_drafts import DressedDraft, PlayedCalls
-from scenarios.generate.tasks.purposes import purposes_of
+from rehearsal_room.scenarios.format import Difficulty, TaskKind, difficulty_of
+from rehearsal_room.scenarios.generate.tasks.dressed_drafts import DressedDraft, PlayedCalls
+from rehearsal_room.scenarios.generate.tasks.purposes import purposes_of
 
 
 class TaskFeatures(msgspec.Struct, frozen=True):

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from scenarios.checks import says
-from scenarios.format import Call
-from scenarios.generate.core.world_host import CallOutcome
+from rehearsal_room.scenarios.checks import says
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.core.world_host import CallOutcome
 
 _DIGIT = re.compile(r"\d")
 

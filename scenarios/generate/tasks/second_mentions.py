@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from scenarios.generate.vocabulary.people import PersonName
+from rehearsal_room.scenarios.generate.vocabulary.people import PersonName
 
 
 def shorten_names(text: str, values: Iterable[str]) -> str:

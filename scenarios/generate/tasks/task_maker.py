@@ -5,18 +5,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from scenarios.format import Task
-from scenarios.generate.content.drawn_world import DrawnWorld
-from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.core.world_host import SeededWorld
-from scenarios.generate.tasks.derived_verifiers import VerifierDemands
-from scenarios.generate.tasks.dressed_drafts import (
+from rehearsal_room.scenarios.format import Task
+from rehearsal_room.scenarios.generate.content.drawn_world import DrawnWorld
+from rehearsal_room.scenarios.generate.core.errors import ModuleError
+from rehearsal_room.scenarios.generate.core.world_host import SeededWorld
+from rehearsal_room.scenarios.generate.tasks.derived_verifiers import VerifierDemands
+from rehearsal_room.scenarios.generate.tasks.dressed_drafts import (
     DressedDraft,
     PlayedCalls,
     dress_draft,
     play_draft,
 )
-from scenarios.generate.tasks.features import TaskFeatures, measure_task
+from rehearsal_room.scenarios.generate.tasks.features import TaskFeatures, measure_task
 
 
 class MadeTask(msgspec.Struct, frozen=True):

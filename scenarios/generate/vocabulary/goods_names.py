@@ -8,8 +8,8 @@ there. Only between quotation marks does the name stay as the catalogue has it.
 import re
 from collections.abc import Mapping
 
-from scenarios.generate.vocabulary.dressing import plural_of
-from scenarios.generate.vocabulary.trades import Goods, Trade
+from rehearsal_room.scenarios.generate.vocabulary.dressing import plural_of
+from rehearsal_room.scenarios.generate.vocabulary.trades import Goods, Trade
 
 _TIMES = frozenset(
     ("hour", "day", "night", "week", "fortnight", "month", "quarter", "term", "year")

@@ -13,7 +13,7 @@ from random import Random
 
 import msgspec
 
-from scenarios.generate.vocabulary.towns import towns_of
+from rehearsal_room.scenarios.generate.vocabulary.towns import towns_of
 
 _SIZE = 400  # entries drawn for a pool
 # The country codes of phone numbers.

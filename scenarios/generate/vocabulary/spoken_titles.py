@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.files import convert, parse_toml, read_text
+from rehearsal_room.scenarios.files import convert, parse_toml, read_text
 
 _FILE = Path(__file__).with_suffix(".toml")
 

@@ -10,11 +10,11 @@ from typing import Literal
 
 import msgspec
 
-from scenarios.errors import PackageError
-from scenarios.files import convert, parse_toml, read_text
-from scenarios.generate.core.errors import GenerateError, ModuleError
-from scenarios.generate.vocabulary.dressing import forms_of, is_free_word
-from scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.files import convert, parse_toml, read_text
+from rehearsal_room.scenarios.generate.core.errors import GenerateError, ModuleError
+from rehearsal_room.scenarios.generate.vocabulary.dressing import forms_of, is_free_word
+from rehearsal_room.scenarios.nearest import did_you_mean
 
 FOLDER = Path(__file__).parent / "trades"
 

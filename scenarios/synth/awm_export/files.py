@@ -11,16 +11,21 @@ from typing import Any
 
 import msgspec
 
-from scenarios.awm.join import CODE, DB, ENVS, SAMPLE, SCENARIO, SPEC, SQL, TASKS
-from scenarios.errors import SynthesisError
-from scenarios.format import AwmSample, AwmTable, Scenario, read
-from scenarios.synth.awm_export.server import server_code
-from scenarios.synth.awm_export.verifier import verifier_codes
-from scenarios.synth.core.left_out import as_helpers, functions_of
-from scenarios.synth.core.world_drafts import ProvenTask, ScenarioIdea, ToolDraft, ToolParameter
-from scenarios.synth.pipeline import PROVED
-from scenarios.synth.stages.ideas import IdeaPool
-from scenarios.synth.storage.output_folder import (
+from rehearsal_room.scenarios.awm.join import CODE, DB, ENVS, SAMPLE, SCENARIO, SPEC, SQL, TASKS
+from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.format import AwmSample, AwmTable, Scenario, read
+from rehearsal_room.scenarios.synth.awm_export.server import server_code
+from rehearsal_room.scenarios.synth.awm_export.verifier import verifier_codes
+from rehearsal_room.scenarios.synth.core.left_out import as_helpers, functions_of
+from rehearsal_room.scenarios.synth.core.world_drafts import (
+    ProvenTask,
+    ScenarioIdea,
+    ToolDraft,
+    ToolParameter,
+)
+from rehearsal_room.scenarios.synth.pipeline import PROVED
+from rehearsal_room.scenarios.synth.stages.ideas import IdeaPool
+from rehearsal_room.scenarios.synth.storage.output_folder import (
     StageRecord,
     SynthesisFolder,
     read_json,

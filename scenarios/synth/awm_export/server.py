@@ -7,8 +7,9 @@ The file needs only FastAPI and SQLAlchemy. It contains the package's own code, 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from scenarios.api import User
-from scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.synth.core.code_rules import is_ours
+from rehearsal_room.scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
 
 _HEAD = """import os
 from typing import Annotated
@@ -123,7 +124,7 @@ def _split(tree: ast.Module) -> tuple[list[str], list[ast.stmt]]:
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             futures.append(ast.unparse(node))
-        elif not (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scenarios")):
+        elif not (isinstance(node, ast.ImportFrom) and is_ours(node)):
             body.append(node)
     return futures, body
 

@@ -8,10 +8,11 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import scenarios.checks
-from scenarios.api import User
-from scenarios.files import read_text
-from scenarios.synth.core.package_files import merge_python
+import rehearsal_room.scenarios.checks
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.files import read_text
+from rehearsal_room.scenarios.synth.core.code_rules import is_ours
+from rehearsal_room.scenarios.synth.core.package_files import merge_python
 
 _HEAD = """import sqlite3
 
@@ -116,7 +117,7 @@ def verifier_codes(source: str, function: str, *, clock: str, user: User) -> tup
 @cache
 def _checks() -> str:
     """The text of scenarios.checks, without its Finding: _HEAD has one that needs no library."""
-    tree = ast.parse(read_text(Path(scenarios.checks.__file__)))
+    tree = ast.parse(read_text(Path(rehearsal_room.scenarios.checks.__file__)))
     tree.body = [
         node
         for node in tree.body
@@ -129,7 +130,7 @@ def _without_imports(tree: ast.Module) -> str:
     """A file's text without imports of scenarios and msgspec, and without module docstrings."""
     body = []
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("scenarios"):
+        if isinstance(node, ast.ImportFrom) and is_ours(node):
             continue
         if isinstance(node, ast.Import) and node.names[0].name == "msgspec":
             continue

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scenarios.decode_errors import field_sentence
+from rehearsal_room.scenarios.decode_errors import field_sentence
 
 T = TypeVar("T")
 _CODE_BLOCK = re.compile(

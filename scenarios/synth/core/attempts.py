@@ -12,7 +12,7 @@ from zlib import crc32
 
 import msgspec
 
-from scenarios.synth.core.protocols import AuthorModel, PromptMessage, Purpose
+from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, PromptMessage, Purpose
 
 T = TypeVar("T")
 TRIES = 5  # as in AWM: the first answer and four corrections

@@ -3,14 +3,21 @@
 import ast
 from collections.abc import Iterator
 
-from scenarios.files import python_fault
+from rehearsal_room.scenarios.files import python_fault
 
 _PLAIN = {
     *("typing", "datetime", "json", "math", "re", "decimal", "collections", "itertools"),
     *("functools", "statistics", "string", "unicodedata", "collections.abc", "__future__"),
 }
-TOOL_IMPORTS = frozenset({*_PLAIN, "scenarios.api", "scenarios.errors"})
-VERIFIER_IMPORTS = frozenset({*_PLAIN, "scenarios.api", "scenarios.checks"})
+_OURS = "rehearsal_room."  # before the names that worlds write; both are the same modules
+
+
+def _both(*names: str) -> set[str]:
+    return {*names, *(f"{_OURS}{name}" for name in names)}
+
+
+TOOL_IMPORTS = frozenset({*_PLAIN, *_both("scenarios.api", "scenarios.errors")})
+VERIFIER_IMPORTS = frozenset({*_PLAIN, *_both("scenarios.api", "scenarios.checks")})
 _FORBIDDEN = frozenset(
     {"eval", "exec", "open", "compile", "input", "globals", "locals", "vars", "breakpoint"}
 )
@@ -59,6 +66,11 @@ def _faults(tree: ast.Module, imports: frozenset[str]) -> Iterator[str]:
                 yield f"line {node.lineno}: {name} is not to be used"
             case ast.Attribute(attr=("now" | "utcnow" | "today") as name) if _is_clock(node):
                 yield f"line {node.lineno}: {name}() is the wall clock; the world's time is db.now"
+
+
+def is_ours(node: ast.ImportFrom) -> bool:
+    """Whether a line imports from `scenarios`, under either name."""
+    return (node.module or "").removeprefix(_OURS).partition(".")[0] == "scenarios"
 
 
 def _is_clock(node: ast.Attribute) -> bool:

@@ -7,8 +7,8 @@ never practised. A plan that names no core functions cannot be compared; that is
 import keyword
 from collections.abc import Collection, Iterator
 
-from scenarios.synth.core.world_drafts import ProvenTask, TaskPlan
-from scenarios.value_checks import NAME
+from rehearsal_room.scenarios.synth.core.world_drafts import ProvenTask, TaskPlan
+from rehearsal_room.scenarios.value_checks import NAME
 
 _SHOWN = 70  # characters of a rule
 UNNAMED = "no core functions are named: rules and tasks cannot be compared with them"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from scenarios.synth.core.world_drafts import WorldDraft
+from rehearsal_room.scenarios.synth.core.world_drafts import WorldDraft
 
 
 def leave_out(draft: WorldDraft, names: Collection[str]) -> WorldDraft:

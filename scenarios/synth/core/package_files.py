@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 import tomli_w
 
-from scenarios.errors import PackageError, SynthesisError
-from scenarios.format import Scenario, read
-from scenarios.synth.core.protocols import Unhostable
-from scenarios.synth.core.signatures import described
-from scenarios.synth.core.world_drafts import ProvenTask, TaskDraft, WorldDraft
+from rehearsal_room.scenarios.errors import PackageError, SynthesisError
+from rehearsal_room.scenarios.format import Scenario, read
+from rehearsal_room.scenarios.synth.core.protocols import Unhostable
+from rehearsal_room.scenarios.synth.core.signatures import described
+from rehearsal_room.scenarios.synth.core.world_drafts import ProvenTask, TaskDraft, WorldDraft
 
 CLOCK = "2026-03-14T09:30:00Z"
 VERSION = "1.0.0"

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 
-from scenarios.errors import SynthesisError
-from scenarios.nearest import did_you_mean
-from scenarios.synth.core.protocols import PromptMessage
+from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.nearest import did_you_mean
+from rehearsal_room.scenarios.synth.core.protocols import PromptMessage
 
 FOLDER = Path(__file__).parent / "prompts"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.md")))

@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from scenarios.api import Row, RowChange
-from scenarios.checks import Finding
-from scenarios.format import Call, Scenario
+from rehearsal_room.scenarios.api import Row, RowChange
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Call, Scenario
 
 
 class PromptMessage(msgspec.Struct, frozen=True):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.awm.names import name_fault
-from scenarios.decode_errors import field_sentence
-from scenarios.errors import SynthesisError
-from scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
+from rehearsal_room.scenarios.awm.names import name_fault
+from rehearsal_room.scenarios.decode_errors import field_sentence
+from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
 
 
 def read_seeds(path: Path) -> tuple[SeedScenario, ...]:

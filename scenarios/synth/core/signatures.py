@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
+from rehearsal_room.scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
 
 
 class _Edit(NamedTuple):

@@ -5,9 +5,14 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.synth.core.package_files import SqlScript, package_texts, script_of, write_package
-from scenarios.synth.core.protocols import DraftHost, Unhostable
-from scenarios.synth.core.world_drafts import WorldDraft
+from rehearsal_room.scenarios.synth.core.package_files import (
+    SqlScript,
+    package_texts,
+    script_of,
+    write_package,
+)
+from rehearsal_room.scenarios.synth.core.protocols import DraftHost, Unhostable
+from rehearsal_room.scenarios.synth.core.world_drafts import WorldDraft
 
 _REFERENCE = "FOREIGN KEY constraint failed"
 _MOST = 20  # failing statements that are reported at once

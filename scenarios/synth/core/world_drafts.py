@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from scenarios.awm.names import normalize_name, package_name
-from scenarios.format import AwmSample, AwmTable, Call, Difficulty
+from rehearsal_room.scenarios.awm.names import normalize_name, package_name
+from rehearsal_room.scenarios.format import AwmSample, AwmTable, Call, Difficulty
 
 Kind = Literal["change", "question", "decline"]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from scenarios.format import Call
-from scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of, json_of
-from scenarios.synth.core.attempts import CheckedAnswer
-from scenarios.synth.core.code_rules import TOOL_IMPORTS, code_faults
-from scenarios.synth.core.package_files import package_texts, write_package
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import (
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of, json_of
+from rehearsal_room.scenarios.synth.core.attempts import CheckedAnswer
+from rehearsal_room.scenarios.synth.core.code_rules import TOOL_IMPORTS, code_faults
+from rehearsal_room.scenarios.synth.core.package_files import package_texts, write_package
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.protocols import (
     CallResult,
     DraftHost,
     HostedDraft,
@@ -22,8 +22,8 @@ from scenarios.synth.core.protocols import (
     Unhostable,
     UnprovenTool,
 )
-from scenarios.synth.core.world_drafts import ToolDraft, WorldDraft
-from scenarios.synth.stages.common import DraftStage, Sizes, call_line, tools_json
+from rehearsal_room.scenarios.synth.core.world_drafts import ToolDraft, WorldDraft
+from rehearsal_room.scenarios.synth.stages.common import DraftStage, Sizes, call_line, tools_json
 
 DEAD = "no call of it succeeded: "  # the beginning of the fault or note on an unproven tool
 _MOST_CALLS = 20  # that the author may name for one tool

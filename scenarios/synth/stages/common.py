@@ -5,12 +5,17 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.synth.core.attempts import bullet_list
-from scenarios.synth.core.coverage import describe_functions
-from scenarios.synth.core.package_files import CLOCK
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import CallResult, DraftHost, PromptMessage, Purpose
-from scenarios.synth.core.world_drafts import ScenarioIdea, ToolDraft, WorldDraft
+from rehearsal_room.scenarios.synth.core.attempts import bullet_list
+from rehearsal_room.scenarios.synth.core.coverage import describe_functions
+from rehearsal_room.scenarios.synth.core.package_files import CLOCK
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.protocols import (
+    CallResult,
+    DraftHost,
+    PromptMessage,
+    Purpose,
+)
+from rehearsal_room.scenarios.synth.core.world_drafts import ScenarioIdea, ToolDraft, WorldDraft
 
 _SHOWN_RESULT = 500  # characters of one result
 

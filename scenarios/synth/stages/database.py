@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.format import AwmSample, AwmTable
-from scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
-from scenarios.synth.core.attempts import CheckedAnswer, bullet_list
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import DraftHost, PromptMessage, Unhostable
-from scenarios.synth.core.sql_faults import StatementFault, find_statement_faults
-from scenarios.synth.core.world_drafts import WorldDraft
-from scenarios.synth.stages.common import DraftStage, Sizes
+from rehearsal_room.scenarios.format import AwmSample, AwmTable
+from rehearsal_room.scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
+from rehearsal_room.scenarios.synth.core.attempts import CheckedAnswer, bullet_list
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.protocols import DraftHost, PromptMessage, Unhostable
+from rehearsal_room.scenarios.synth.core.sql_faults import StatementFault, find_statement_faults
+from rehearsal_room.scenarios.synth.core.world_drafts import WorldDraft
+from rehearsal_room.scenarios.synth.stages.common import DraftStage, Sizes
 
 _SECRETS = re.compile(  # the name of a column and the beginning of its type
     r"(?:^|[(,])\s*[\"`\[]?(\w*passw(?:or)?d\w*|salt|(?:session|auth|access)_token)[\"`\]]?\s+[a-z]",

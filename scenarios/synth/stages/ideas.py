@@ -15,15 +15,19 @@ from typing import TypeVar
 import anyio
 import msgspec
 
-from scenarios.awm.names import name_fault
-from scenarios.errors import OutOfBudget, SynthesisError
-from scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
-from scenarios.synth.core.attempts import CheckedAnswer, ask_until_valid
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import AuthorModel, PromptMessage, Purpose
-from scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
-from scenarios.synth.storage.output_folder import SynthesisFolder, read_json, write_json
-from scenarios.text_similarity import cosine
+from rehearsal_room.scenarios.awm.names import name_fault
+from rehearsal_room.scenarios.errors import OutOfBudget, SynthesisError
+from rehearsal_room.scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
+from rehearsal_room.scenarios.synth.core.attempts import CheckedAnswer, ask_until_valid
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.protocols import AuthorModel, PromptMessage, Purpose
+from rehearsal_room.scenarios.synth.core.world_drafts import ScenarioIdea, SeedScenario
+from rehearsal_room.scenarios.synth.storage.output_folder import (
+    SynthesisFolder,
+    read_json,
+    write_json,
+)
+from rehearsal_room.scenarios.text_similarity import cosine
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from scenarios.generate.example_texts import example_instructions
-from scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
-from scenarios.synth.core.attempts import CheckedAnswer
-from scenarios.synth.core.coverage import UNNAMED, plan_faults
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.world_drafts import (
+from rehearsal_room.scenarios.generate.example_texts import example_instructions
+from rehearsal_room.scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
+from rehearsal_room.scenarios.synth.core.attempts import CheckedAnswer
+from rehearsal_room.scenarios.synth.core.coverage import UNNAMED, plan_faults
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.world_drafts import (
     Kind,
     RuleDraft,
     ScenarioIdea,
@@ -20,9 +20,9 @@ from scenarios.synth.core.world_drafts import (
     UserDraft,
     slug,
 )
-from scenarios.synth.stages.common import Stage
-from scenarios.text_similarity import cosine, embed
-from scenarios.value_checks import TASK_ID
+from rehearsal_room.scenarios.synth.stages.common import Stage
+from rehearsal_room.scenarios.text_similarity import cosine, embed
+from rehearsal_room.scenarios.value_checks import TASK_ID
 
 _MIN_INSTRUCTION = 15  # characters
 _ITEM = re.compile(r"\s*(?:[-*]|\d+[.)])\s+(.*\S)")  # of a list in Markdown

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
-from scenarios.synth.core.attempts import CheckedAnswer
-from scenarios.synth.core.coverage import missing_functions
-from scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
-from scenarios.synth.stages.common import DraftStage
-from scenarios.value_checks import NAME
+from rehearsal_room.scenarios.synth.core.answer_parsing import UnreadableAnswer, json_of
+from rehearsal_room.scenarios.synth.core.attempts import CheckedAnswer
+from rehearsal_room.scenarios.synth.core.coverage import missing_functions
+from rehearsal_room.scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
+from rehearsal_room.scenarios.synth.stages.common import DraftStage
+from rehearsal_room.scenarios.value_checks import NAME
 
 _TYPES = ("string", "integer", "number", "boolean", "array", "null")
 _MAX_BOUND = 2**53

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.format import Call, difficulty_of
-from scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of, json_of
-from scenarios.synth.core.attempts import CheckedAnswer, request_seed
-from scenarios.synth.core.code_rules import verifier_faults
-from scenarios.synth.core.package_files import package_texts, unproven, write_package
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import (
+from rehearsal_room.scenarios.format import Call, difficulty_of
+from rehearsal_room.scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of, json_of
+from rehearsal_room.scenarios.synth.core.attempts import CheckedAnswer, request_seed
+from rehearsal_room.scenarios.synth.core.code_rules import verifier_faults
+from rehearsal_room.scenarios.synth.core.package_files import package_texts, unproven, write_package
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.protocols import (
     DraftHost,
     HostedDraft,
     JudgedRun,
@@ -33,9 +33,14 @@ from scenarios.synth.core.protocols import (
     Temptation,
     Unhostable,
 )
-from scenarios.synth.core.signatures import described
-from scenarios.synth.core.world_drafts import ProvenTask, TaskDraft, TaskPlan, WorldDraft
-from scenarios.synth.stages.common import DraftStage, Sizes, call_line
+from rehearsal_room.scenarios.synth.core.signatures import described
+from rehearsal_room.scenarios.synth.core.world_drafts import (
+    ProvenTask,
+    TaskDraft,
+    TaskPlan,
+    WorldDraft,
+)
+from rehearsal_room.scenarios.synth.stages.common import DraftStage, Sizes, call_line
 
 MIN_CAUGHT = 0.98  # share of the mutants, as in the gate
 _SHOWN_CALLS = 30

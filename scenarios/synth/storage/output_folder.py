@@ -26,9 +26,9 @@ from typing import Any, TypeVar
 import msgspec
 import tomli_w
 
-from scenarios.decode_errors import field_sentence
-from scenarios.errors import SynthesisError
-from scenarios.synth.core.attempts import AttemptSummary
+from rehearsal_room.scenarios.decode_errors import field_sentence
+from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.synth.core.attempts import AttemptSummary
 
 T = TypeVar("T")
 _encode = msgspec.json.encode  # in the order in which fields stand: that of parameters counts

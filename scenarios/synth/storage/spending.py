@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from scenarios.errors import SynthesisError
-from scenarios.synth.core.protocols import Purpose
+from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.synth.core.protocols import Purpose
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,7 +1,7 @@
 """Tools under the names that the conformance suite calls."""
 
-from scenarios.api import Db
-from scenarios.errors import ToolError
+from rehearsal_room.scenarios.api import Db
+from rehearsal_room.scenarios.errors import ToolError
 
 
 def test_simple_text(db: Db) -> str:

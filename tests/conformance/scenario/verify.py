@@ -1,7 +1,7 @@
 """What must have happened."""
 
-from scenarios.api import State
-from scenarios.checks import Check, Finding
+from rehearsal_room.scenarios.api import State
+from rehearsal_room.scenarios.checks import Check, Finding
 
 
 def plain_text(before: State, after: State, answer: str) -> list[Finding]:

@@ -53,7 +53,7 @@ def main(python: Path) -> None:
         folder = Path(name)
         every = folder / "all.jsonl"
         export = ["export", WORLD, "--to", "gym", "-o", str(every)]
-        subprocess.run([sys.executable, "-m", "harness", *export], check=True)
+        subprocess.run([sys.executable, "-m", "rehearsal_room", *export], check=True)
         chosen = every.read_text().splitlines(keepends=True)[:NUM_TASKS]
         (folder / "rows.jsonl").write_text("".join(chosen))
         with served(WORLD) as url, oracle_model(WORLD) as model_url:

@@ -11,15 +11,15 @@ from inspect_ai.agent import AgentState, agent, react
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.solver import generate
 
-from harness.bridges.inspect import rehearsal_task
-from harness.bridges.inspect_agents import inspect_agent, inspect_solver
-from harness.bridges.inspect_tools import world_tools
-from harness.core.events import Ending
-from harness.library import rehearse
-from harness.log.reader import open_reader
-from judge.verdicts.code_judges import ScenarioJudges
-from scenarios.catalogue import find
-from scenarios.format import Task
+from rehearsal_room.bridges.inspect import rehearsal_task
+from rehearsal_room.bridges.inspect_agents import inspect_agent, inspect_solver
+from rehearsal_room.bridges.inspect_tools import world_tools
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.library import rehearse
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Task
 
 WORLD = "shop_support"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from scenarios.catalogue import find
+from rehearsal_room.scenarios.catalogue import find
 from tests.doors.openenv.foreign import run_on_official
 from tests.doors.serving import client, report, served
 

@@ -46,7 +46,7 @@ def labels(python: str, kind: str, tasks: str, episodes: int) -> dict[str, int]:
             file.write_text(tasks)
             words = ["run", str(file), "--openenv", url, "-p", "oracle", "-n", str(episodes)]
             words += ["-o", f"{name}/run", "--json", str(result)]
-            run = [sys.executable, "-m", "harness", *words]
+            run = [sys.executable, "-m", "rehearsal_room", *words]
             subprocess.run(run, check=True, stdout=subprocess.DEVNULL)
             made: dict[str, int] = msgspec.json.decode(result.read_bytes())["labels"]
             return made

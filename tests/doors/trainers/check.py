@@ -16,10 +16,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from learner.bridges.areal import RehearsalWorkflow
-from learner.bridges.player import Member, SamplerPlayer
-from tests.learner.bridges import stubs
-from tests.learner.bridges.stubs import TASK, Solver
+from rehearsal_room.bridges.trainers.areal import RehearsalWorkflow
+from rehearsal_room.bridges.trainers.player import Member, SamplerPlayer
+from tests.bridges.trainers import stubs
+from tests.bridges.trainers.stubs import TASK, Solver
 from tests.support.tiny_model import write_tokenizer
 
 Check = Callable[[Path, Path], Coroutine[Any, Any, str]]
@@ -31,7 +31,7 @@ async def tinker(work: Path, model: Path) -> str:
     from tinker_cookbook.rl.data_processing import trajectory_to_data
     from tinker_cookbook.rl.rollouts import do_single_rollout
 
-    from learner.bridges.tinker import RehearsalEnv
+    from rehearsal_room.bridges.trainers.tinker import RehearsalEnv
 
     found = []
     for history in ("full", "last:1"):
@@ -57,7 +57,7 @@ async def verl(work: Path, model: Path) -> str:
     """verl's AgentLoopBase, AgentLoopOutput and register."""
     from verl.experimental.agent_loop import agent_loop as theirs
 
-    from learner.bridges.verl import agent_loop
+    from rehearsal_room.bridges.trainers.verl import agent_loop
 
     run = stubs.run_in(work / "verl")
     kind = agent_loop(run, model, name="rehearsal", module=__name__)
@@ -82,7 +82,7 @@ async def skyrl(work: Path, model: Path) -> str:
     from skyrl.train.generators.base import GeneratorInterface, GeneratorOutput, TrajectoryID
     from skyrl.train.utils.trainer_utils import validate_generator_output
 
-    from learner.bridges.skyrl import RehearsalGenerator
+    from rehearsal_room.bridges.trainers.skyrl import RehearsalGenerator
 
     run = stubs.run_in(work / "skyrl", "last:1")
     generator = RehearsalGenerator(run, model, stubs.SkyClient(Solver(run, model)))

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from transformers.utils import get_json_schema
 
-from harness.bridges.asked_episodes import OpenRun
-from harness.bridges.background import BackgroundRun
-from harness.bridges.run_options import RunOptions
-from harness.core.events import Ending, Label
-from harness.log.reader import open_reader
-from learner.bridges.trl import environments
+from rehearsal_room.bridges.asked_episodes import OpenRun
+from rehearsal_room.bridges.background import BackgroundRun
+from rehearsal_room.bridges.run_options import RunOptions
+from rehearsal_room.bridges.trainers.trl import environments
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.log.reader import open_reader
 
 STEPS, GROUP, SOLUTIONS = 10, 4, 2
 

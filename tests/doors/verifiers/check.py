@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.core.events import Ending
-from harness.log.reader import open_reader
-from scenarios.catalogue import find
-from scenarios.format import Task
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Task
 from tests.support.model_server import Completes, ModelServer, ReceivedRequest
 
 WORLD, NUM_TASKS = "shop_support", 3

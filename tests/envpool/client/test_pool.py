@@ -14,19 +14,19 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.client import http
-from envpool.client.pool import RemotePool
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.offload import CallOutcome, Snapshot
-from envpool.core.types import Env
-from envpool.inprocess.pool import LocalPool
-from envpool.offloaded.env import OffloadedEnv, OffloadedScenario
-from envpool.server.leases import Leases
-from envpool.server.serve import serving
-from envpool.server.settings import ServeSettings
-from envpool.server.state_transfer import transfer_of
-from scenarios.catalogue import find
-from scenarios.format import Scenario
+from rehearsal_room.envpool.client import http
+from rehearsal_room.envpool.client.pool import RemotePool
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.offload import CallOutcome, Snapshot
+from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.offloaded.env import OffloadedEnv, OffloadedScenario
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.serve import serving
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.state_transfer import transfer_of
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.ledger_world import ledger
 from tests.support.remote_pool import served
 
@@ -304,7 +304,7 @@ async def test_a_full_server_is_waited_for(
                 await leases.release(lease)
 
         async with RemotePool(url) as pool, pool.lease(scenario, None):
-            monkeypatch.setattr("envpool.client.http.anyio.sleep", sleep)
+            monkeypatch.setattr("rehearsal_room.envpool.client.http.anyio.sleep", sleep)
             async with pool.lease(scenario, None) as env:
                 assert (await env.call("book", BOOK, "c0-0")).text == '{"entry":2}'
             monkeypatch.undo()

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from envpool.client.pool import RemotePool
-from envpool.client.url import url_fault
-from envpool.core.errors import PoolError
+from rehearsal_room.envpool.client.pool import RemotePool
+from rehearsal_room.envpool.client.url import url_fault
+from rehearsal_room.envpool.core.errors import PoolError
 from tests.support.cli import Rehearse
 
 SECRETS = [

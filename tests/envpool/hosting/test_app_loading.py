@@ -15,11 +15,11 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from envpool.core.errors import ToolsetError
-from envpool.hosting.app_loading import ENVIRONMENT, HostedApp, execute
-from envpool.hosting.determinism.loop import Runner, Stuck, VirtualAsyncio
-from envpool.hosting.fastapi_compat import compat
-from envpool.hosting.tool_listing import list_tools
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.hosting.app_loading import ENVIRONMENT, HostedApp, execute
+from rehearsal_room.envpool.hosting.determinism.loop import Runner, Stuck, VirtualAsyncio
+from rehearsal_room.envpool.hosting.fastapi_compat import compat
+from rehearsal_room.envpool.hosting.tool_listing import list_tools
 
 PATH = Path("odd/server.py")
 APP = "from fastapi import FastAPI\napp = FastAPI(title='the app')\n"

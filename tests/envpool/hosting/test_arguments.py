@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema.exceptions import best_match
 
-from envpool.hosting.arguments import ArgumentsCheck
+from rehearsal_room.envpool.hosting.arguments import ArgumentsCheck
 
 _NAMES = st.sampled_from(["a", "b", "c"])
 _TYPES = st.sampled_from(

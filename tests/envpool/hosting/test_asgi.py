@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting.app_loading import execute
-from envpool.hosting.asgi import Caller, Reply, Request, _indent_json
-from envpool.hosting.determinism.loop import VirtualAsyncio
-from envpool.hosting.fastapi_compat import compat
-from envpool.hosting.routes import compile_routes
-from envpool.hosting.tool_listing import list_tools
-from envpool.hosting.urls import InvalidURL, path_of, query_of
+from rehearsal_room.envpool.hosting.app_loading import execute
+from rehearsal_room.envpool.hosting.asgi import Caller, Reply, Request, _indent_json
+from rehearsal_room.envpool.hosting.determinism.loop import VirtualAsyncio
+from rehearsal_room.envpool.hosting.fastapi_compat import compat
+from rehearsal_room.envpool.hosting.routes import compile_routes
+from rehearsal_room.envpool.hosting.tool_listing import list_tools
+from rehearsal_room.envpool.hosting.urls import InvalidURL, path_of, query_of
 from tests.support.paths import FIXTURES
 
 FOLDER = FIXTURES / "hosting"

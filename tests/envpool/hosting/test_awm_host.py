@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from envpool.core.errors import SeedError, ToolsetError
-from envpool.core.types import ToolResult
-from envpool.hosting.awm_host import AwmHost
-from envpool.hosting.live_world import LiveWorld
-from envpool.store.states import States
-from scenarios.api import RowChange
-from scenarios.format import AwmTable
+from rehearsal_room.envpool.core.errors import SeedError, ToolsetError
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.hosting.awm_host import AwmHost
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.format import AwmTable
 from tests.support.hosted_records import HEAD, TABLES, calls, dump, fresh, small
 from tests.support.paths import FIXTURES
 

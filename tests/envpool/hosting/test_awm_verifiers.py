@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting.awm_verifiers import MAX_DETAIL, MAX_PRINTED, Verdict, VerifierKind, verify_awm
-from scenarios.format import AwmRecord, AwmVerifier
+from rehearsal_room.envpool.hosting.awm_verifiers import (
+    MAX_DETAIL,
+    MAX_PRINTED,
+    Verdict,
+    VerifierKind,
+    verify_awm,
+)
+from rehearsal_room.scenarios.format import AwmRecord, AwmVerifier
 from tests.support.paths import AWM
 
 CLOCK = "2026-03-14T09:30:00Z"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting import dict_versions
-from envpool.hosting.dict_versions import DictVersions
+from rehearsal_room.envpool.hosting import dict_versions
+from rehearsal_room.envpool.hosting.dict_versions import DictVersions
 
 _CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "another value": lambda names: names.update(a=object()),

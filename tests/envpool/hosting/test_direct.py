@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting import asgi
-from envpool.hosting.asgi import Reply
+from rehearsal_room.envpool.hosting import asgi
+from rehearsal_room.envpool.hosting.asgi import Reply
 from tests.envpool.hosting.test_asgi import called
 
 CODE = """

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting.awm_host import AwmHost
-from envpool.hosting.live_world import LiveWorld
-from envpool.store.states import States
+from rehearsal_room.envpool.hosting.awm_host import AwmHost
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.store.states import States
 from tests.support.budgets import repeats
 from tests.support.hosted_records import dump, fixture_scenario, fresh, golden, golden_dump, mask
 

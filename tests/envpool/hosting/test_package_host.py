@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.errors import ToolsetError
-from envpool.hosting.live_world import LiveWorld
-from envpool.hosting.package_host import PackageHost
-from envpool.hosting.package_verifiers import verify_package
-from envpool.inprocess.verifiers import VerifierFault, Verifiers
-from envpool.inprocess.world import HostedScenario
-from scenarios.checks import Finding
-from scenarios.errors import PackageError, UnknownScenario
-from scenarios.format import Scenario, read
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.hosting.package_host import PackageHost
+from rehearsal_room.envpool.hosting.package_verifiers import verify_package
+from rehearsal_room.envpool.inprocess.verifiers import VerifierFault, Verifiers
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
+from rehearsal_room.scenarios.format import Scenario, read
 from tests.support.ledger_world import ledger
 from tests.support.paths import LIBRARY
 

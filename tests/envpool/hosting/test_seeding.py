@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from envpool.core.errors import SeedError
-from envpool.core.offload import SeedFault
-from envpool.hosting.seeding import SeededDatabase, seed
-from envpool.store.template import make_vfs, template_of
-from scenarios.api import User
-from scenarios.awm.folder import AwmFolder
-from scenarios.format import AwmRecord, AwmSample, AwmTable, Scenario, Seeding
+from rehearsal_room.envpool.core.errors import SeedError
+from rehearsal_room.envpool.core.offload import SeedFault
+from rehearsal_room.envpool.hosting.seeding import SeededDatabase, seed
+from rehearsal_room.envpool.store.template import make_vfs, template_of
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.awm.folder import AwmFolder
+from rehearsal_room.scenarios.format import AwmRecord, AwmSample, AwmTable, Scenario, Seeding
 from tests.support.hosted_records import mask
 from tests.support.paths import AWM
 

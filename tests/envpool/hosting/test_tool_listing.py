@@ -6,12 +6,16 @@ from pathlib import Path
 import pytest
 from fastapi.openapi.utils import get_openapi
 
-from envpool.core.errors import ToolsetError
-from envpool.core.types import ToolSpec
-from envpool.hosting.app_loading import execute
-from envpool.hosting.determinism.loop import VirtualAsyncio
-from envpool.hosting.fastapi_compat import compat, ignore_warnings, plain_model_search
-from envpool.hosting.tool_listing import list_tools
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.hosting.app_loading import execute
+from rehearsal_room.envpool.hosting.determinism.loop import VirtualAsyncio
+from rehearsal_room.envpool.hosting.fastapi_compat import (
+    compat,
+    ignore_warnings,
+    plain_model_search,
+)
+from rehearsal_room.envpool.hosting.tool_listing import list_tools
 from tests.support.paths import FIXTURES
 
 FOLDER = FIXTURES / "hosting"

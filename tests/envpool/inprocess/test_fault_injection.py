@@ -5,14 +5,19 @@ from typing import Any
 
 import pytest
 
-from envpool.core.types import ToolResult
-from envpool.inprocess.fault_injection import FAULTS, Fault, FaultInjector, copy_with_fault
-from envpool.inprocess.toolset import load
-from envpool.inprocess.world import HostedScenario
-from judge.playback.playback import play
-from judge.verdicts.code_judges import ScenarioJudges
-from scenarios.errors import PackageError
-from scenarios.format import read
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.inprocess.fault_injection import (
+    FAULTS,
+    Fault,
+    FaultInjector,
+    copy_with_fault,
+)
+from rehearsal_room.envpool.inprocess.toolset import load
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.judge.playback.playback import play
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import read
 from tests.support.immediate import finished
 from tests.support.paths import LIBRARY
 

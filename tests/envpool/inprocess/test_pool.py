@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.inprocess.pool import LocalPool
 from tests.support.ledger_world import ledger
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.errors import ToolsetError
-from envpool.inprocess.toolset import BadArguments, Tool, load, load_module
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.inprocess.toolset import BadArguments, Tool, load, load_module
 from tests.support.ledger_world import ledger
 
 _TOOLS = '''
@@ -98,8 +98,8 @@ def test_a_schema_is_the_same_in_every_process(tmp_path: Path, tools: dict[str, 
     folder = ledger(tmp_path, tools_py=_TOOLS).path
     program = (
         "import sys; from pathlib import Path; import msgspec; "
-        "from envpool.inprocess.toolset import load;"
-        "from scenarios.format import read;"
+        "from rehearsal_room.envpool.inprocess.toolset import load;"
+        "from rehearsal_room.scenarios.format import read;"
         "tools = load(read(Path(sys.argv[1]))).values();"
         "print(msgspec.json.encode([tool.spec for tool in tools]).decode())"
     )

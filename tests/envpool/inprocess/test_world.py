@@ -10,11 +10,11 @@ import apsw
 import msgspec
 import pytest
 
-from envpool.core.errors import SeedError, StateError
-from envpool.core.types import StoredState, ToolError, ToolResult
-from envpool.inprocess.world import HostedScenario, Lease
-from scenarios.api import RowChange
-from scenarios.format import read
+from rehearsal_room.envpool.core.errors import SeedError, StateError
+from rehearsal_room.envpool.core.types import StoredState, ToolError, ToolResult
+from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.format import read
 from tests.support.ledger_world import ledger
 from tests.support.paths import LIBRARY
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from envpool.kernel.seccomp_program import SeccompProgram, exported
-from envpool.workers.confine import WHY_NO_SECCOMP, seccomp
+from rehearsal_room.envpool.kernel.seccomp_program import SeccompProgram, exported
+from rehearsal_room.envpool.workers.confine import WHY_NO_SECCOMP, seccomp
 
 pytestmark = pytest.mark.skipif(bool(WHY_NO_SECCOMP), reason=WHY_NO_SECCOMP or "available")
 

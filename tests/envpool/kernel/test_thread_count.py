@@ -7,11 +7,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from envpool.core.errors import WorldError
-from envpool.core.types import Env
-from envpool.kernel.thread_count import ThreadCount
-from envpool.workers.messages.wire import Call, Request
-from envpool.workers.pool import WorkerPool
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.kernel.thread_count import ThreadCount
+from rehearsal_room.envpool.workers.messages.wire import Call, Request
+from rehearsal_room.envpool.workers.pool import WorkerPool
 from tests.support import ledger_world
 from tests.support.fake_worker import FakeWorker, fake_pool
 

@@ -12,21 +12,21 @@ import msgspec
 import psutil
 import pytest
 
-from envpool.core.errors import PoolError, StateError, WorldError
-from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.mcp import client, process
-from envpool.mcp.checks import verify_by_calls
-from envpool.mcp.client import McpSettings
-from envpool.mcp.pool import McpPool
-from envpool.mcp.unknown_states import UNKNOWN, is_known
-from envpool.store.pool_protocol import Pool
-from harness.core.events import Ending, StepTaken, decode_event, encode
-from harness.rollout.episode import run_episode
-from harness.rollout.plan import plan_of
-from harness.settings.limits import Limits
-from scenarios.checks import Finding
-from scenarios.format import Scenario
-from scenarios.mcp_tasks import read_mcp_tasks
+from rehearsal_room.envpool.core.errors import PoolError, StateError, WorldError
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.mcp import client, process
+from rehearsal_room.envpool.mcp.checks import verify_by_calls
+from rehearsal_room.envpool.mcp.client import McpSettings
+from rehearsal_room.envpool.mcp.pool import McpPool
+from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN, is_known
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.harness.core.events import Ending, StepTaken, decode_event, encode
+from rehearsal_room.harness.rollout.episode import run_episode
+from rehearsal_room.harness.rollout.plan import plan_of
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.mcp_tasks import read_mcp_tasks
 from tests.support.paths import MCP_SERVERS
 from tests.support.run_context import (
     DONE,

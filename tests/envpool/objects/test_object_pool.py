@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.objects.pool import ObjectPool
-from envpool.objects.process import ProgramSettings
-from scenarios.api import RowChange
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.objects.pool import ObjectPool
+from rehearsal_room.envpool.objects.process import ProgramSettings
+from rehearsal_room.scenarios.api import RowChange
 from tests.support.suites import DATA, entry, object_pool
 
 TICKETS = entry("multi_turn_base")

@@ -6,19 +6,19 @@ from typing import Any
 import anyio
 import pytest
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.types import Env, ToolResult
-from envpool.inprocess.pool import LocalPool
-from envpool.mcp.unknown_states import UNKNOWN
-from envpool.openenv import pool as pool_module
-from envpool.openenv.content import read_observation
-from envpool.openenv.pool import OpenEnvPool
-from envpool.server.settings import ServeSettings
-from envpool.store.pool_protocol import Pool
-from scenarios.catalogue import find
-from scenarios.checks import Finding
-from scenarios.format import Scenario
-from scenarios.mcp_tasks import read_openenv_tasks
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.types import Env, ToolResult
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN
+from rehearsal_room.envpool.openenv import pool as pool_module
+from rehearsal_room.envpool.openenv.content import read_observation
+from rehearsal_room.envpool.openenv.pool import OpenEnvPool
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.store.pool_protocol import Pool
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.mcp_tasks import read_openenv_tasks
 from tests.support.openenv_server import EnvServer
 from tests.support.wires import served_wires
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from anyio.to_thread import run_sync
 
-from envpool.server.settings import ServeSettings
-from scenarios.format import Scenario
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.bad_clients import HOST, MANY_HEADERS, BadClient, half_requests, status_of
 from tests.support.ledger_world import ledger
 from tests.support.remote_pool import served

@@ -7,16 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envpool.core.offload import Snapshot
-from envpool.inprocess.pool import LocalPool
-from envpool.server import jsonrpc as m
-from envpool.server.api import NewWorld
-from envpool.server.app import App
-from envpool.server.jsonrpc import CALL_KEY, CAPABILITIES_KEY, VERSION_KEY
-from envpool.server.leases import Leases
-from envpool.server.settings import ServeSettings
-from envpool.server.stdio import converse
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.offload import Snapshot
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.server import jsonrpc as m
+from rehearsal_room.envpool.server.api import NewWorld
+from rehearsal_room.envpool.server.app import App
+from rehearsal_room.envpool.server.jsonrpc import CALL_KEY, CAPABILITIES_KEY, VERSION_KEY
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.stdio import converse
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.http_app import ask
 from tests.support.ledger_world import ledger
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from fastmcp import Client
 
-from envpool.client.pool import RemotePool
-from envpool.hosting.live_world import LiveWorld
-from envpool.server.leases import Leases
-from envpool.server.serve import serving
-from envpool.server.settings import ServeSettings
-from envpool.workers.pool import WorkerPool, WorkerSettings
+from rehearsal_room.envpool.client.pool import RemotePool
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.serve import serving
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
 from tests.support.hosted_records import dump, fixture_scenario, golden, golden_dump, mask
 
 RUNS = [run for run in golden("run") if run.get("calls")]

@@ -15,20 +15,25 @@ import pytest
 from fastmcp import Client as McpClient
 from fastmcp.client.transports import StdioTransport
 
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.types import StoredState, ToolResult, ToolSpec
-from envpool.inprocess.pool import LocalPool
-from envpool.server.api import HostedInfo, NewWorld
-from envpool.server.app import App
-from envpool.server.jsonrpc import CALL_KEY, CAPABILITIES_KEY, SERVER_KEY, VERSION_KEY
-from envpool.server.leases import LeaseRefused, Leases
-from envpool.server.serve import serve, serving
-from envpool.server.settings import ServeSettings
-from envpool.server.stdio import converse
-from envpool.store.states import States
-from scenarios.catalogue import find
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.types import StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.server.api import HostedInfo, NewWorld
+from rehearsal_room.envpool.server.app import App
+from rehearsal_room.envpool.server.jsonrpc import (
+    CALL_KEY,
+    CAPABILITIES_KEY,
+    SERVER_KEY,
+    VERSION_KEY,
+)
+from rehearsal_room.envpool.server.leases import LeaseRefused, Leases
+from rehearsal_room.envpool.server.serve import serve, serving
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.stdio import converse
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
 from tests.support.ledger_world import ledger
 from tests.support.remote_pool import served
 
@@ -892,7 +897,7 @@ async def test_stdio_without_a_handshake(scenario: Scenario) -> None:
 @pytest.mark.slow
 async def test_stdio_to_a_stock_client(scenario: Scenario) -> None:
     """The command speaks MCP on its standard streams, and ends with its input."""
-    command = ["-m", "harness", "serve", str(scenario.path), "--stdio"]
+    command = ["-m", "rehearsal_room", "serve", str(scenario.path), "--stdio"]
     async with McpClient(StdioTransport(sys.executable, command)) as client:
         assert (await client.list_tools())[0].name == "get_account"
         called = await client.call_tool("book", BOOK)

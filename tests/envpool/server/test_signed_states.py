@@ -13,17 +13,17 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from envpool.client.pool import RemotePool
-from envpool.core.errors import PoolError, WorldError
-from envpool.core.offload import Snapshot
-from envpool.core.types import ToolResult
-from envpool.offloaded.env import OffloadedEnv
-from envpool.server.leases import Leases
-from envpool.server.serve import serving
-from envpool.server.settings import ServeSettings
-from envpool.server.signed_states import SignedState, key_of
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from scenarios.format import Scenario
+from rehearsal_room.envpool.client.pool import RemotePool
+from rehearsal_room.envpool.core.errors import PoolError, WorldError
+from rehearsal_room.envpool.core.offload import Snapshot
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.server.leases import Leases
+from rehearsal_room.envpool.server.serve import serving
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.server.signed_states import SignedState, key_of
+from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.hosted_records import HEAD, small
 from tests.support.ledger_world import ledger
 from tests.support.remote_pool import served

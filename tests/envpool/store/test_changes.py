@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.store.changes import change_order, net_changes
-from scenarios.api import Row, RowChange
+from rehearsal_room.envpool.store.changes import change_order, net_changes
+from rehearsal_room.scenarios.api import Row, RowChange
 
 Tables = dict[tuple[str, tuple[Any, ...]], Row]
 

@@ -5,7 +5,7 @@ from typing import Any
 import apsw
 import pytest
 
-from envpool.store.legacy_arithmetic import use_legacy_arithmetic
+from rehearsal_room.envpool.store.legacy_arithmetic import use_legacy_arithmetic
 
 _BIG = 2**62
 _PRICES = (153.84, 398.87, 456.6, 149.06)

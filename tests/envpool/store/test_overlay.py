@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envpool.inprocess.world import HostedScenario, Lease
-from envpool.store.changes import net_changes
-from envpool.store.overlay import PAGE, Overlay, OverlayFile
-from harness.policies.random_calls import collect_values, random_arguments
-from scenarios.api import RowChange
-from scenarios.catalogue import bundled_names
-from scenarios.format import BUNDLED, read
+from rehearsal_room.envpool.inprocess.world import HostedScenario, Lease
+from rehearsal_room.envpool.store.changes import net_changes
+from rehearsal_room.envpool.store.overlay import PAGE, Overlay, OverlayFile
+from rehearsal_room.harness.policies.random_calls import collect_values, random_arguments
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.catalogue import bundled_names
+from rehearsal_room.scenarios.format import BUNDLED, read
 from tests.support.budgets import examples, repeats
 from tests.support.ledger_world import ledger
 from tests.support.reference_database import ReferenceDatabase, image_of, read_image

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from envpool.core.errors import SeedError
-from envpool.store.overlay import PAGE
-from envpool.store.template import Table, Template, build, make_vfs, template_of
-from scenarios.catalogue import bundled_names
-from scenarios.format import BUNDLED, Scenario, read
+from rehearsal_room.envpool.core.errors import SeedError
+from rehearsal_room.envpool.store.overlay import PAGE
+from rehearsal_room.envpool.store.template import Table, Template, build, make_vfs, template_of
+from rehearsal_room.scenarios.catalogue import bundled_names
+from rehearsal_room.scenarios.format import BUNDLED, Scenario, read
 from tests.support.ledger_world import DATA, HEAD, SCHEMA, ledger
 from tests.support.reference_database import open_image
 
 _PRINT = """
 import sys
 from pathlib import Path
-from envpool.store.template import build, make_vfs
-from scenarios.format import read
+from rehearsal_room.envpool.store.template import build, make_vfs
+from rehearsal_room.scenarios.format import read
 print(build(s := read(Path(sys.argv[1])), make_vfs(s)).digest)
 """
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from envpool.core.talks import TALK
-from scenarios.catalogue import find
-from scenarios.format import Task
+from rehearsal_room.envpool.core.talks import TALK
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Task
 from tests.support.wires import served_wires
 
 SHOP = find("shop_support")

@@ -6,9 +6,9 @@ from typing import Any
 import anyio
 import pytest
 
-from envpool.server.settings import ServeSettings
-from envpool.wires.gym import COOKIE
-from scenarios.catalogue import find
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.wires.gym import COOKIE
+from rehearsal_room.scenarios.catalogue import find
 from tests.support.wires import WireClient, served_wires, until
 
 SHOP = find("shop_support")

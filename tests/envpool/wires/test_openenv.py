@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from envpool.server.settings import ServeSettings
-from scenarios.catalogue import find
-from scenarios.format import Task
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Task
 from tests.support.wires import Conversation, WireClient, served_wires, until
 
 SHOP = find("shop_support")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.catalogue import find
+from rehearsal_room.scenarios.catalogue import find
 from tests.support.wires import WireClient, served_wires
 
 SHOP = find("shop_support")

@@ -7,14 +7,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from envpool.core.types import ToolSpec
-from envpool.inprocess.pool import LocalPool
-from envpool.server.leases import LeaseRefused, Leases
-from envpool.server.settings import ServeSettings
-from envpool.wires import sessions as sessions_module
-from envpool.wires.episodes import Opening, PlayedWorld, WorldVerdict
-from envpool.wires.sessions import NotBegun, SessionError, Sessions
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.server.leases import LeaseRefused, Leases
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.envpool.wires import sessions as sessions_module
+from rehearsal_room.envpool.wires.episodes import Opening, PlayedWorld, WorldVerdict
+from rehearsal_room.envpool.wires.sessions import NotBegun, SessionError, Sessions
+from rehearsal_room.scenarios.format import Scenario, Task
 from tests.support.ledger_world import ledger
 
 BOOK = {"account_id": 1, "amount": 5}

@@ -8,8 +8,8 @@ from types import BuiltinFunctionType, CodeType, FunctionType
 
 import pytest
 
-from envpool.workers import audit_hook
-from envpool.workers.audit_hook import AuditHook
+from rehearsal_room.envpool.workers import audit_hook
+from rehearsal_room.envpool.workers.audit_hook import AuditHook
 
 HOOK_FUNCTIONS = [audit_hook._hook, audit_hook._outside, audit_hook._real]
 # What a default may be: nothing of it can be changed from Python.
@@ -17,7 +17,7 @@ IMMUTABLE = (str, bytes, int, type, type(None), CodeType, BuiltinFunctionType)
 
 _HOOKED = """
 import os, sys
-from envpool.workers.audit_hook import AuditHook
+from rehearsal_room.envpool.workers.audit_hook import AuditHook
 hook = AuditHook(os.getcwd(), 3)
 print(hook.is_disabled(), repr(hook.violation))
 hook.install()

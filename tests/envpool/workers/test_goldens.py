@@ -8,11 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-from envpool.core.types import Env, StoredState
-from envpool.hosting.live_world import LiveWorld
-from envpool.workers.fork_client import ForkServerClient
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from scenarios.format import Scenario
+from rehearsal_room.envpool.core.types import Env, StoredState
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.workers.fork_client import ForkServerClient
+from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.budgets import repeats
 from tests.support.hosted_records import dump, fixture_scenario, golden, golden_dump, mask
 

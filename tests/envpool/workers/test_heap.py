@@ -5,7 +5,7 @@ import sys
 
 _PROGRAM = """
 import ctypes
-from envpool.workers.heap import _inner_free, _MallocInfo, fill_free_blocks
+from rehearsal_room.envpool.workers.heap import _inner_free, _MallocInfo, fill_free_blocks
 library = ctypes.CDLL(None)
 if not hasattr(library, "mallinfo2"):
     print("no mallinfo2", fill_free_blocks())

@@ -24,12 +24,16 @@ import msgspec
 import psutil
 import pytest
 
-from envpool.core.errors import WorldError
-from envpool.core.types import Env
-from envpool.workers.fork_client import ForkServerClient, ForkServerSettings, WorkerProcess
-from envpool.workers.pool import WorkerPool, WorkerSettings
-from envpool.workers.sandbox import Limits
-from scenarios.format import Scenario, Task
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import Env
+from rehearsal_room.envpool.workers.fork_client import (
+    ForkServerClient,
+    ForkServerSettings,
+    WorkerProcess,
+)
+from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
+from rehearsal_room.envpool.workers.sandbox import Limits
+from rehearsal_room.scenarios.format import Scenario, Task
 from tests.hostile.gather import Attack, attacks, package, record
 from tests.support import ledger_world
 from tests.support.budgets import IS_LONG, repeats

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting import dict_versions, routes
-from envpool.workers.integrity import IntegrityCheck
+from rehearsal_room.envpool.hosting import dict_versions, routes
+from rehearsal_room.envpool.workers.integrity import IntegrityCheck
 
 
 class _Liar:

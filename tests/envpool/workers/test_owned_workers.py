@@ -12,10 +12,10 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.core.errors import PoolError
-from envpool.offloaded.env import OffloadedEnv
-from envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings
-from scenarios.format import AwmRecord, AwmVerifier, Scenario
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings
+from rehearsal_room.scenarios.format import AwmRecord, AwmVerifier, Scenario
 from tests.hostile.owners import NAMES, record
 from tests.support.budgets import repeats
 from tests.support.bystanders import bystanders, observe

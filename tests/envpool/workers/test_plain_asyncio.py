@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from envpool.core.errors import WorldError
-from envpool.workers.pool import WorkerPool, WorkerSettings
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings
 from tests.support.ledger_world import ledger
 
 TOOLS = '''

@@ -16,19 +16,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envpool.core.errors import PoolError, SeedError, StateError, ToolsetError, WorldError
-from envpool.core.offload import CallOutcome, Loaded, Verified
-from envpool.core.types import Env, ToolResult
-from envpool.inprocess.pool import LocalPool
-from envpool.offloaded.env import OffloadedEnv
-from envpool.store import guarded_vfs
-from envpool.store.digest import hex_digest, sum_after_change
-from envpool.store.overlay import PAGE
-from envpool.workers.dispatch import Dispatcher
-from envpool.workers.fork_client import KILLED
-from envpool.workers.messages.connection import WorkerConnection
-from envpool.workers.messages.jobs import Job
-from envpool.workers.messages.wire import (
+from rehearsal_room.envpool.core.errors import (
+    PoolError,
+    SeedError,
+    StateError,
+    ToolsetError,
+    WorldError,
+)
+from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Verified
+from rehearsal_room.envpool.core.types import Env, ToolResult
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.envpool.offloaded.env import OffloadedEnv
+from rehearsal_room.envpool.store import guarded_vfs
+from rehearsal_room.envpool.store.digest import hex_digest, sum_after_change
+from rehearsal_room.envpool.store.overlay import PAGE
+from rehearsal_room.envpool.workers.dispatch import Dispatcher
+from rehearsal_room.envpool.workers.fork_client import KILLED
+from rehearsal_room.envpool.workers.messages.connection import WorkerConnection
+from rehearsal_room.envpool.workers.messages.jobs import Job
+from rehearsal_room.envpool.workers.messages.wire import (
     Call,
     Failed,
     Forget,
@@ -40,10 +46,10 @@ from envpool.workers.messages.wire import (
     Request,
     Stale,
 )
-from envpool.workers.pool import WorkerPool, WorkerSettings, _json
-from envpool.workers.supervisor import Problem, Rules, Supervisor
-from scenarios.api import RowChange
-from scenarios.format import Scenario
+from rehearsal_room.envpool.workers.pool import WorkerPool, WorkerSettings, _json
+from rehearsal_room.envpool.workers.supervisor import Problem, Rules, Supervisor
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.budgets import examples
 from tests.support.fake_worker import Dies, FakeWorker, FakeWorkers, Script, fake_pool, obedient
 from tests.support.ledger_world import ledger

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from envpool.core.errors import PoolError
-from envpool.workers import confine
-from envpool.workers.sandbox import (
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.workers import confine
+from rehearsal_room.envpool.workers.sandbox import (
     AT_MOST,
     Limits,
     environment,

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings
-from scenarios.format import AwmTable, Scenario
+from rehearsal_room.envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings
+from rehearsal_room.scenarios.format import AwmTable, Scenario
 from tests.support.hosted_records import HEAD, TABLES, small
 
 UNCOMMON = (

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings
+from rehearsal_room.envpool.workers.pool import OpenSpawner, WorkerPool, WorkerSettings
 from tests.support.ledger_world import ledger
 
 TOOLS = '''

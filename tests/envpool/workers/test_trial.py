@@ -2,9 +2,9 @@
 
 import pytest
 
-from envpool.core.errors import PoolError
-from envpool.workers.sandbox import why_no_bubblewrap
-from envpool.workers.trial import ACTS, try_acts
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.workers.sandbox import why_no_bubblewrap
+from rehearsal_room.envpool.workers.trial import ACTS, try_acts
 from tests.support.promises import level_here
 
 

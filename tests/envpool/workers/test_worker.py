@@ -16,16 +16,20 @@ import msgspec
 import psutil
 import pytest
 
-from envpool.core.errors import PoolError
-from envpool.core.offload import CallOutcome, Loaded, Snapshot, Verified
-from envpool.hosting.live_world import LiveWorld
-from envpool.inprocess.world import HostedScenario
-from envpool.store.overlay import Overlay
-from envpool.workers import fork_client as fork_client
-from envpool.workers.fork_client import ForkServerClient, ForkServerSettings, WorkerProcess
-from envpool.workers.fork_server import remove_tree
-from envpool.workers.messages.codec import Frames, frame, reply_of, request_of
-from envpool.workers.messages.wire import (
+from rehearsal_room.envpool.core.errors import PoolError
+from rehearsal_room.envpool.core.offload import CallOutcome, Loaded, Snapshot, Verified
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.envpool.store.overlay import Overlay
+from rehearsal_room.envpool.workers import fork_client as fork_client
+from rehearsal_room.envpool.workers.fork_client import (
+    ForkServerClient,
+    ForkServerSettings,
+    WorkerProcess,
+)
+from rehearsal_room.envpool.workers.fork_server import remove_tree
+from rehearsal_room.envpool.workers.messages.codec import Frames, frame, reply_of, request_of
+from rehearsal_room.envpool.workers.messages.wire import (
     HOT,
     Call,
     Failed,
@@ -39,10 +43,10 @@ from envpool.workers.messages.wire import (
     Stale,
     Verify,
 )
-from envpool.workers.pool import sources_of
-from envpool.workers.sandbox import environment
-from envpool.workers.worker import MAX_CACHED, Cache
-from scenarios.format import Scenario
+from rehearsal_room.envpool.workers.pool import sources_of
+from rehearsal_room.envpool.workers.sandbox import environment
+from rehearsal_room.envpool.workers.worker import MAX_CACHED, Cache
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.huge_pages import collapsed, huge_kb
 from tests.support.ledger_world import ledger
 
@@ -264,7 +268,7 @@ async def test_workers_end_with_their_fork_server() -> None:
 
 _ABANDONED = """
 import os, signal, anyio
-from envpool.workers.fork_client import ForkServerClient
+from rehearsal_room.envpool.workers.fork_client import ForkServerClient
 
 async def main():
     async with ForkServerClient() as fork_server:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from benchmarks.admission_cases import Case, bucket, cliff, frozen, queue, read, refusing, zeros
 from benchmarks.admission_simulation import FixedLimit, Outcome, simulate
-from harness.admission.control import AdmissionControl
-from harness.admission.signals import ServerMetrics
+from rehearsal_room.harness.admission.control import AdmissionControl
+from rehearsal_room.harness.admission.signals import ServerMetrics
 from tests.support.budgets import examples
 
 EVENTS = st.lists(

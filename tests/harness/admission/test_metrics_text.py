@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.admission.metrics_text import read_metrics
-from harness.admission.signals import ServerMetrics
+from rehearsal_room.harness.admission.metrics_text import read_metrics
+from rehearsal_room.harness.admission.signals import ServerMetrics
 from tests.support.budgets import examples
 
 VLLM = """\

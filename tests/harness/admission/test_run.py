@@ -124,7 +124,7 @@ def test_metrics_are_read(
 ) -> None:
     """The server's metrics are asked for beside its API, once a second."""
     no_environment(monkeypatch)
-    monkeypatch.setattr("harness.admission.poller.EVERY_S", 0.05)
+    monkeypatch.setattr("rehearsal_room.harness.admission.poller.EVERY_S", 0.05)
     behaviour = HiddenCapacity(refuses=False, metrics=True)
     with served(behaviour) as server:
         report: Any = json_of(rehearse, "bench", *run_of(server, tmp_path / "run"))
@@ -140,7 +140,7 @@ def test_the_display_shows_the_limit(
 ) -> None:
     """The lines of progress have the number of episodes at once."""
     no_environment(monkeypatch)
-    monkeypatch.setattr("harness.rollout.monitor._LINE_INTERVAL", 0.1)
+    monkeypatch.setattr("rehearsal_room.harness.rollout.monitor._LINE_INTERVAL", 0.1)
     with served(HiddenCapacity()) as server:
         _, _, err = rehearse("run", *run_of(server, tmp_path / "run"))
     assert " at once" in err

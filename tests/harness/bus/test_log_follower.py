@@ -8,12 +8,12 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from harness.bus import log_follower
-from harness.bus.log_follower import LogFollower
-from harness.core.errors import LogError
-from harness.core.events import Record
-from harness.log.reader import LogReader, open_reader
-from harness.log.writer import has_writer, open_log
+from rehearsal_room.harness.bus import log_follower
+from rehearsal_room.harness.bus.log_follower import LogFollower
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.writer import has_writer, open_log
 from tests.support.episode_logs import WORLD, whole
 
 

@@ -18,13 +18,13 @@ import pytest
 import structlog
 from rich.pretty import pretty_repr
 
-from harness.bus.mqtt_bus import MqttBus
-from harness.bus.mqtt_client import LIBRARY_LOG
-from harness.bus.mqtt_link import MqttLink
-from harness.bus.mqtt_runs import runs_on
-from harness.bus.mqtt_settings import MqttSettings, Secret, broker_of
-from harness.core.errors import BusError, SettingsError
-from harness.core.events import Record
+from rehearsal_room.harness.bus.mqtt_bus import MqttBus
+from rehearsal_room.harness.bus.mqtt_client import LIBRARY_LOG
+from rehearsal_room.harness.bus.mqtt_link import MqttLink
+from rehearsal_room.harness.bus.mqtt_runs import runs_on
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, Secret, broker_of
+from rehearsal_room.harness.core.errors import BusError, SettingsError
+from rehearsal_room.harness.core.events import Record
 from tests.support.broker import Mosquitto, free_port, running_broker
 from tests.support.events import episode
 from tests.support.mqtt_runs import Log, by_episode, following, mixed, settings_for, take, until

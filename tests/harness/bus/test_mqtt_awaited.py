@@ -1,7 +1,7 @@
 """For which followers a publisher waits at the end, and for how long."""
 
-from harness.bus.mqtt_awaited import Awaited
-from harness.bus.mqtt_wire import Presence
+from rehearsal_room.harness.bus.mqtt_awaited import Awaited
+from rehearsal_room.harness.bus.mqtt_wire import Presence
 
 VISITOR = Presence()
 FIRST, SECOND = Presence("c", 1), Presence("c", 2)  # two lives of one copy

@@ -8,12 +8,12 @@ import anyio.abc
 import anyio.lowlevel
 import pytest
 
-from harness.bus.mqtt_bus import MqttBus
-from harness.bus.mqtt_link import MqttLink
-from harness.bus.mqtt_runs import status_of
-from harness.bus.mqtt_settings import MqttSettings
-from harness.core.errors import BusError
-from harness.core.events import Record
+from rehearsal_room.harness.bus.mqtt_bus import MqttBus
+from rehearsal_room.harness.bus.mqtt_link import MqttLink
+from rehearsal_room.harness.bus.mqtt_runs import status_of
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.core.errors import BusError
+from rehearsal_room.harness.core.events import Record
 from tests.support.broker import Cable, Mosquitto, free_port
 from tests.support.events import episode
 from tests.support.mqtt_runs import Log, by_episode, following, mixed, settings_for, take, until
@@ -140,9 +140,9 @@ async def test_a_publisher_that_dies_is_reported_lost(broker: Mosquitto) -> None
     lost."""
     code = (
         "import anyio, sys\n"
-        "from harness.bus import mqtt_client\n"
-        "from harness.bus.mqtt_bus import MqttBus\n"
-        "from harness.bus.mqtt_settings import MqttSettings\n"
+        "from rehearsal_room.harness.bus import mqtt_client\n"
+        "from rehearsal_room.harness.bus.mqtt_bus import MqttBus\n"
+        "from rehearsal_room.harness.bus.mqtt_settings import MqttSettings\n"
         "from tests.support.events import episode\n"
         "mqtt_client._WILL_DELAY_S = 0\n"
         "async def main():\n"

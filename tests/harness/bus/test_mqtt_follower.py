@@ -7,10 +7,10 @@ import anyio.abc
 import anyio.lowlevel
 import pytest
 
-from harness.bus.mqtt_bus import MqttBus
-from harness.bus.mqtt_link import MqttLink
-from harness.core.errors import BusError
-from harness.core.events import Record
+from rehearsal_room.harness.bus.mqtt_bus import MqttBus
+from rehearsal_room.harness.bus.mqtt_link import MqttLink
+from rehearsal_room.harness.core.errors import BusError
+from rehearsal_room.harness.core.events import Record
 from tests.support.broker import Mosquitto, running_broker
 from tests.support.events import episode
 from tests.support.mqtt_runs import (

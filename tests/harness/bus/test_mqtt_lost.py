@@ -8,15 +8,15 @@ import anyio
 import anyio.abc
 import pytest
 
-from harness.bus import mqtt_client
-from harness.bus.local import KINDS
-from harness.bus.mqtt_client import Message, mark_on
-from harness.bus.mqtt_follower import Follower
-from harness.bus.mqtt_link import MqttLink
-from harness.bus.mqtt_runs import status_of
-from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.bus.mqtt_wire import LOST, Heads, Presence, topic
-from harness.core.events import Record
+from rehearsal_room.harness.bus import mqtt_client
+from rehearsal_room.harness.bus.local import KINDS
+from rehearsal_room.harness.bus.mqtt_client import Message, mark_on
+from rehearsal_room.harness.bus.mqtt_follower import Follower
+from rehearsal_room.harness.bus.mqtt_link import MqttLink
+from rehearsal_room.harness.bus.mqtt_runs import status_of
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
+from rehearsal_room.harness.bus.mqtt_wire import LOST, Heads, Presence, topic
+from rehearsal_room.harness.core.events import Record
 from tests.support.broker import Cable, Mosquitto
 from tests.support.mqtt_runs import Log, by_episode, mixed, settings_for, take, until
 

@@ -9,11 +9,11 @@ import structlog
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from harness.bus.mqtt_link import MqttLink
-from harness.bus.mqtt_runs import runs_on, status_of
-from harness.bus.mqtt_wire import START, Status, encode, topic
-from harness.core.errors import BusError
-from harness.core.events import Record
+from rehearsal_room.harness.bus.mqtt_link import MqttLink
+from rehearsal_room.harness.bus.mqtt_runs import runs_on, status_of
+from rehearsal_room.harness.bus.mqtt_wire import START, Status, encode, topic
+from rehearsal_room.harness.core.errors import BusError
+from rehearsal_room.harness.core.events import Record
 from tests.support.broker import Mosquitto
 from tests.support.events import episode
 from tests.support.mqtt_runs import Log, following, settings_for, take, until

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.bus.local import KINDS
-from harness.bus.mqtt_wire import (
+from rehearsal_room.harness.bus.local import KINDS
+from rehearsal_room.harness.bus.mqtt_wire import (
     MAX_PAGE_BYTES,
     START,
     Ledger,
@@ -22,8 +22,8 @@ from harness.bus.mqtt_wire import (
     mark_of,
     page_of,
 )
-from harness.core.events import Kind, Record, StepTaken, kind_of
-from harness.core.messages import Act, AgentCall, Answer, Reply
+from rehearsal_room.harness.core.events import Kind, Record, StepTaken, kind_of
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, Reply
 from tests.support.events import episode
 from tests.support.mqtt_runs import Log, by_episode, mixed, with_summaries
 

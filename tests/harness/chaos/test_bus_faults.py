@@ -11,20 +11,20 @@ import aiomqtt
 import anyio
 import pytest
 
-from harness.bus.local import LocalBus
-from harness.bus.mqtt_bus import MqttBus
-from harness.bus.mqtt_client import mark_on
-from harness.bus.mqtt_link import MqttLink
-from harness.bus.mqtt_settings import MqttSettings, broker_of
-from harness.chaos.broker_proxy import BrokerProxy
-from harness.chaos.bus import FaultyBus
-from harness.chaos.chaos import Chaos
-from harness.chaos.injector import Injector
-from harness.core.errors import BusError
-from harness.core.events import FaultInjected, Judged, Record
-from harness.following.judge_elsewhere import OpenJudgeElsewhere
-from harness.following.verdict_log import verdicts_topic
-from harness.settings.run import Settings, log_id_of
+from rehearsal_room.harness.bus.local import LocalBus
+from rehearsal_room.harness.bus.mqtt_bus import MqttBus
+from rehearsal_room.harness.bus.mqtt_client import mark_on
+from rehearsal_room.harness.bus.mqtt_link import MqttLink
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
+from rehearsal_room.harness.chaos.broker_proxy import BrokerProxy
+from rehearsal_room.harness.chaos.bus import FaultyBus
+from rehearsal_room.harness.chaos.chaos import Chaos
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.core.errors import BusError
+from rehearsal_room.harness.core.events import FaultInjected, Judged, Record
+from rehearsal_room.harness.following.judge_elsewhere import OpenJudgeElsewhere
+from rehearsal_room.harness.following.verdict_log import verdicts_topic
+from rehearsal_room.harness.settings.run import Settings, log_id_of
 from tests.support.broker import Mosquitto, free_port, mosquitto, running_broker
 from tests.support.chaos import chaos_of, injecting
 from tests.support.events import episode

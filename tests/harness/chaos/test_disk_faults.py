@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import structlog
 
-from harness.chaos.disk import faulty_database
-from harness.chaos.injector import Injector
-from harness.core.errors import LogError
-from harness.core.events import FaultInjected
-from harness.log import writer
-from harness.log.reader import open_reader
-from harness.log.writer import open_log, open_sqlite
+from rehearsal_room.harness.chaos.disk import faulty_database
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import FaultInjected
+from rehearsal_room.harness.log import writer
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.writer import open_log, open_sqlite
 from tests.support.chaos import chaos_of, injecting
 from tests.support.episode_logs import whole
 

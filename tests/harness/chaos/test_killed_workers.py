@@ -8,7 +8,7 @@ import anyio
 import psutil
 import pytest
 
-from harness.chaos.workers import stop_for
+from rehearsal_room.harness.chaos.workers import stop_for
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.chaos import Tables, faults_of, write_chaos
 from tests.support.cli import Rehearse, json_of

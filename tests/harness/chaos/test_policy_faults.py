@@ -5,16 +5,16 @@ from typing import Any
 import anyio
 import pytest
 
-from harness.chaos.course import CURRENT, Course
-from harness.chaos.injector import Injector
-from harness.chaos.policy import FaultyPolicy, FaultyTransport
-from harness.core.errors import PolicyError
-from harness.core.events import FaultInjected
-from harness.dialects.native import Native
-from harness.policies.base import Agent, Policy
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from harness.policies.oracle import OraclePolicy
-from harness.settings.model import ModelSettings
+from rehearsal_room.harness.chaos.course import CURRENT, Course
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.policy import FaultyPolicy, FaultyTransport
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.events import FaultInjected
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.policies.base import Agent, Policy
+from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.settings.model import ModelSettings
 from tests.support.assignments import WINDOW, assignment
 from tests.support.chaos import chaos_of, injecting
 from tests.support.model_server import ModelServer

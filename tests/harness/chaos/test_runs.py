@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.core.events import FAULTS_EPISODE, FaultInjected, Record
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME
-from harness.reports.faults import FaultCounts, fault_lines, faults_in
-from harness.reports.live_view import event_line
+from rehearsal_room.harness.core.events import FAULTS_EPISODE, FaultInjected, Record
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.reports.faults import FaultCounts, fault_lines, faults_in
+from rehearsal_room.harness.reports.live_view import event_line
 from tests.support.attempts import outcomes_of, records_of
 from tests.support.chaos import Tables, chaos_of, faults_of, write_chaos
 from tests.support.cli import Rehearse, json_of

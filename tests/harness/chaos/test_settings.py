@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.bus.mqtt_settings import MqttSettings
-from harness.chaos.settings import Fault, Full, Storm, read_chaos
-from harness.core.errors import SettingsError
-from harness.settings.cluster import ClusterSettings
-from harness.settings.run import Settings
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.chaos.settings import Fault, Full, Storm, read_chaos
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.settings.cluster import ClusterSettings
+from rehearsal_room.harness.settings.run import Settings
 from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from envpool.core.types import ToolResult
-from envpool.inprocess.pool import LocalPool
-from harness.chaos.course import CURRENT
-from harness.chaos.injector import Injector
-from harness.chaos.tools import FaultyEnv, FaultyPool
-from harness.chaos.workers import FaultyWorkers
-from harness.core.events import FaultInjected
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.chaos.course import CURRENT
+from rehearsal_room.harness.chaos.injector import Injector
+from rehearsal_room.harness.chaos.tools import FaultyEnv, FaultyPool
+from rehearsal_room.harness.chaos.workers import FaultyWorkers
+from rehearsal_room.harness.core.events import FaultInjected
 from tests.support.chaos import chaos_of, injecting
 from tests.support.run_context import library
 
@@ -76,7 +76,7 @@ async def test_a_delay_changes_no_result(monkeypatch: pytest.MonkeyPatch) -> Non
         waits.append(seconds)
 
     async with leased("delay", seconds=4.0) as (env, _, faults):
-        monkeypatch.setattr("harness.chaos.tools.anyio.sleep", sleep)
+        monkeypatch.setattr("rehearsal_room.harness.chaos.tools.anyio.sleep", sleep)
         assert (await env.call("pay_fine", _PAY, "c3-0"), env.digest) == await undisturbed()
         monkeypatch.undo()
     assert waits == [4.0]

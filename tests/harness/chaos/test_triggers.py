@@ -2,8 +2,8 @@
 
 from itertools import islice
 
-from harness.chaos.settings import Fault
-from harness.chaos.triggers import Trigger, draw, times_of
+from rehearsal_room.harness.chaos.settings import Fault
+from rehearsal_room.harness.chaos.triggers import Trigger, draw, times_of
 
 
 def test_a_share_follows_from_seed_and_key_alone() -> None:

@@ -6,8 +6,8 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.chat.budget import Budget
-from harness.core.errors import BudgetExhausted
+from rehearsal_room.harness.chat.budget import Budget
+from rehearsal_room.harness.core.errors import BudgetExhausted
 
 
 async def pay(budget: Budget, at_most: float, real: float) -> str:

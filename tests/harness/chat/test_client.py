@@ -7,10 +7,10 @@ from typing import Any, Self
 import anyio
 import pytest
 
-from harness.chat.client import ChatClient
-from harness.chat.retry import Backoff, Failure
-from harness.chat.transport import HttpResponse
-from harness.core.messages import Reply
+from rehearsal_room.harness.chat.client import ChatClient
+from rehearsal_room.harness.chat.retry import Backoff, Failure
+from rehearsal_room.harness.chat.transport import HttpResponse
+from rehearsal_room.harness.core.messages import Reply
 from tests.support.virtual_time import BACKENDS
 
 LATENCY, RETRY_AFTER = 0.1, 1.0  # seconds

@@ -12,22 +12,22 @@ from typing import Any
 import anyio
 import pytest
 
-from harness.chat.answer_limits import AnswerBudget, AnswerLimits
-from harness.chat.http1 import BadResponse, Response, ResponseReader
-from harness.chat.preflight import cause_of, names_in
-from harness.chat.retry import is_retried, requested_wait
-from harness.chat.transport import HttpResponse, LeanTransport, TransportError
-from harness.chat.transport_aiohttp import AiohttpTransport
-from harness.chat.wire import is_context_overflow, read_completion, read_error
-from harness.core.errors import PolicyError
-from harness.core.events import Record, StepTaken
-from harness.core.messages import Reply, Usage
-from harness.core.token_bytes import encode_ids, encode_logprobs
-from harness.dialects.registry import dialect_of
-from harness.log.schema import record_of, row_of
-from harness.policies.openai import OpenAIPolicy, OpenAISettings, endpoint_of
-from harness.policies.token_agent import Generated
-from harness.vllm.wire import read_tokens
+from rehearsal_room.harness.chat.answer_limits import AnswerBudget, AnswerLimits
+from rehearsal_room.harness.chat.http1 import BadResponse, Response, ResponseReader
+from rehearsal_room.harness.chat.preflight import cause_of, names_in
+from rehearsal_room.harness.chat.retry import is_retried, requested_wait
+from rehearsal_room.harness.chat.transport import HttpResponse, LeanTransport, TransportError
+from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
+from rehearsal_room.harness.chat.wire import is_context_overflow, read_completion, read_error
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.events import Record, StepTaken
+from rehearsal_room.harness.core.messages import Reply, Usage
+from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.log.schema import record_of, row_of
+from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings, endpoint_of
+from rehearsal_room.harness.policies.token_agent import Generated
+from rehearsal_room.harness.vllm.wire import read_tokens
 from tests.harness.policies.test_openai import HELLO, agent_of
 from tests.support.budgets import repeats
 from tests.support.mutated_answers import bodies, streams

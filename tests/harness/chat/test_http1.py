@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.chat.http1 import MAX_HEAD, BadResponse, Response, ResponseReader
+from rehearsal_room.harness.chat.http1 import MAX_HEAD, BadResponse, Response, ResponseReader
 
 BODIES = st.binary(max_size=200)
 SPLITS = st.lists(st.integers(0, 400), max_size=8)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness.chat.preflight import cause_of, names_in
-from harness.chat.retry import Failure
-from harness.core.errors import ModelServerError
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
+from rehearsal_room.harness.chat.preflight import cause_of, names_in
+from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.core.errors import ModelServerError
+from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
 from tests.support.model_server import Body, Completes, ModelServer, Status
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.chat.prices import Price, Prices, read_prices
-from harness.core.errors import SettingsError
+from rehearsal_room.harness.chat.prices import Price, Prices, read_prices
+from rehearsal_room.harness.core.errors import SettingsError
 
 TABLE = """
 [models."gpt-5"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.chat.request_metrics import LatencyHistogram, RequestMetrics
+from rehearsal_room.harness.chat.request_metrics import LatencyHistogram, RequestMetrics
 
 
 @given(st.lists(st.floats(1e-4, 3600.0), min_size=1, max_size=200), st.floats(0.0, 1.0))

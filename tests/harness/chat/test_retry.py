@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.chat.retry import Backoff, Failure, requested_wait, wait_before_retry
+from rehearsal_room.harness.chat.retry import Backoff, Failure, requested_wait, wait_before_retry
 
 BACKOFF = Backoff(max_attempts=4, first_s=1.0, max_wait_s=5.0, max_requested_wait_s=30.0)
 NOW = 1_700_000_000.0

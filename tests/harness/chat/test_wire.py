@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.chat.retry import Failure
-from harness.chat.wire import read_arguments, read_completion
-from harness.core.messages import AgentCall, Reply, Usage
+from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.wire import read_arguments, read_completion
+from rehearsal_room.harness.core.messages import AgentCall, Reply, Usage
 
 
 def body(message: dict[str, Any]) -> bytes:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from harness.cluster.capacity import MB, require_room, resources_of, room_in
-from harness.core.errors import SettingsError
-from harness.settings.cluster import ClusterSettings
+from rehearsal_room.harness.cluster.capacity import MB, require_room, resources_of, room_in
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.settings.cluster import ClusterSettings
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster.address import address_of
-from harness.core.errors import SettingsError
-from harness.settings.cluster import ClusterSettings
+from rehearsal_room.harness.cluster.address import address_of
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.settings.cluster import ClusterSettings
 from tests.support.cli import Rehearse
 
 

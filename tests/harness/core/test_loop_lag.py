@@ -11,8 +11,8 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from harness.core.loop_lag import LagMonitor, culprit_of
-from harness.rollout.meters import Meters
+from rehearsal_room.harness.core.loop_lag import LagMonitor, culprit_of
+from rehearsal_room.harness.rollout.meters import Meters
 from tests.support.mini_world import variant
 from tests.support.warm_process import WarmProcess
 
@@ -52,12 +52,12 @@ def _blocked_by(caller: str, seconds: float) -> Callable[[], object]:
 @pytest.mark.parametrize(
     ("caller", "role"),
     [
-        ("envpool.inprocess.world", "tool"),
-        ("harness.rollout.episode", "policy"),
-        ("harness.policies.scripted", "policy"),
-        ("judge.code.runner", "judge"),
-        ("harness.rollout.session", "subscriber"),
-        ("learner.loop.feed", "subscriber"),
+        ("rehearsal_room.envpool.inprocess.world", "tool"),
+        ("rehearsal_room.harness.rollout.episode", "policy"),
+        ("rehearsal_room.harness.policies.scripted", "policy"),
+        ("rehearsal_room.judge.code.runner", "judge"),
+        ("rehearsal_room.harness.rollout.session", "subscriber"),
+        ("rehearsal_room.learner.loop.feed", "subscriber"),
     ],
 )
 def test_the_culprit_is_who_called_foreign_code(caller: str, role: str) -> None:
@@ -80,9 +80,13 @@ def test_what_stands_in_for_a_function_of_the_library_is_no_culprit() -> None:
     def look() -> None:
         found.append(sys._getframe().f_back)
 
-    clock = _module("envpool.hosting.determinism.clock", "def either():\n    look()\n", look=look)
+    clock = _module(
+        "rehearsal_room.envpool.hosting.determinism.clock", "def either():\n    look()\n", look=look
+    )
     foreign = _module("their_code", "def work():\n    either()\n", either=clock["either"])
-    called = _module("envpool.inprocess.world", "def call():\n    work()\n", work=foreign["work"])
+    called = _module(
+        "rehearsal_room.envpool.inprocess.world", "def call():\n    work()\n", work=foreign["work"]
+    )
     called["call"]()
     assert culprit_of(found[0]).startswith("tool work (their_code.py:2")
 
@@ -96,7 +100,7 @@ def test_the_loop_itself_is_not_a_culprit() -> None:
 @pytest.mark.anyio
 async def test_a_long_lag_is_logged_with_its_culprit() -> None:
     """Who blocks the loop for over half a second is named in one line."""
-    monitor, logged = await _watched(_blocked_by("envpool.inprocess.world", 0.8))
+    monitor, logged = await _watched(_blocked_by("rehearsal_room.envpool.inprocess.world", 0.8))
     assert [one["culprit"] for one in logged] == ["tool work (their_code.py:2)"]
     assert 0.5 < logged[0]["seconds"] < 30
     taken = monitor.take()
@@ -107,7 +111,7 @@ async def test_a_long_lag_is_logged_with_its_culprit() -> None:
 @pytest.mark.anyio
 async def test_a_short_wait_is_not_logged() -> None:
     """A tenth of a second is usual at a high concurrency."""
-    _, logged = await _watched(_blocked_by("envpool.inprocess.world", 0.1))
+    _, logged = await _watched(_blocked_by("rehearsal_room.envpool.inprocess.world", 0.1))
     assert logged == []
 
 

@@ -6,13 +6,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.core.errors import SettingsError
-from harness.core.policy_card import PolicyCard, card_mismatches, read_card, write_card
-from harness.history.windows import parse_history
-from harness.rollout.launch import warn_of_mismatches
-from harness.settings.model import ModelSettings
-from harness.settings.policy import PolicySettings
-from harness.settings.run import Settings, resolve_table
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.policy_card import (
+    PolicyCard,
+    card_mismatches,
+    read_card,
+    write_card,
+)
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.rollout.launch import warn_of_mismatches
+from rehearsal_room.harness.settings.model import ModelSettings
+from rehearsal_room.harness.settings.policy import PolicySettings
+from rehearsal_room.harness.settings.run import Settings, resolve_table
 
 CARD = PolicyCard("v7", "last:3", parse_history("last:3").fingerprint, "hermes", step=7)
 

@@ -18,10 +18,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.terminal import Terminal, escaped_output, show_traceback
-from harness.core.terminal_text import printable
-from harness.rollout.process import configure_logging
-from scenarios.format import BUNDLED
+from rehearsal_room.harness.core.terminal import Terminal, escaped_output, show_traceback
+from rehearsal_room.harness.core.terminal_text import printable
+from rehearsal_room.harness.rollout.process import configure_logging
+from rehearsal_room.scenarios.format import BUNDLED
 from tests.support.cli import Rehearse, json_of
 from tests.support.paths import ROOT
 

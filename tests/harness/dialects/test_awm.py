@@ -2,12 +2,20 @@
 
 import pytest
 
-from envpool.core.types import ToolResult
-from harness.core.events import StepTaken
-from harness.core.messages import Act, AgentCall, Answer, Decision, FormatError, Message, Reply
-from harness.dialects.awm import Awm, format_tool_list
-from harness.dialects.registry import dialect_of
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import (
+    Act,
+    AgentCall,
+    Answer,
+    Decision,
+    FormatError,
+    Message,
+    Reply,
+)
+from rehearsal_room.harness.dialects.awm import Awm, format_tool_list
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.scenarios.format import Call
 from tests.support.prompts import BRIEFING, blocks
 
 AWM, STRICT = Awm(), Awm(lenient=False)

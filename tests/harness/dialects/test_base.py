@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from harness.dialects.base import argument_fault, first_thought, without_thoughts
+from rehearsal_room.harness.dialects.base import argument_fault, first_thought, without_thoughts
 from tests.support.prompts import json_values
 
 

@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from envpool.core.types import ToolError, ToolResult
-from harness.core.events import StepTaken
-from harness.core.messages import Reply
-from harness.dialects.awm import Awm
-from harness.dialects.format_rules import FormatSettings, make_rules
-from harness.dialects.hermes import Hermes
-from harness.dialects.native import Native
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolError, ToolResult
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.dialects.awm import Awm
+from rehearsal_room.harness.dialects.format_rules import FormatSettings, make_rules
+from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.scenarios.format import Call
 
 AWM = Awm(lenient=False)
 LIST, PING = Call("list_tools"), Call("ping")

@@ -3,10 +3,18 @@
 import msgspec
 import pytest
 
-from envpool.core.types import ToolResult
-from harness.core.events import StepTaken
-from harness.core.messages import Act, AgentCall, Answer, Decision, FormatError, Message, Reply
-from harness.dialects.hermes import Hermes
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import (
+    Act,
+    AgentCall,
+    Answer,
+    Decision,
+    FormatError,
+    Message,
+    Reply,
+)
+from rehearsal_room.harness.dialects.hermes import Hermes
 from tests.support.prompts import BRIEFING, blocks
 
 HERMES = Hermes()

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.types import ToolResult
-from harness.core.events import StepTaken
-from harness.core.messages import Act, AgentCall, FormatError, Message, Reply
-from harness.dialects.native import Native
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Act, AgentCall, FormatError, Message, Reply
+from rehearsal_room.harness.dialects.native import Native
 from tests.support.prompts import BRIEFING, json_values
 
 NATIVE = Native()

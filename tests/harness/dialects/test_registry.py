@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.core.errors import SettingsError
-from harness.dialects.registry import dialect_of
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.dialects.registry import dialect_of
 
 
 def test_an_unknown_dialect() -> None:

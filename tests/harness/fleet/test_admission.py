@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from typing import Any
 
-from harness.admission.adaptive import ASKED, REFUSED, REPLIED, AdaptiveAdmission
-from harness.admission.control import AdmissionControl
-from harness.fleet.admission import FleetAdmission, RequestLog
-from harness.fleet.messages import Requests
+from rehearsal_room.harness.admission.adaptive import ASKED, REFUSED, REPLIED, AdaptiveAdmission
+from rehearsal_room.harness.admission.control import AdmissionControl
+from rehearsal_room.harness.fleet.admission import FleetAdmission, RequestLog
+from rehearsal_room.harness.fleet.messages import Requests
 
 
 def fleet(

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import COMMAND_CONTEXT
-from harness.core.errors import LogError
-from harness.fleet.carried import CarriedAttempts, with_logged
-from harness.fleet.coordinator import StartWorker
-from harness.fleet.launch import launch_workers
-from harness.fleet.messages import Batch, Lease, Leases
-from harness.fleet.worker import WorkerSpec
-from harness.log.reader import open_reader
-from harness.rollout.launch import launch, planned
-from harness.settings.policy import PolicySettings
-from harness.settings.run import Settings
+from rehearsal_room.cli.main import COMMAND_CONTEXT
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.fleet.carried import CarriedAttempts, with_logged
+from rehearsal_room.harness.fleet.coordinator import StartWorker
+from rehearsal_room.harness.fleet.launch import launch_workers
+from rehearsal_room.harness.fleet.messages import Batch, Lease, Leases
+from rehearsal_room.harness.fleet.worker import WorkerSpec
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.rollout.launch import launch, planned
+from rehearsal_room.harness.settings.policy import PolicySettings
+from rehearsal_room.harness.settings.run import Settings
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.carried_worker import CarriedWorker, kinds_in
 
@@ -31,8 +31,10 @@ _SETTINGS = Settings(
 
 @pytest.fixture(autouse=True)
 def _untuned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.fleet.launch.tune_garbage_collector", lambda: None)
-    monkeypatch.setattr("harness.rollout.launch.tune_garbage_collector", lambda: None)
+    monkeypatch.setattr("rehearsal_room.harness.fleet.launch.tune_garbage_collector", lambda: None)
+    monkeypatch.setattr(
+        "rehearsal_room.harness.rollout.launch.tune_garbage_collector", lambda: None
+    )
 
 
 def _play(folder: Path, kinds: tuple[str, ...]) -> list[CarriedWorker]:

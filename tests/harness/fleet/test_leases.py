@@ -1,10 +1,10 @@
 """Leases: what is left of a plan, whichever process has it or had it."""
 
-from harness.fleet.leases import LeaseBook, Unjudged
-from harness.fleet.messages import Lease
-from harness.log.schema import EncodedRecord
-from harness.rollout.plan import EpisodePlan, plan_of
-from scenarios.format import read
+from rehearsal_room.harness.fleet.leases import LeaseBook, Unjudged
+from rehearsal_room.harness.fleet.messages import Lease
+from rehearsal_room.harness.log.schema import EncodedRecord
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of
+from rehearsal_room.scenarios.format import read
 from tests.support.paths import LIBRARY
 
 

@@ -2,11 +2,18 @@
 
 import pytest
 
-from envpool.core.errors import WorldError
-from harness.core.errors import LogError, ModelOutageError
-from harness.fleet.faults import WorkerTraceback, exception_of, failed_of
-from harness.fleet.messages import Batch, Frames, FromWorker, Heartbeat, frame_of, from_worker
-from harness.fleet.session import summed
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.harness.core.errors import LogError, ModelOutageError
+from rehearsal_room.harness.fleet.faults import WorkerTraceback, exception_of, failed_of
+from rehearsal_room.harness.fleet.messages import (
+    Batch,
+    Frames,
+    FromWorker,
+    Heartbeat,
+    frame_of,
+    from_worker,
+)
+from rehearsal_room.harness.fleet.session import summed
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 10_000])

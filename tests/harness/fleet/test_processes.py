@@ -11,15 +11,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.core.errors import ProcessError, SettingsError
-from harness.core.events import Judged
-from harness.fleet.faults import WorkerTraceback
-from harness.fleet.launch import launch_processes, share_of
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME
-from harness.policies.base import Assignment
-from harness.settings.policy import PolicySettings
-from harness.settings.run import Settings
+from rehearsal_room.harness.core.errors import ProcessError, SettingsError
+from rehearsal_room.harness.core.events import Judged
+from rehearsal_room.harness.fleet.faults import WorkerTraceback
+from rehearsal_room.harness.fleet.launch import launch_processes, share_of
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.harness.settings.policy import PolicySettings
+from rehearsal_room.harness.settings.run import Settings
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.broker import running_broker
 from tests.support.cli import Rehearse
@@ -256,7 +256,7 @@ def _die() -> object:
 @pytest.fixture
 def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Runs episodes of a policy in two processes that are forked from this one."""
-    monkeypatch.setattr("harness.fleet.launch.tune_garbage_collector", lambda: None)
+    monkeypatch.setattr("rehearsal_room.harness.fleet.launch.tune_garbage_collector", lambda: None)
 
     def launch(reply: Callable[[], object]) -> None:
         launch_processes(

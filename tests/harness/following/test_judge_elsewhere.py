@@ -7,15 +7,15 @@ import anyio.lowlevel
 import pytest
 import structlog
 
-from harness.bus.local import LocalBus
-from harness.bus.mqtt_settings import MqttSettings
-from harness.core.events import Judged, Label, Record
-from harness.core.trajectory import assemble
-from harness.following import judge_elsewhere
-from harness.following.judge_elsewhere import JudgeElsewhere, open_judge_elsewhere
-from harness.following.verdict_log import FOLDER
-from harness.log.schema import LOG_NAME
-from harness.log.writer import open_log
+from rehearsal_room.harness.bus.local import LocalBus
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.core.events import Judged, Label, Record
+from rehearsal_room.harness.core.trajectory import assemble
+from rehearsal_room.harness.following import judge_elsewhere
+from rehearsal_room.harness.following.judge_elsewhere import JudgeElsewhere, open_judge_elsewhere
+from rehearsal_room.harness.following.verdict_log import FOLDER
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.log.writer import open_log
 from tests.support.episode_logs import whole
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.following.verdict_log import FOLDER
-from harness.log import writer
-from harness.log.reader import open_reader
+from rehearsal_room.harness.following.verdict_log import FOLDER
+from rehearsal_room.harness.log import writer
+from rehearsal_room.harness.log.reader import open_reader
 from tests.support.broker import Mosquitto, running_broker
 from tests.support.cli import Rehearse, without_trust_line
 from tests.support.commands import Commands

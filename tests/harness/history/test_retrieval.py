@@ -1,12 +1,12 @@
 """The history policy that searches the older turns."""
 
-from envpool.core.types import ToolResult
-from harness.core.events import StepTaken
-from harness.core.messages import Act, AgentCall, Message, Reply, Window
-from harness.dialects.awm import Awm
-from harness.dialects.hermes import Hermes
-from harness.history.retrieval import TurnIndex, text_of, words_of
-from harness.history.windows import HistoryFold, parse_history
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Act, AgentCall, Message, Reply, Window
+from rehearsal_room.harness.dialects.awm import Awm
+from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.harness.history.retrieval import TurnIndex, text_of, words_of
+from rehearsal_room.harness.history.windows import HistoryFold, parse_history
 from tests.support.prompts import BRIEFING
 
 HERMES = Hermes()

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]  # ships no type hi
 import pytest
 from rich.console import Console
 
-from envpool.inprocess.pool import LocalPool
-from harness.chat.wire import RequestWriter
-from harness.core.errors import PolicyError
-from harness.core.events import (
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.chat.wire import RequestWriter
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     Event,
@@ -23,26 +23,26 @@ from harness.core.events import (
     decode_record,
     encode,
 )
-from harness.core.messages import Message, Reply, Usage, Window
-from harness.core.token_bytes import encode_ids, encode_logprobs
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.registry import NAMES, dialect_of
-from harness.exports.formats import export
-from harness.history.summary import GO_ON, PROMPT, with_summary_request
-from harness.history.windows import HistoryFold, parse_history, windows_of
-from harness.log.reader import open_reader
-from harness.log.writer import open_log
-from harness.policies.oracle import OraclePolicy
-from harness.policies.random_calls import RandomPolicy
-from harness.replay.run import ReplayReport, replay
-from harness.reports.episode_view import render_episode
-from harness.reports.live_view import event_line
-from harness.rollout.episode import run_episode
-from harness.rollout.meters import Meters
-from harness.rollout.plan import plan_of
-from harness.rollout.session import RunParts, run_session
-from harness.settings.limits import Limits
-from scenarios.format import Scenario, read
+from rehearsal_room.harness.core.messages import Message, Reply, Usage, Window
+from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.registry import NAMES, dialect_of
+from rehearsal_room.harness.history.summary import GO_ON, PROMPT, with_summary_request
+from rehearsal_room.harness.history.windows import HistoryFold, parse_history, windows_of
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.policies.random_calls import RandomPolicy
+from rehearsal_room.harness.replay.run import ReplayReport, replay
+from rehearsal_room.harness.reports.episode_view import render_episode
+from rehearsal_room.harness.reports.live_view import event_line
+from rehearsal_room.harness.rollout.episode import run_episode
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import plan_of
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.interop.exports.formats import export
+from rehearsal_room.scenarios.format import Scenario, read
 from tests.support.immediate import finished
 from tests.support.paths import LIBRARY
 from tests.support.prompts import BRIEFING

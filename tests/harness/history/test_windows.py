@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from envpool.core.types import ToolResult
-from harness.core.errors import SettingsError
-from harness.core.events import EpisodeEnded, Event, Judged, Record, StepTaken
-from harness.core.messages import Briefing, Message, Reply, Window
-from harness.dialects.awm import Awm
-from harness.dialects.native import Native
-from harness.history.token_budget import TokenMeasure
-from harness.history.windows import HistoryFold, HistoryManager, parse_history
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.events import EpisodeEnded, Event, Judged, Record, StepTaken
+from rehearsal_room.harness.core.messages import Briefing, Message, Reply, Window
+from rehearsal_room.harness.dialects.awm import Awm
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.token_budget import TokenMeasure
+from rehearsal_room.harness.history.windows import HistoryFold, HistoryManager, parse_history
+from rehearsal_room.scenarios.format import Call
 from tests.support.prompts import BRIEFING
 
 NATIVE = Native()

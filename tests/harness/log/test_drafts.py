@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.log.drafts import open_draft
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME, empty_log, replacing, write_atomically
-from harness.log.writer import open_log
+from rehearsal_room.harness.log.drafts import open_draft
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME, empty_log, replacing, write_atomically
+from rehearsal_room.harness.log.writer import open_log
 from tests.support.forked import in_child
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from harness.core.events import Record
-from harness.log.reader import open_reader
-from harness.log.schema import encoded
-from harness.log.writer import Entry, open_log
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import encoded
+from rehearsal_room.harness.log.writer import Entry, open_log
 from tests.support.events import episode
 
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.types import StoredState, ToolResult
-from harness.core.errors import LogError
-from harness.core.events import Ending, EpisodeEnded, Event, Label, Record, StepTaken
-from harness.core.messages import AgentCall, Answer, Reply
-from harness.core.trajectory import assemble
-from harness.log.reader import open_reader
-from harness.log.schema import (
+from rehearsal_room.envpool.core.types import StoredState, ToolResult
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Event, Label, Record, StepTaken
+from rehearsal_room.harness.core.messages import AgentCall, Answer, Reply
+from rehearsal_room.harness.core.trajectory import assemble
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import (
     LOG_NAME,
     EpisodeRow,
     Progress,
@@ -30,8 +30,8 @@ from harness.log.schema import (
     row_of,
     write_atomically,
 )
-from harness.log.writer import CAPACITY, open_log
-from scenarios.api import RowChange
+from rehearsal_room.harness.log.writer import CAPACITY, open_log
+from rehearsal_room.scenarios.api import RowChange
 from tests.support.episode_logs import WORLD, ended, judged, started, step, story, whole
 from tests.support.log_victim import EPISODES
 

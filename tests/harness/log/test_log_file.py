@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.log import log_file
-from harness.log.log_file import LogFile
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME, empty_log
-from harness.log.writer import open_log
+from rehearsal_room.harness.log import log_file
+from rehearsal_room.harness.log.log_file import LogFile
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME, empty_log
+from rehearsal_room.harness.log.writer import open_log
 from tests.support.episode_logs import WORLD, whole
 from tests.support.forked import in_child
 

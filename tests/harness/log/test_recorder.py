@@ -6,8 +6,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from harness.core.events import Record
-from harness.log.recorder import Recorder
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.log.recorder import Recorder
 from tests.support.events import STARTED, step
 from tests.support.run_context import MemorySink
 from tests.support.virtual_time import BACKENDS

@@ -8,20 +8,20 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.inprocess.pool import LocalPool
-from harness.core.errors import LogError
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.native import Native
-from harness.history.windows import parse_history
-from harness.log.reader import open_reader
-from harness.log.schema import LOG_NAME
-from harness.log.sessions import SessionMeasured
-from harness.log.writer import CAPACITY, open_log
-from harness.policies.base import Policy
-from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.session import RunParts, run_session
-from harness.settings.limits import Limits
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.log.sessions import SessionMeasured
+from rehearsal_room.harness.log.writer import CAPACITY, open_log
+from rehearsal_room.harness.policies.base import Policy
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.limits import Limits
 from tests.support.episode_logs import whole
 from tests.support.run_context import DONE, LOOK, MovesPolicy, after, never, plans
 

@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
-from harness.core.messages import Reply, Window
-from harness.policies.base import Agent, Assignment
-from harness.policies.latency import LatencyPolicy
+from rehearsal_room.harness.core.messages import Reply, Window
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.latency import LatencyPolicy
 from tests.support.assignments import WINDOW, assignment
 
 

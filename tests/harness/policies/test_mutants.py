@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.types import ToolSpec
-from harness.policies.mutants import Mutant, MutantPolicy, mutants_of
-from scenarios.format import Call, Scenario, Task, TaskKind
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.policies.mutants import Mutant, MutantPolicy, mutants_of
+from rehearsal_room.scenarios.format import Call, Scenario, Task, TaskKind
 from tests.support.assignments import NATIVE, VOID, WRITES, assignment, played
 from tests.support.prompts import BRIEFING, VOID_ORDER, calls
 

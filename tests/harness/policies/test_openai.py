@@ -20,34 +20,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from envpool.core.types import ToolSpec
-from harness.chat.retry import Failure
-from harness.chat.transport import HttpResponse, LeanTransport, TransportError, proxy_for
-from harness.chat.transport_aiohttp import AiohttpTransport
-from harness.chat.wire import (
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.transport import (
+    HttpResponse,
+    LeanTransport,
+    TransportError,
+    proxy_for,
+)
+from rehearsal_room.harness.chat.transport_aiohttp import AiohttpTransport
+from rehearsal_room.harness.chat.wire import (
     RequestWriter,
     is_context_overflow,
     read_arguments,
     read_completion,
     read_error,
 )
-from harness.core.errors import (
+from rehearsal_room.harness.core.errors import (
     ContextLengthError,
     ModelOutageError,
     PolicyError,
     SettingsError,
 )
-from harness.core.messages import AgentCall, Briefing, Message, Reply, Usage, Window
-from harness.policies.base import Assignment
-from harness.policies.openai import (
+from rehearsal_room.harness.core.messages import AgentCall, Briefing, Message, Reply, Usage, Window
+from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.harness.policies.openai import (
     OpenAIAgent,
     OpenAIPolicy,
     OpenAISettings,
     endpoint_of,
     request_fields,
 )
-from scenarios.api import User
-from scenarios.format import Scenario, Task
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.format import Scenario, Task
 from tests.support.model_server import Body, Completes, Cut, ModelServer, Stall, Status
 
 HELLO = Window((Message("user", "Hello"),))
@@ -821,7 +826,7 @@ def test_invalid_settings_are_refused(settings: OpenAISettings, sentence: str) -
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the openai package is chosen but not installed, the error names the setting."""
-    monkeypatch.delitem(sys.modules, "harness.chat.transport_openai", raising=False)
+    monkeypatch.delitem(sys.modules, "rehearsal_room.harness.chat.transport_openai", raising=False)
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(SettingsError, match="client: 'package' needs the package openai: pip"):
         policy_of("package", base_url="http://x/v1")

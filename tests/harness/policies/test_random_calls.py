@@ -8,10 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.messages import Act, Message, Window
-from harness.dialects.base import Dialect
-from harness.policies.base import Assignment
-from harness.policies.random_calls import RandomPolicy, ValuePool, collect_values, random_arguments
+from rehearsal_room.harness.core.messages import Act, Message, Window
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.harness.policies.random_calls import (
+    RandomPolicy,
+    ValuePool,
+    collect_values,
+    random_arguments,
+)
 from tests.support.assignments import NATIVE, SHOP, VOID, assignment, played
 from tests.support.prompts import BRIEFING, DIALECTS
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.trajectory import Trajectory
-from harness.log.reader import open_reader
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.reader import open_reader
 from tests.support.cli import Rehearse
 
 

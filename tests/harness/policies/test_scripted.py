@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import SettingsError
-from harness.dialects.base import Dialect
-from harness.policies.noop import NoopPolicy
-from harness.policies.oracle import OraclePolicy
-from harness.policies.scripted import ScriptedPolicy
-from scenarios.format import Call
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.policies.noop import NoopPolicy
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.policies.scripted import ScriptedPolicy
+from rehearsal_room.scenarios.format import Call
 from tests.support.assignments import NATIVE, VOID, assignment, played
 from tests.support.prompts import DIALECTS
 

@@ -7,17 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.types import ToolResult
-from harness.core.errors import ContextLengthError
-from harness.core.events import EpisodeStarted, StepTaken
-from harness.core.messages import Act, AgentCall, Answer, Message, Reply, Usage, Window
-from harness.core.token_bytes import decode_ids, decode_logprobs, encode_ids, encode_logprobs
-from harness.core.trajectory import Trajectory
-from harness.dialects.hermes import Hermes
-from harness.dialects.native import Native
-from harness.history.last_turns import Full, LastTurns
-from harness.history.windows import HistoryFold
-from harness.policies.token_agent import (
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.errors import ContextLengthError
+from rehearsal_room.harness.core.events import EpisodeStarted, StepTaken
+from rehearsal_room.harness.core.messages import (
+    Act,
+    AgentCall,
+    Answer,
+    Message,
+    Reply,
+    Usage,
+    Window,
+)
+from rehearsal_room.harness.core.token_bytes import (
+    decode_ids,
+    decode_logprobs,
+    encode_ids,
+    encode_logprobs,
+)
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.last_turns import Full, LastTurns
+from rehearsal_room.harness.history.windows import HistoryFold
+from rehearsal_room.harness.policies.token_agent import (
     Generated,
     Sampling,
     TokenAgent,
@@ -25,8 +38,8 @@ from harness.policies.token_agent import (
     reply_seed,
     split_tool_calls,
 )
-from harness.tokenization.chat_template import ChatTemplate
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.tokenization.chat_template import ChatTemplate
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.prompts import BRIEFING, GET_ORDER
 from tests.support.tiny_model import TEMPLATE, tiny_tokenizer
 

@@ -4,18 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from envpool.core.types import ToolResult
-from harness.core.events import StepTaken
-from harness.core.messages import Act, Reply, Usage, Window
-from harness.core.token_bytes import decode_ids, decode_logprobs
-from harness.dialects.registry import dialect_of
-from harness.history.last_turns import LastTurns
-from harness.history.windows import HistoryFold
-from harness.policies.fixed_replies import FIXED_SUMMARY, FixedRepliesAgent, replies_of
-from harness.policies.tokenized import TokenizedPolicy
-from harness.tokenization.chat_template import ChatTemplate
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from scenarios.format import Call
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Act, Reply, Usage, Window
+from rehearsal_room.harness.core.token_bytes import decode_ids, decode_logprobs
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.last_turns import LastTurns
+from rehearsal_room.harness.history.windows import HistoryFold
+from rehearsal_room.harness.policies.fixed_replies import (
+    FIXED_SUMMARY,
+    FixedRepliesAgent,
+    replies_of,
+)
+from rehearsal_room.harness.policies.tokenized import TokenizedPolicy
+from rehearsal_room.harness.tokenization.chat_template import ChatTemplate
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.scenarios.format import Call
 from tests.support.assignments import assignment
 from tests.support.prompts import BRIEFING
 from tests.support.tiny_model import TEMPLATE, tiny_tokenizer

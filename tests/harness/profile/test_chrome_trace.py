@@ -4,9 +4,9 @@ import io
 import json
 from typing import Any
 
-from harness.core.events import Record
-from harness.profile.chrome_trace import ChromeTrace
-from harness.profile.timeline import Timeline
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.profile.chrome_trace import ChromeTrace
+from rehearsal_room.harness.profile.timeline import Timeline
 from tests.support.timed_records import begin, end, merged, records, summary, turn, verdict
 
 A = records(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.log.reader import open_reader
+from rehearsal_room.harness.log.reader import open_reader
 from tests.support.cli import Rehearse, json_of
 from tests.support.ledger_world import write_package
 from tests.support.paths import ROOT
@@ -111,7 +111,17 @@ def test_a_live_run_and_one_that_was_cut_off(
     """A live run has a profile up to now. A killed one has no figures of its process; one that was
     interrupted has."""
     folder = tmp_path / "run"
-    command = [sys.executable, "-m", "harness", "run", str(package), "-p", "oracle", "-n", "40"]
+    command = [
+        sys.executable,
+        "-m",
+        "rehearsal_room",
+        "run",
+        str(package),
+        "-p",
+        "oracle",
+        "-n",
+        "40",
+    ]
     command += ["-c", "4", "--think", "0.1", "-o", str(folder)]
     process = subprocess.Popen(
         command, cwd=ROOT, env=os.environ | {"PYTHONWARNINGS": "ignore"}, stderr=subprocess.DEVNULL

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.events import Record
-from harness.log.reader import open_reader
-from harness.log.sessions import SessionMeasured
-from harness.log.writer import open_log
-from harness.profile.limits import verdict_of
-from harness.profile.report import Profile, Stage
-from harness.profile.stages import Spans, Totals, add_run
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.sessions import SessionMeasured
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.profile.limits import verdict_of
+from rehearsal_room.harness.profile.report import Profile, Stage
+from rehearsal_room.harness.profile.stages import Spans, Totals, add_run
 from tests.support.timed_records import BEGAN, begin, end, merged, records, turn, verdict
 
 ONE = records(

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.events import Record
-from harness.profile.timeline import EpisodeSpan, Part, Timeline, Turn, Verdict
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.profile.timeline import EpisodeSpan, Part, Timeline, Turn, Verdict
 from tests.support.timed_records import (
     BEGAN,
     At,

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from envpool.inprocess.pool import LocalPool
-from harness.core.errors import LogError
-from harness.core.events import (
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import (
     EpisodeEnded,
     EpisodeStarted,
     Judged,
@@ -21,20 +21,20 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.messages import Act, AgentCall, Reply
-from harness.dialects.base import Dialect
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.registry import NAMES, dialect_of
-from harness.history.windows import parse_history
-from harness.log.reader import open_reader
-from harness.log.writer import open_log
-from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.fixed_replies import FixedRepliesAgent, replies_of
-from harness.policies.oracle import OraclePolicy
-from harness.replay.episode import Difference, LoggedCall
-from harness.replay.packages import missing_package
-from harness.replay.report import render_replay, render_what_if
-from harness.replay.run import (
+from rehearsal_room.harness.core.messages import Act, AgentCall, Reply
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.registry import NAMES, dialect_of
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.policies.fixed_replies import FixedRepliesAgent, replies_of
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.replay.episode import Difference, LoggedCall
+from rehearsal_room.harness.replay.packages import missing_package
+from rehearsal_room.harness.replay.report import render_replay, render_what_if
+from rehearsal_room.harness.replay.run import (
     Divergence,
     EpisodeChange,
     MissingTask,
@@ -43,12 +43,12 @@ from harness.replay.run import (
     replay,
     what_if,
 )
-from harness.rollout.meters import Meters
-from harness.rollout.plan import plan_of
-from harness.rollout.session import RunParts, run_session
-from harness.settings.limits import Limits
-from judge.verdicts.code_judges import ScenarioJudges
-from scenarios.format import Call, Scenario, read
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import plan_of
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.scenarios.format import Call, Scenario, read
 from tests.support.immediate import finished
 from tests.support.mini_world import variant
 from tests.support.paths import LIBRARY

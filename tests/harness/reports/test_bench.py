@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.inprocess.pool import LocalPool
-from harness.dialects.awm import Awm
-from harness.dialects.base import Dialect
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.native import Native
-from harness.history.windows import parse_history
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from harness.policies.oracle import OraclePolicy
-from harness.reports.bench import BenchReport, bare_cpu_s, measure, with_policy
-from harness.reports.bench_view import render_bench, render_sweep
-from harness.rollout.meters import Meters, Quantiles, quantiles_of
-from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.session import RunParts, run_session
-from harness.settings.limits import Limits
-from judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.dialects.awm import Awm
+from rehearsal_room.harness.dialects.base import Dialect
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.reports.bench import BenchReport, bare_cpu_s, measure, with_policy
+from rehearsal_room.harness.reports.bench_view import render_bench, render_sweep
+from rehearsal_room.harness.rollout.meters import Meters, Quantiles, quantiles_of
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from tests.support.model_server import ModelServer, Status
 from tests.support.run_context import library
 from tests.support.terminal import printed

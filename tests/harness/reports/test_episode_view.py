@@ -4,12 +4,12 @@ from functools import partial
 
 import msgspec
 
-from envpool.core.types import ToolResult
-from harness.core.events import Ending, EpisodeEnded, Judged, StepTaken
-from harness.core.messages import Act, AgentCall, FormatError, Reply
-from harness.core.trajectory import Trajectory, assemble
-from harness.reports.episode_view import render_episode
-from scenarios.api import RowChange
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Judged, StepTaken
+from rehearsal_room.harness.core.messages import Act, AgentCall, FormatError, Reply
+from rehearsal_room.harness.core.trajectory import Trajectory, assemble
+from rehearsal_room.harness.reports.episode_view import render_episode
+from rehearsal_room.scenarios.api import RowChange
 from tests.support.episode_logs import answer, ended, judged, started, step, story
 from tests.support.terminal import printed
 

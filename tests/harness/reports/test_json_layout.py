@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.reports.json_layout import lay_out_json
+from rehearsal_room.harness.reports.json_layout import lay_out_json
 
 ORDER = '{"id":7,"status":"open","lines":[{"sku":"A1","qty":2.50},{"sku":"B2","qty":1}],"tags":[]}'
 VALUES = st.recursive(

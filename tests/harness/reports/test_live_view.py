@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from envpool.core.types import ToolResult
-from harness.bus.local import LocalBus
-from harness.bus.mqtt_bus import MqttBus
-from harness.bus.mqtt_settings import MqttSettings
-from harness.bus.mqtt_wire import START, Status
-from harness.core.events import (
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.bus.local import LocalBus
+from rehearsal_room.harness.bus.mqtt_bus import MqttBus
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.bus.mqtt_wire import START, Status
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     Event,
@@ -24,8 +24,8 @@ from harness.core.events import (
     StepTaken,
     WeightsPublished,
 )
-from harness.core.messages import Act, AgentCall, Answer, FormatError, Reply
-from harness.reports.live_view import Tally, event_line, watch
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, FormatError, Reply
+from rehearsal_room.harness.reports.live_view import Tally, event_line, watch
 from tests.support.broker import running_broker
 from tests.support.events import STARTED, episode
 

@@ -9,12 +9,12 @@ import anyio
 import msgspec
 import pytest
 
-from harness.core.events import Ending, EpisodeEnded, Label, Record
-from harness.log.reader import open_reader
-from harness.log.writer import open_log
-from harness.reports.episode_view import render_episode
-from harness.reports.run_view import ENDINGS, LABELS, SORTS, render_run
-from scenarios.catalogue import find
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, Label, Record
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.reports.episode_view import render_episode
+from rehearsal_room.harness.reports.run_view import ENDINGS, LABELS, SORTS, render_run
+from rehearsal_room.scenarios.catalogue import find
 from tests.support.episode_logs import answer, ended, judged, started, step, story, whole
 from tests.support.library_log import write_shelf
 from tests.support.terminal import printed

@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.core.events import Ending, Label
-from harness.log.schema import EpisodeRow
-from harness.outcomes.model_failures import cause_of
-from harness.reports.summary import headline, report_of
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.outcomes.model_failures import cause_of
+from rehearsal_room.harness.reports.summary import headline, report_of
 
 REFUSED = "model 'm' at http://127.0.0.1:9/v1: connection refused (after 8 attempts)"
 BUSY = "model 'a: b' at http://x/v1: status 503: busy (after 1 attempt)"

@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 
-from harness.rollout.deadlines import Watch, Watchdog
+from rehearsal_room.harness.rollout.deadlines import Watch, Watchdog
 from tests.support.virtual_time import BACKENDS
 
 

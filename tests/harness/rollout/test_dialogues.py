@@ -5,18 +5,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from envpool.core.types import ToolResult
-from harness.continuation.beginning import Beginning
-from harness.core.events import Ending, EpisodeStarted, StepTaken
-from harness.core.messages import Answer, Message, Reply, UserTurn
-from harness.core.trajectory import Trajectory
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.registry import dialect_of
-from harness.library import AgentEnv, AgentFunction, TaskView, driver_of
-from harness.rollout.episode import run_episode
-from harness.rollout.plan import EpisodePlan
-from harness.settings.limits import Limits
-from scenarios.core.dialogue import ModelUser, ScriptedTurn, UserScript
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.harness.continuation.beginning import Beginning
+from rehearsal_room.harness.core.events import Ending, EpisodeStarted, StepTaken
+from rehearsal_room.harness.core.messages import Answer, Message, Reply, UserTurn
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.library import AgentEnv, AgentFunction, TaskView, driver_of
+from rehearsal_room.harness.rollout.episode import run_episode
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.scenarios.core.dialogue import ModelUser, ScriptedTurn, UserScript
 from tests.support.run_context import (
     LOOK,
     MemorySink,

@@ -9,21 +9,21 @@ import msgspec
 import pytest
 from anyio.lowlevel import checkpoint
 
-from envpool.core.errors import WorldError
-from envpool.core.types import Env, StoredState, ToolResult, ToolSpec
-from envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
-from envpool.inprocess.pool import LocalEnv, LocalPool
-from harness.continuation.outcomes import failure_message
-from harness.core.errors import ContextLengthError, PolicyError
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
-from harness.core.messages import Act, Answer, FormatError, Reply, Usage
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.registry import dialect_of
-from harness.history.windows import parse_history
-from harness.rollout.episode import Episode, run_episode
-from harness.settings.limits import Limits
-from scenarios.checks import Finding
-from scenarios.format import Scenario, Task, read
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
+from rehearsal_room.envpool.inprocess.pool import LocalEnv, LocalPool
+from rehearsal_room.harness.continuation.outcomes import failure_message
+from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, EpisodeStarted, StepTaken
+from rehearsal_room.harness.core.messages import Act, Answer, FormatError, Reply, Usage
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.rollout.episode import Episode, run_episode
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task, read
 from tests.support.paths import LIBRARY
 from tests.support.run_context import (
     DONE,

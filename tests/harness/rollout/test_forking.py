@@ -10,14 +10,14 @@ import anyio
 import msgspec
 import pytest
 
-from harness.continuation.forks import beginning_of, parse_fork
-from harness.core.errors import SettingsError
-from harness.core.events import ForkedFrom, StepTaken
-from harness.core.messages import Act
-from harness.core.trajectory import Trajectory
-from harness.log.reader import open_reader
-from harness.log.writer import open_log
-from harness.settings.run import resolve
+from rehearsal_room.harness.continuation.forks import beginning_of, parse_fork
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.events import ForkedFrom, StepTaken
+from rehearsal_room.harness.core.messages import Act
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.settings.run import resolve
 from tests.support.attempts import cut_off
 from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY

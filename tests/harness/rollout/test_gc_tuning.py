@@ -5,7 +5,7 @@ import sys
 
 CHECK = """
 import gc
-from harness.rollout.gc_tuning import tune_garbage_collector
+from rehearsal_room.harness.rollout.gc_tuning import tune_garbage_collector
 tune_garbage_collector()
 assert gc.get_freeze_count() > 1_000, gc.get_freeze_count()
 assert gc.get_threshold()[0] > 700, gc.get_threshold()

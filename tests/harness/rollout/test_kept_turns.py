@@ -10,10 +10,10 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.core.types import Env, ToolResult
-from envpool.inprocess.pool import LocalEnv, LocalPool
-from harness.core.errors import PolicyError
-from harness.core.events import (
+from rehearsal_room.envpool.core.types import Env, ToolResult
+from rehearsal_room.envpool.inprocess.pool import LocalEnv, LocalPool
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     EpisodeStarted,
@@ -21,24 +21,24 @@ from harness.core.events import (
     Record,
     StepTaken,
 )
-from harness.core.messages import Reply, Window
-from harness.core.trajectory import Trajectory
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.native import Native
-from harness.history.windows import parse_history
-from harness.log.reader import open_reader
-from harness.log.writer import open_log
-from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.oracle import OraclePolicy
-from harness.policies.random_calls import RandomPolicy
-from harness.replay.run import replay
-from harness.reports.summary import report_of
-from harness.rollout.meters import Meters
-from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.session import RunParts, run_session
-from harness.settings.limits import Limits
-from judge.verdicts.code_judges import ScenarioJudges
-from scenarios.format import Scenario
+from rehearsal_room.harness.core.messages import Reply, Window
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.policies.random_calls import RandomPolicy
+from rehearsal_room.harness.replay.run import replay
+from rehearsal_room.harness.reports.summary import report_of
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.budgets import repeats
 from tests.support.run_context import (
     DONE,

@@ -8,10 +8,10 @@ import anyio
 import pytest
 from rich.console import Console
 
-from harness.bus.local import LocalBus
-from harness.core.events import Ending, Judged, Label, Record
-from harness.log.schema import EpisodeRow, encoded
-from harness.rollout.monitor import Monitor, show_progress
+from rehearsal_room.harness.bus.local import LocalBus
+from rehearsal_room.harness.core.events import Ending, Judged, Label, Record
+from rehearsal_room.harness.log.schema import EpisodeRow, encoded
+from rehearsal_room.harness.rollout.monitor import Monitor, show_progress
 from tests.support.events import episode
 from tests.support.virtual_time import BACKENDS
 

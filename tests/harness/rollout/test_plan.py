@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.errors import SettingsError
-from harness.rollout.plan import plan_of, select_tasks
-from scenarios.errors import ScenarioError
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.rollout.plan import plan_of, select_tasks
+from rehearsal_room.scenarios.errors import ScenarioError
+from rehearsal_room.scenarios.format import Scenario, Task
 from tests.support.paths import LIBRARY
 from tests.support.run_context import library
 

@@ -5,10 +5,10 @@ from typing import Any
 import anyio
 import pytest
 
-from harness.core.events import Ending
-from harness.rollout.episode import run_episode
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.scheduler import run_all
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.rollout.episode import run_episode
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.scheduler import run_all
 from tests.support.run_context import (
     DONE,
     LOOK,

@@ -10,10 +10,10 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from envpool.inprocess.pool import LocalPool
-from harness.bus.local import LocalBus, Subscription
-from harness.core.errors import LogError, ModelOutageError, PolicyError
-from harness.core.events import (
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.bus.local import LocalBus, Subscription
+from rehearsal_room.harness.core.errors import LogError, ModelOutageError, PolicyError
+from rehearsal_room.harness.core.events import (
     WEIGHTS_EPISODE,
     Ending,
     EpisodeEnded,
@@ -25,24 +25,30 @@ from harness.core.events import (
     Record,
     WeightsPublished,
 )
-from harness.core.trajectory import Trajectory
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.native import Native
-from harness.history.windows import parse_history
-from harness.log import writer
-from harness.log.reader import open_reader
-from harness.log.schema import EpisodeRow
-from harness.log.writer import open_log
-from harness.policies.base import Policy
-from harness.policies.oracle import OraclePolicy
-from harness.reports.summary import report_of
-from harness.rollout.meters import Meters
-from harness.rollout.monitor import Monitor
-from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.session import Judge, Link, RecordRunEvent, RunParts, run_session
-from harness.settings.limits import Limits
-from judge.verdicts.code_judges import ScenarioJudges
-from scenarios.format import Scenario, read
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log import writer
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.policies.base import Policy
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.reports.summary import report_of
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.monitor import Monitor
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of
+from rehearsal_room.harness.rollout.session import (
+    Judge,
+    Link,
+    RecordRunEvent,
+    RunParts,
+    run_session,
+)
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.scenarios.format import Scenario, read
 from tests.support.mini_world import variant
 from tests.support.run_context import DONE, LOOK, MovesPolicy, library, never, plans
 

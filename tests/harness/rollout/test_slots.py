@@ -8,14 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from harness.core.events import Ending
-from harness.core.messages import Reply
-from harness.library import AgentEnv, TaskView, driver_of
-from harness.rollout.episode import RunContext, run_episode
-from harness.rollout.plan import EpisodePlan
-from harness.rollout.scheduler import run_all
-from harness.rollout.slots import Slots
-from harness.settings.limits import Limits
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.library import AgentEnv, TaskView, driver_of
+from rehearsal_room.harness.rollout.episode import RunContext, run_episode
+from rehearsal_room.harness.rollout.plan import EpisodePlan
+from rehearsal_room.harness.rollout.scheduler import run_all
+from rehearsal_room.harness.rollout.slots import Slots
+from rehearsal_room.harness.settings.limits import Limits
 from tests.support.run_context import (
     DONE,
     LOOK,

@@ -8,11 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envpool.router import RoutingPool
-from envpool.workers.pool import WorkerSettings
-from harness.rollout.trust_notice import forget_named, name_trusted, set_own, trust_line
-from scenarios.catalogue import find, is_bundled, is_trusted
-from scenarios.format import BUNDLED, Scenario, read
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.workers.pool import WorkerSettings
+from rehearsal_room.harness.rollout.trust_notice import (
+    forget_named,
+    name_trusted,
+    set_own,
+    trust_line,
+)
+from rehearsal_room.scenarios.catalogue import find, is_bundled, is_trusted
+from rehearsal_room.scenarios.format import BUNDLED, Scenario, read
 from tests.support import ledger_world
 from tests.support.cli import Rehearse
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
-from envpool.router import RoutingPool
-from envpool.workers.pool import WorkerSettings
-from harness.core.events import Ending, Label
-from harness.core.trajectory import assemble
-from harness.rollout.episode import run_episode
-from harness.rollout.plan import plan_of
-from harness.settings.limits import Limits
-from harness.settings.policy import PolicySettings
-from harness.settings.run import Settings, stops_with_world
-from judge.verdicts.code_judges import ScenarioJudges
-from scenarios.catalogue import find
+from rehearsal_room.envpool.inprocess.fault_injection import FAULTS, Fault, copy_with_fault
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.workers.pool import WorkerSettings
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.core.trajectory import assemble
+from rehearsal_room.harness.rollout.episode import run_episode
+from rehearsal_room.harness.rollout.plan import plan_of
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.settings.policy import PolicySettings
+from rehearsal_room.harness.settings.run import Settings, stops_with_world
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.scenarios.catalogue import find
 from tests.support.cli import Rehearse, json_of
 from tests.support.hosted_records import HEAD, small
 from tests.support.run_context import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.tiny_model import write_tokenizer
 
 

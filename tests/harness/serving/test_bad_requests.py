@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from anyio.to_thread import run_sync
 
-from envpool.server.settings import ServeSettings
-from harness.serving.http_server import PolicyApp
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.harness.serving.http_server import PolicyApp
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.bad_clients import HOST, BadClient, status_of
 from tests.support.http_app import ask
 from tests.support.scripted_tokens import ScriptedTokens

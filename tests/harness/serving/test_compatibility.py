@@ -3,13 +3,13 @@
 import pytest
 from structlog.testing import capture_logs
 
-from harness.core.errors import SettingsError
-from harness.core.policy_card import PolicyCard
-from harness.history.windows import parse_history
-from harness.policies.token_agent import Sampling
-from harness.serving.compatibility import ServingFormats
-from harness.serving.service import sampling_of
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.policy_card import PolicyCard
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.policies.token_agent import Sampling
+from rehearsal_room.harness.serving.compatibility import ServingFormats
+from rehearsal_room.harness.serving.service import sampling_of
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.scripted_tokens import ScriptedTokens
 from tests.support.served_models import HELLO, card_of, post, served, service_of
 

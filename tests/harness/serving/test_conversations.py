@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.core.events import StepTaken
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.scripted_tokens import ScriptedTokens
 from tests.support.served_models import (
     CALLS,

@@ -9,11 +9,11 @@ import openai
 import pytest
 from structlog.testing import capture_logs
 
-from envpool.server.settings import ServeSettings
-from harness.core.errors import ContextLengthError, PolicyError
-from harness.core.messages import Message, Window
-from harness.policies.openai import OpenAIPolicy, OpenAISettings
-from harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.envpool.server.settings import ServeSettings
+from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
+from rehearsal_room.harness.core.messages import Message, Window
+from rehearsal_room.harness.policies.openai import OpenAIPolicy, OpenAISettings
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from tests.support.scripted_tokens import CONTEXT, ScriptedTokens
 from tests.support.served_models import (
     CALLS,

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.bus.mqtt_settings import MqttSettings
-from harness.core.errors import SettingsError
-from harness.settings.fields import fields_of, value_of
-from harness.settings.judge import JudgeSettings
-from harness.settings.limits import Limits
-from harness.settings.model import ModelSettings
-from harness.settings.run import (
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.settings.fields import fields_of, value_of
+from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.settings.model import ModelSettings
+from rehearsal_room.harness.settings.run import (
     Settings,
     difference,
     judge_settings,

@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
-from envpool.core.types import ToolSpec
-from harness.core.errors import PolicyError, SettingsError
-from harness.core.messages import AgentCall, Message, Window
-from harness.tokenization.chat_template import ChatTemplate, read_template
-from harness.tokenization.chat_tokenizer import ChatTokenizer, reply_key, template_message
+from rehearsal_room.envpool.core.types import ToolSpec
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.core.messages import AgentCall, Message, Window
+from rehearsal_room.harness.tokenization.chat_template import ChatTemplate, read_template
+from rehearsal_room.harness.tokenization.chat_tokenizer import (
+    ChatTokenizer,
+    reply_key,
+    template_message,
+)
 from tests.support.prompts import GET_ORDER, VOID_ORDER
 from tests.support.tiny_model import END, START, TEMPLATE, TEXTS, tiny_tokenizer, write_tokenizer
 

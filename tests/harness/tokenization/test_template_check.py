@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.errors import SettingsError
-from harness.core.messages import Message, Window
-from harness.dialects.registry import NAMES, dialect_of
-from harness.tokenization.chat_template import ChatTemplate
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from harness.tokenization.template_check import check_template
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.messages import Message, Window
+from rehearsal_room.harness.dialects.registry import NAMES, dialect_of
+from rehearsal_room.harness.tokenization.chat_template import ChatTemplate
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.tokenization.template_check import check_template
 from tests.harness.tokenization.test_chat_tokenizer import NO_FRAME, THINKING
 from tests.support.tiny_model import END, TEMPLATE, tiny_tokenizer
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.rollout.plan import select_tasks
-from scenarios.format import BUNDLED, read
+from rehearsal_room.harness.rollout.plan import select_tasks
+from rehearsal_room.scenarios.format import BUNDLED, read
 from tests.support.cli import Rehearse, json_of
 
 WORLDS = ("shop_support", "flight_desk", "claims_desk")

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envpool.wires.task_lists import default_tasks, specs
-from harness.bridges.background import BackgroundRun
-from harness.bridges.run_options import RunOptions
-from harness.core.errors import SettingsError
-from learner.bridges.trl import rows
-from scenarios.catalogue import find
-from scenarios.core.dialogue import ScriptedTurn, UserScript
-from scenarios.format import Scenario
+from rehearsal_room.bridges.background import BackgroundRun
+from rehearsal_room.bridges.run_options import RunOptions
+from rehearsal_room.bridges.trainers.trl import rows
+from rehearsal_room.envpool.wires.task_lists import default_tasks, specs
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
+from rehearsal_room.scenarios.format import Scenario
 from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY
 from tests.support.wires import served_wires
@@ -63,7 +63,7 @@ def _inspect(_: Rehearse, folder: Path) -> str:
 
 def _serve(_: Rehearse, folder: Path) -> str:
     served = subprocess.run(
-        [sys.executable, "-m", "harness", "serve", str(_world(folder, SCRIPT)), "--stdio"],
+        [sys.executable, "-m", "rehearsal_room", "serve", str(_world(folder, SCRIPT)), "--stdio"],
         input=b"",
         capture_output=True,
         check=True,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from harness.core.errors import PolicyError
-from harness.core.messages import Reply, UserTurn
-from harness.users.reworded import RewordedUser, Wordings
-from scenarios.core.dialogue import UserAutomaton, UserLine
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.messages import Reply, UserTurn
+from rehearsal_room.harness.users.reworded import RewordedUser, Wordings
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton, UserLine
 from tests.harness.users.test_simulated import Model, World
 
 pytestmark = pytest.mark.anyio

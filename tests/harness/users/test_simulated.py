@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from envpool.core.errors import WorldError
-from envpool.core.types import ToolResult, ToolSpec
-from harness.core.errors import PolicyError
-from harness.core.messages import AgentCall, Reply, UserTurn, Window
-from harness.users.simulated import MAX_CALLS, SimulatedUser
-from scenarios.core.dialogue import ModelUser
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.core.errors import PolicyError
+from rehearsal_room.harness.core.messages import AgentCall, Reply, UserTurn, Window
+from rehearsal_room.harness.users.simulated import MAX_CALLS, SimulatedUser
+from rehearsal_room.scenarios.core.dialogue import ModelUser
 
 pytestmark = pytest.mark.anyio
 TOOLS = (ToolSpec("look", "Look.", {"type": "object"}), ToolSpec("book", "Book.", {}))

@@ -10,18 +10,18 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from harness.core.errors import ContextLengthError, PolicyError, SettingsError
-from harness.core.messages import Briefing, Message, Reply, Usage, Window
-from harness.core.policy_card import PolicyCard, write_card
-from harness.core.token_bytes import encode_ids, encode_logprobs
-from harness.policies.base import Agent, Assignment
-from harness.policies.token_agent import Sampling, reply_seed
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from harness.vllm import weight_sync
-from harness.vllm.client import VllmSettings, choose_model
-from harness.vllm.policy import VllmPolicy
-from harness.vllm.routes import ServedModel, VllmRoutes
-from harness.vllm.weight_sync import VllmWeights
+from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError, SettingsError
+from rehearsal_room.harness.core.messages import Briefing, Message, Reply, Usage, Window
+from rehearsal_room.harness.core.policy_card import PolicyCard, write_card
+from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
+from rehearsal_room.harness.policies.base import Agent, Assignment
+from rehearsal_room.harness.policies.token_agent import Sampling, reply_seed
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.harness.vllm import weight_sync
+from rehearsal_room.harness.vllm.client import VllmSettings, choose_model
+from rehearsal_room.harness.vllm.policy import VllmPolicy
+from rehearsal_room.harness.vllm.routes import ServedModel, VllmRoutes
+from rehearsal_room.harness.vllm.weight_sync import VllmWeights
 from tests.support.fake_vllm import END, TOKENS, FakeVllm, fake_vllm
 from tests.support.run_context import library
 from tests.support.tiny_model import write_tokenizer

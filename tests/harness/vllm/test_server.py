@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from harness.core.errors import PolicyError, SettingsError
-from harness.vllm.child import rehearsal_vllm
-from harness.vllm.server import (
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.vllm.child import rehearsal_vllm
+from rehearsal_room.harness.vllm.server import (
     VllmServer,
     VllmServerSettings,
     arguments_of,
@@ -85,7 +85,7 @@ async def test_a_server_is_up_within_its_block(tmp_path: Path) -> None:
 KILLED = """
 import sys, anyio
 from pathlib import Path
-from harness.vllm.server import VllmServer, VllmServerSettings
+from rehearsal_room.harness.vllm.server import VllmServer, VllmServerSettings
 async def main():
     async with VllmServer(VllmServerSettings(sys.argv[1]), Path(sys.argv[2])):
         print("up", flush=True)

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from envpool.core.types import ToolResult
-from envpool.inprocess.world import HostedScenario
-from harness.bus.local import LocalBus
-from harness.core.events import (
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.bus.local import LocalBus
+from rehearsal_room.harness.core.events import (
     Ending,
     EpisodeEnded,
     Judged,
@@ -22,19 +22,19 @@ from harness.core.events import (
     decode_record,
     encode,
 )
-from harness.core.messages import Act, AgentCall, Answer, FormatError, Reply
-from harness.core.trajectory import Trajectory, assemble
-from judge.code.code_judge import CodeJudge
-from judge.code.runners import run_at_once
-from judge.core.errors import VerifierError
-from judge.core.evidence import FormatFault, episode_digest
-from judge.core.live_judging import serve
-from judge.core.rewards import SPARSE
-from judge.core.verifier import Verifier
-from judge.verdicts.summary import Summary, Tally, Unjudged, render
-from scenarios.checks import Finding
-from scenarios.errors import PackageError
-from scenarios.format import read
+from rehearsal_room.harness.core.messages import Act, AgentCall, Answer, FormatError, Reply
+from rehearsal_room.harness.core.trajectory import Trajectory, assemble
+from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.code.runners import run_at_once
+from rehearsal_room.judge.core.errors import VerifierError
+from rehearsal_room.judge.core.evidence import FormatFault, episode_digest
+from rehearsal_room.judge.core.live_judging import serve
+from rehearsal_room.judge.core.rewards import SPARSE
+from rehearsal_room.judge.core.verifier import Verifier
+from rehearsal_room.judge.verdicts.summary import Summary, Tally, Unjudged, render
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import read
 from tests.support.cases import code_judge
 from tests.support.events import STARTED
 from tests.support.mini_world import episode, library, oracle, records, variant

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.types import ToolResult
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import Ending, Judged, Label
-from harness.core.trajectory import Trajectory
-from judge.code.code_judge import judge_evidence, met_goals, unjudged
-from judge.code.proof import code_verdict_of
-from judge.code.runners import run_at_once
-from judge.core.case import Case, CodeVerdict
-from judge.core.evidence import Evidence, ScenarioInfo, Verification, gather
-from judge.core.rewards import AWM
-from judge.core.verifier import Verifier
-from scenarios.checks import Finding
-from scenarios.format import read
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import Ending, Judged, Label
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.judge.code.code_judge import judge_evidence, met_goals, unjudged
+from rehearsal_room.judge.code.proof import code_verdict_of
+from rehearsal_room.judge.code.runners import run_at_once
+from rehearsal_room.judge.core.case import Case, CodeVerdict
+from rehearsal_room.judge.core.evidence import Evidence, ScenarioInfo, Verification, gather
+from rehearsal_room.judge.core.rewards import AWM
+from rehearsal_room.judge.core.verifier import Verifier
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import read
 from tests.support.cases import code_judge
 from tests.support.mini_world import episode, library, oracle, variant
 

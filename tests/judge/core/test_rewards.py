@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import Ending, Judged, Label, ModelJudgement
-from judge.core.errors import JudgeError
-from judge.core.rewards import (
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import Ending, Judged, Label, ModelJudgement
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.core.rewards import (
     AWM,
     GRADED,
     PROFILES,
@@ -21,8 +21,8 @@ from judge.core.rewards import (
     rewards_of,
     share_met,
 )
-from scenarios.checks import Finding
-from scenarios.format import Call, read
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Call, read
 from tests.support.cases import code_judge
 from tests.support.mini_world import episode, library, oracle, variant
 

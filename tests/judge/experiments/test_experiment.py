@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import tomli_w
 
-from harness.core.events import Label
-from harness.log.reader import open_reader
-from scenarios.microworlds.writing import write_microworlds
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import Speaks, biased
 from tests.support.judged_runs import served
@@ -108,7 +108,7 @@ def test_files_that_are_refused(
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "experiments").glob("*.toml")))
 def test_the_experiments_of_the_project_can_be_read(path: Path) -> None:
     """Those that docs/experiments.md names."""
-    from judge.experiments.file import read_experiment
+    from rehearsal_room.judge.experiments.file import read_experiment
 
     file, arms = read_experiment(path)
     assert file.question and len(arms) > 1

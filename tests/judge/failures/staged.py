@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import Label
-from harness.outcomes.failure_kinds import Kind
-from harness.policies.mutations import is_id
-from judge.code.code_judge import CodeJudge
-from judge.code.runners import InProcessRunner
-from judge.failures.calls import enumerated_arguments
-from judge.failures.diagnose import Mistake, diagnose
-from judge.failures.reference import Reference, reference_of, tables_in
-from judge.playback.playback import play
-from judge.testkit.endings import StagedEpisode
-from judge.testkit.staged_episodes import stage_episodes
-from scenarios.catalogue import find
-from scenarios.format import Scenario
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.outcomes.failure_kinds import Kind
+from rehearsal_room.harness.policies.mutations import is_id
+from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.code.runners import InProcessRunner
+from rehearsal_room.judge.failures.calls import enumerated_arguments
+from rehearsal_room.judge.failures.diagnose import Mistake, diagnose
+from rehearsal_room.judge.failures.reference import Reference, reference_of, tables_in
+from rehearsal_room.judge.playback.playback import play
+from rehearsal_room.judge.testkit.endings import StagedEpisode
+from rehearsal_room.judge.testkit.staged_episodes import stage_episodes
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Scenario
 
 # What each kind of mutant is. One with two ids exchanged may be either: two amounts in the wrong
 # rows are two rows with wrong amounts.

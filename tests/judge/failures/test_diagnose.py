@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from envpool.inprocess.world import HostedScenario
-from harness.core.events import Ending, Label
-from harness.outcomes.failure_kinds import Kind
-from judge.code.code_judge import CodeJudge
-from judge.code.runners import InProcessRunner
-from judge.failures.diagnose import Mistake, diagnose
-from judge.playback.playback import play
-from judge.testkit.endings import ended_as
-from scenarios.catalogue import find
-from scenarios.format import Call
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.outcomes.failure_kinds import Kind
+from rehearsal_room.judge.code.code_judge import CodeJudge
+from rehearsal_room.judge.code.runners import InProcessRunner
+from rehearsal_room.judge.failures.diagnose import Mistake, diagnose
+from rehearsal_room.judge.playback.playback import play
+from rehearsal_room.judge.testkit.endings import ended_as
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import Call
 from tests.judge.failures.staged import NAMES, diagnosed, named, references_of
 from tests.support.budgets import repeats
 

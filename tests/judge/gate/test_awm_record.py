@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from envpool.router import RoutingPool
-from envpool.workers.pool import WorkerSettings
-from judge.gate.awm_record import check_record
-from judge.gate.core.report import Report
-from judge.gate.core.task_runner import GateSettings
-from scenarios.format import AwmSample, AwmVerifier, Scenario
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.workers.pool import WorkerSettings
+from rehearsal_room.judge.gate.awm_record import check_record
+from rehearsal_room.judge.gate.core.report import Report
+from rehearsal_room.judge.gate.core.task_runner import GateSettings
+from rehearsal_room.scenarios.format import AwmSample, AwmVerifier, Scenario
 from tests.support.hosted_records import HEAD, small
 
 pytestmark = pytest.mark.usefixtures("kept_fork_servers")

@@ -5,11 +5,11 @@ from contextlib import closing
 
 import pytest
 
-from envpool.inprocess.world import HostedScenario
-from judge.core.verifier import Verifier
-from judge.gate.core.task_runner import MAX_MUTANTS, PROBES, GateSettings
-from judge.gate.package import check_scenario
-from scenarios.catalogue import bundled_names, find
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.judge.core.verifier import Verifier
+from rehearsal_room.judge.gate.core.task_runner import MAX_MUTANTS, PROBES, GateSettings
+from rehearsal_room.judge.gate.package import check_scenario
+from rehearsal_room.scenarios.catalogue import bundled_names, find
 from tests.support.budgets import repeats
 
 # `just gate`, which CI runs, tries all mutants; here a few of each task show that a world is sound.

@@ -8,18 +8,23 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.core.errors import SettingsError
-from harness.rollout.allow_list import AllowedWorld, AllowList, read_allow_list, write_allow_list
-from judge.gate.core.near_duplicates import Pair, near_duplicates
-from judge.gate.core.report import Failure, Report
-from judge.gate.core.task_runner import GateSettings
-from judge.gate.inputs import is_record, worlds_in
-from judge.gate.job_pool import JobSettings, Outcome, check_worlds
-from judge.gate.package import CheckResult
-from judge.gate.summary import allowed_worlds, gate_report_of, print_report
-from scenarios.catalogue import find
-from scenarios.errors import UnknownScenario
-from scenarios.format import Scenario, read
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.rollout.allow_list import (
+    AllowedWorld,
+    AllowList,
+    read_allow_list,
+    write_allow_list,
+)
+from rehearsal_room.judge.gate.core.near_duplicates import Pair, near_duplicates
+from rehearsal_room.judge.gate.core.report import Failure, Report
+from rehearsal_room.judge.gate.core.task_runner import GateSettings
+from rehearsal_room.judge.gate.inputs import is_record, worlds_in
+from rehearsal_room.judge.gate.job_pool import JobSettings, Outcome, check_worlds
+from rehearsal_room.judge.gate.package import CheckResult
+from rehearsal_room.judge.gate.summary import allowed_worlds, gate_report_of, print_report
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.errors import UnknownScenario
+from rehearsal_room.scenarios.format import Scenario, read
 from tests.support.cli import Rehearse, json_of
 from tests.support.mini_world import variant
 from tests.support.paths import LIBRARY

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from judge.gate.core.report import Failure, Report, failed_report
-from judge.gate.job_pool import Outcome
-from judge.gate.openenv import OpenEnvReport, openenv_report
+from rehearsal_room.judge.gate.core.report import Failure, Report, failed_report
+from rehearsal_room.judge.gate.job_pool import Outcome
+from rehearsal_room.judge.gate.openenv import OpenEnvReport, openenv_report
 from tests.support.cli import Rehearse
 from tests.support.paths import LIBRARY
 

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from judge.gate.core.report import Failure, MutantNote, Report, merge_reports, render
-from judge.gate.core.task_runner import GateSettings
-from judge.gate.package import check_scenario, main
-from scenarios.errors import UnknownScenario
-from scenarios.format import difficulty_of, read
+from rehearsal_room.judge.gate.core.report import Failure, MutantNote, Report, merge_reports, render
+from rehearsal_room.judge.gate.core.task_runner import GateSettings
+from rehearsal_room.judge.gate.package import check_scenario, main
+from rehearsal_room.scenarios.errors import UnknownScenario
+from rehearsal_room.scenarios.format import difficulty_of, read
 from tests.support.mini_world import variant
 from tests.support.paths import LIBRARY
 

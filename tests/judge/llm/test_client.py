@@ -13,18 +13,18 @@ import anyio
 import msgspec
 import pytest
 
-from harness.chat.budget import Budget
-from harness.chat.prices import Price, Prices
-from harness.chat.retry import Failure
-from harness.chat.server_features import ServerFeatures
-from harness.core.errors import SettingsError
-from harness.core.events import Label, ModelJudgement
-from harness.core.messages import Message
-from harness.policies.openai import OpenAISettings
-from harness.settings.judge import JudgeSettings
-from judge.core.case import Prompt
-from judge.llm.client import ChatJudgeModel, judge_models
-from judge.llm.response import SCHEMA
+from rehearsal_room.harness.chat.budget import Budget
+from rehearsal_room.harness.chat.prices import Price, Prices
+from rehearsal_room.harness.chat.retry import Failure
+from rehearsal_room.harness.chat.server_features import ServerFeatures
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.events import Label, ModelJudgement
+from rehearsal_room.harness.core.messages import Message
+from rehearsal_room.harness.policies.openai import OpenAISettings
+from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.judge.core.case import Prompt
+from rehearsal_room.judge.llm.client import ChatJudgeModel, judge_models
+from rehearsal_room.judge.llm.response import SCHEMA
 from tests.support.judge_server import (
     Flaky,
     Picky,

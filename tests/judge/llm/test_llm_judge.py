@@ -7,17 +7,17 @@ import anyio
 import msgspec
 import pytest
 
-from harness.core.events import Ending, Judged, Label, ModelJudgement
-from harness.core.trajectory import Trajectory
-from harness.settings.judge import JudgeSettings
-from judge.code.code_judge import unjudged
-from judge.core.case import Case, Prompt
-from judge.core.errors import JudgeError
-from judge.core.evidence import ScenarioInfo, episode_digest
-from judge.core.rewards import AWM, GRADED, RewardProfile
-from judge.llm.llm_judge import LLMJudge, LoggedCases, case_digest, judge_name
-from judge.llm.rubric import read_rubric
-from scenarios.checks import Finding
+from rehearsal_room.harness.core.events import Ending, Judged, Label, ModelJudgement
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.judge.code.code_judge import unjudged
+from rehearsal_room.judge.core.case import Case, Prompt
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.core.evidence import ScenarioInfo, episode_digest
+from rehearsal_room.judge.core.rewards import AWM, GRADED, RewardProfile
+from rehearsal_room.judge.llm.llm_judge import LLMJudge, LoggedCases, case_digest, judge_name
+from rehearsal_room.judge.llm.rubric import read_rubric
+from rehearsal_room.scenarios.checks import Finding
 from tests.support.cases import FINDINGS, made_case
 from tests.support.events import STARTED
 

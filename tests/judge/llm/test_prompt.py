@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envpool.core.types import ToolError
-from harness.core.events import Ending
-from harness.history.token_budget import ByteCounter
-from judge.core.case import Case, Prompt
-from judge.core.errors import JudgeError
-from judge.core.evidence import CallFact, FormatFault, ScenarioInfo, Turn
-from judge.llm.prompt import least_tokens, prompt_of, ranges, system_text
-from judge.llm.prompt_items import CAUSES
-from judge.llm.quoting import parse_sections, restore
-from judge.llm.rubric import RENDERING, Mode, read_rubric
-from judge.reliability.perturbations import INJECTIONS, REWORDINGS
-from scenarios.api import RowChange
+from rehearsal_room.envpool.core.types import ToolError
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.harness.history.token_budget import ByteCounter
+from rehearsal_room.judge.core.case import Case, Prompt
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.core.evidence import CallFact, FormatFault, ScenarioInfo, Turn
+from rehearsal_room.judge.llm.prompt import least_tokens, prompt_of, ranges, system_text
+from rehearsal_room.judge.llm.prompt_items import CAUSES
+from rehearsal_room.judge.llm.quoting import parse_sections, restore
+from rehearsal_room.judge.llm.rubric import RENDERING, Mode, read_rubric
+from rehearsal_room.judge.reliability.perturbations import INJECTIONS, REWORDINGS
+from rehearsal_room.scenarios.api import RowChange
 from tests.support.budgets import examples
 from tests.support.cases import ANSWERED, CASES, INFO, LOOKED, WROTE, made_case
 

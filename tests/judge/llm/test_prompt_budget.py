@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.llm.prompt_budget import PromptBudget, water_level
-from judge.llm.prompt_items import EvidenceItem, Kind
-from judge.llm.quoting import is_shortened, num_bytes, quote_cost
+from rehearsal_room.judge.llm.prompt_budget import PromptBudget, water_level
+from rehearsal_room.judge.llm.prompt_items import EvidenceItem, Kind
+from rehearsal_room.judge.llm.quoting import is_shortened, num_bytes, quote_cost
 
 ITEMS = st.lists(
     st.builds(

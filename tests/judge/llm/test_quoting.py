@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import judge.llm.quoting
-from judge.llm.quoting import (
+import rehearsal_room.judge.llm.quoting
+from rehearsal_room.judge.llm.quoting import (
     Quote,
     Section,
     excerpt,
@@ -91,7 +91,7 @@ def test_a_token_that_occurs_in_the_text_is_not_used(monkeypatch: pytest.MonkeyP
         digest = hashlib.blake2b(salt, digest_size=digest_size)
         return digest
 
-    monkeypatch.setattr(judge.llm.quoting, "blake2b", by_number)
+    monkeypatch.setattr(rehearsal_room.judge.llm.quoting, "blake2b", by_number)
     tokens = [by_number(b"", digest_size=6, salt=bytes([*[0] * 7, n])).hexdigest() for n in (0, 1)]
     text = make_visible(f"I know {tokens[0]}")
     assert quote_section(Section("x", (Quote("A", "final answer", text),))) == (
@@ -181,7 +181,7 @@ def test_a_long_text_is_not_processed_completely(monkeypatch: pytest.MonkeyPatch
         seen.append(len(text))
         return make_visible(text)
 
-    monkeypatch.setattr(judge.llm.quoting, "make_visible", counted)
+    monkeypatch.setattr(rehearsal_room.judge.llm.quoting, "make_visible", counted)
     assert num_characters(excerpt("é" * 3_000_000, 200)) == 3_000_000
     assert sum(seen) <= 200
 
@@ -190,4 +190,4 @@ def test_many_kinds_of_hidden_characters() -> None:
     """The cache of characters is bounded, and clearing it changes no result."""
     text = "".join(map(chr, (*range(0xE000, 0xF900), *range(0xF0000, 0xF4000))))
     assert restore(make_visible(text)) == text
-    assert len(judge.llm.quoting._NAMES) <= 16_384
+    assert len(rehearsal_room.judge.llm.quoting._NAMES) <= 16_384

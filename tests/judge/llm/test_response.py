@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.events import Label
-from judge.llm.response import MAX_CHARACTERS, SCHEMA, ParsedAnswer, parse_answer
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.llm.response import MAX_CHARACTERS, SCHEMA, ParsedAnswer, parse_answer
 
 EVIDENCE_IDS = ("T", "A", "F1", "F2", "S3")
 COMPLETED = '{"label": "completed"}'

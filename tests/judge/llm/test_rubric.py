@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import judge.llm.rubric
-from judge.core.errors import JudgeError
-from judge.llm.rubric import DEFAULT, PRIORITY, Rubric, read_rubric, rubric_text
+import rehearsal_room.judge.llm.rubric
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.llm.rubric import DEFAULT, PRIORITY, Rubric, read_rubric, rubric_text
 
 
 def edited(folder: Path, pattern: str, new: str) -> Path:
@@ -71,9 +71,11 @@ def test_every_meaning_makes_a_version(label: str) -> None:
 def test_schema_and_rendering_make_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stored judgements on other prompts or another form of answer are not reused."""
     versions = {read_rubric().version}
-    monkeypatch.setattr(judge.llm.rubric, "RENDERING", judge.llm.rubric.RENDERING + 1)
+    monkeypatch.setattr(
+        rehearsal_room.judge.llm.rubric, "RENDERING", rehearsal_room.judge.llm.rubric.RENDERING + 1
+    )
     versions.add(read_rubric().version)
-    monkeypatch.setattr(judge.llm.rubric, "SCHEMA", {"type": "object"})
+    monkeypatch.setattr(rehearsal_room.judge.llm.rubric, "SCHEMA", {"type": "object"})
     versions.add(read_rubric().version)
     assert len(versions) == 3
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.core.events import Label, ModelJudgement
-from judge.core.errors import JudgeError
-from judge.llm.verdict_cache import VerdictCache
+from rehearsal_room.harness.core.events import Label, ModelJudgement
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.llm.verdict_cache import VerdictCache
 
 KEY = ("d1", "awm-12345678", "m", "hybrid")
 JUDGEMENT = ModelJudgement(
@@ -39,8 +39,8 @@ WRITER = """
 import sys
 from pathlib import Path
 import anyio
-from harness.core.events import Label, ModelJudgement
-from judge.llm.verdict_cache import VerdictCache
+from rehearsal_room.harness.core.events import Label, ModelJudgement
+from rehearsal_room.judge.llm.verdict_cache import VerdictCache
 
 async def main(path, name, count):
     async with VerdictCache(Path(path)) as cache:

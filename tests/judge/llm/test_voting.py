@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.events import Label, ModelJudgement
-from harness.settings.judge import Vote
-from judge.core.case import CodeVerdict
-from judge.llm.voting import Decision, Mode, contested, decide
+from rehearsal_room.harness.core.events import Label, ModelJudgement
+from rehearsal_room.harness.settings.judge import Vote
+from rehearsal_room.judge.core.case import CodeVerdict
+from rehearsal_room.judge.llm.voting import Decision, Mode, contested, decide
 
 DONE, PART, AGENT, WORLD = Label
 ALL = frozenset(Label)

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from envpool.store.states import States
-from judge.playback.tool_fuzzing import plausible
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.judge.playback.tool_fuzzing import plausible
 
 
 @pytest.mark.parametrize(

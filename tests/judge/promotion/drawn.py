@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from judge.promotion.criteria import Facts, parse_criterion
-from judge.promotion.facts import EpisodeFacts
-from judge.promotion.gate_file import Gate, Stage
-from judge.statistics.outcomes import Outcome
+from rehearsal_room.judge.promotion.criteria import Facts, parse_criterion
+from rehearsal_room.judge.promotion.facts import EpisodeFacts
+from rehearsal_room.judge.promotion.gate_file import Gate, Stage
+from rehearsal_room.judge.statistics.outcomes import Outcome
 
 
 def facts_of(outcomes: Iterable[Outcome]) -> Facts:

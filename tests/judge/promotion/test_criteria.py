@@ -4,12 +4,17 @@ from random import Random
 
 import pytest
 
-from harness.core.errors import SettingsError
-from judge.promotion.criteria import CriterionResult, Facts, estimate, parse_criterion
-from judge.promotion.decision import decide
-from judge.promotion.gate_file import Gate
-from judge.statistics.intervals import mean_interval, quantile_interval
-from judge.statistics.outcomes import Outcome
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.judge.promotion.criteria import (
+    CriterionResult,
+    Facts,
+    estimate,
+    parse_criterion,
+)
+from rehearsal_room.judge.promotion.decision import decide
+from rehearsal_room.judge.promotion.gate_file import Gate
+from rehearsal_room.judge.statistics.intervals import mean_interval, quantile_interval
+from rehearsal_room.judge.statistics.outcomes import Outcome
 from tests.judge.promotion.drawn import facts_of, gate_of
 
 

@@ -6,10 +6,10 @@ from statistics import NormalDist
 
 import pytest
 
-from judge.promotion.criteria import Facts
-from judge.promotion.looks import look_until, next_look
-from judge.promotion.spending import nominal_alphas
-from judge.statistics.outcomes import Outcome
+from rehearsal_room.judge.promotion.criteria import Facts
+from rehearsal_room.judge.promotion.looks import look_until, next_look
+from rehearsal_room.judge.promotion.spending import nominal_alphas
+from rehearsal_room.judge.statistics.outcomes import Outcome
 from tests.judge.promotion.drawn import facts_of, gate_of
 
 

@@ -8,14 +8,18 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.core.events import Judged, Label, StepTaken
-from harness.core.messages import Reply
-from harness.core.trajectory import Trajectory, assemble
-from judge.core.errors import JudgeError
-from judge.core.evidence import ScenarioInfo, episode_digest
-from judge.reliability.annotate import LabellingSession, SessionResult, shuffled_episodes
-from judge.reliability.annotations import HumanLabel, LabelBook, read_labels
-from scenarios.checks import Finding
+from rehearsal_room.harness.core.events import Judged, Label, StepTaken
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.core.trajectory import Trajectory, assemble
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.core.evidence import ScenarioInfo, episode_digest
+from rehearsal_room.judge.reliability.annotate import (
+    LabellingSession,
+    SessionResult,
+    shuffled_episodes,
+)
+from rehearsal_room.judge.reliability.annotations import HumanLabel, LabelBook, read_labels
+from rehearsal_room.scenarios.checks import Finding
 from tests.support.episode_logs import answer, ended, started, step, story
 
 FINDING = Finding("order 7 is void", True, "void", "void", "goal")

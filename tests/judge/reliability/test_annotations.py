@@ -4,9 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.events import Label
-from judge.core.errors import JudgeError
-from judge.reliability.annotations import HumanLabel, LabelBook, labels_of, read_labels
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.reliability.annotations import (
+    HumanLabel,
+    LabelBook,
+    labels_of,
+    read_labels,
+)
 
 DIGESTS = {"e1": "d1", "e2": "d2"}
 

@@ -5,10 +5,10 @@ import json
 import msgspec
 import pytest
 
-from harness.core.events import Ending
-from judge.core.case import Case
-from judge.core.evidence import CallFact, Evidence, Turn
-from judge.reliability.perturbations import (
+from rehearsal_room.harness.core.events import Ending
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.evidence import CallFact, Evidence, Turn
+from rehearsal_room.judge.reliability.perturbations import (
     INJECTIONS,
     REWORDINGS,
     fake_evidence,

@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.core.events import Judged, Label
-from judge.core.case import Case
-from judge.reliability.report import render
-from judge.reliability.study import study
-from judge.reliability.types import StudyReport
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.reliability.report import render
+from rehearsal_room.judge.reliability.study import study
+from rehearsal_room.judge.reliability.types import StudyReport
 from tests.support.studies import answering, case_of, scripted, verdict
 
 C, P, A, E = Label

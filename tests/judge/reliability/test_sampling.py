@@ -6,9 +6,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.events import Ending, Label
-from harness.log.schema import EpisodeRow
-from judge.reliability.sampling import sample_of
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.judge.reliability.sampling import sample_of
 
 
 def _row(

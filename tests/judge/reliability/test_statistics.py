@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.core.events import Label
-from judge.reliability.statistics import (
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.judge.reliability.statistics import (
     Bootstrap,
     Estimate,
     Unit,

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.core.events import Judged, Label
-from judge.core.case import Case
-from judge.reliability.metrics import majority_label
-from judge.reliability.report import render
-from judge.reliability.statistics import Estimate
-from judge.reliability.study import study
-from judge.reliability.types import Cost, StudyReport
-from scenarios.checks import Finding
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.reliability.metrics import majority_label
+from rehearsal_room.judge.reliability.report import render
+from rehearsal_room.judge.reliability.statistics import Estimate
+from rehearsal_room.judge.reliability.study import study
+from rehearsal_room.judge.reliability.types import Cost, StudyReport
+from rehearsal_room.scenarios.checks import Finding
 from tests.support.studies import answering, case_of, flipping, scripted, verdict
 
 C, P, A, E = Label

@@ -14,17 +14,17 @@ from random import Random
 
 import anyio
 
-from harness.library import AgentEnv, TaskView, rehearse
-from judge.promotion.criteria import Facts
-from judge.promotion.decision import decide
-from judge.promotion.gate_file import Gate
-from judge.promotion.looks import Looked, look_until
-from judge.statistics.comparison import compare
-from judge.statistics.intervals import share_interval
-from judge.statistics.outcomes import Outcome, read_outcomes
-from judge.statistics.planning import noise_of, plan
-from judge.verdicts.code_judges import ScenarioJudges
-from scenarios.format import read
+from rehearsal_room.harness.library import AgentEnv, TaskView, rehearse
+from rehearsal_room.judge.promotion.criteria import Facts
+from rehearsal_room.judge.promotion.decision import decide
+from rehearsal_room.judge.promotion.gate_file import Gate
+from rehearsal_room.judge.promotion.looks import Looked, look_until
+from rehearsal_room.judge.statistics.comparison import compare
+from rehearsal_room.judge.statistics.intervals import share_interval
+from rehearsal_room.judge.statistics.outcomes import Outcome, read_outcomes
+from rehearsal_room.judge.statistics.planning import noise_of, plan
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.scenarios.format import read
 from tests.judge.promotion.drawn import facts_of, gate_of
 from tests.judge.statistics.designs import DESIGNS, samples
 
@@ -61,7 +61,7 @@ def _coverage() -> int:
 async def _play(folder: Path) -> list[Outcome]:
     """The outcomes of an agent that plays each task's oracle in a share of its tries."""
     worlds = folder / "worlds"
-    command = [sys.executable, "-m", "harness", "generate", "--count", "4", "--seed", "21"]
+    command = [sys.executable, "-m", "rehearsal_room", "generate", "--count", "4", "--seed", "21"]
     await anyio.run_process([*command, "-o", str(worlds)])
     packages = sorted(path.parent for path in worlds.glob("*/tasks.toml"))
     scenarios = {str(path): read(path) for path in packages}

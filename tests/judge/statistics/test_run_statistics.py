@@ -5,9 +5,14 @@ from random import Random
 
 import pytest
 
-from harness.core.events import Ending, Label
-from harness.log.schema import EpisodeRow
-from judge.statistics.run_statistics import pass_at, pass_hat, statistics_of, variance_split
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.judge.statistics.run_statistics import (
+    pass_at,
+    pass_hat,
+    statistics_of,
+    variance_split,
+)
 
 
 def row(task: str, label: Label | None, *, tags: tuple[str, ...] = ()) -> EpisodeRow:

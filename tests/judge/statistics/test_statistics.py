@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from judge.statistics.comparison import compare, paired_t
-from judge.statistics.intervals import share_interval
-from judge.statistics.outcomes import Outcome, score_of
-from judge.statistics.planning import noise_of, plan, power_of
+from rehearsal_room.judge.statistics.comparison import compare, paired_t
+from rehearsal_room.judge.statistics.intervals import share_interval
+from rehearsal_room.judge.statistics.outcomes import Outcome, score_of
+from rehearsal_room.judge.statistics.planning import noise_of, plan, power_of
 from tests.judge.statistics.designs import DESIGNS, Design, samples
 
 

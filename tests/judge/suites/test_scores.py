@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness.core.events import Ending, Label
-from harness.log.schema import EpisodeRow
-from judge.suites.scores import scores_of
-from scenarios.checks import Finding
-from scenarios.suites import agentdojo, bfcl
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.log.schema import EpisodeRow
+from rehearsal_room.judge.suites.scores import scores_of
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.suites import agentdojo, bfcl
 
 DONE, WRONG, BROKEN = Label.COMPLETED, Label.AGENT_ERROR, Label.ENVIRONMENT_ERROR
 

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from envpool.router import RoutingPool
-from envpool.workers.pool import WorkerSettings
-from harness.core.events import Ending, Judged, Label
-from judge.code.proof import code_verdict_of
-from judge.code.runners import run_at_once
-from judge.core.case import Case
-from judge.core.errors import JudgeError
-from judge.playback.attempts import is_equivalent
-from judge.playback.playback import play
-from judge.testkit.cases import (
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.workers.pool import WorkerSettings
+from rehearsal_room.harness.core.events import Ending, Judged, Label
+from rehearsal_room.judge.code.proof import code_verdict_of
+from rehearsal_room.judge.code.runners import run_at_once
+from rehearsal_room.judge.core.case import Case
+from rehearsal_room.judge.core.errors import JudgeError
+from rehearsal_room.judge.playback.attempts import is_equivalent
+from rehearsal_room.judge.playback.playback import play
+from rehearsal_room.judge.testkit.cases import (
     CasesReport,
     VerifierCase,
     cases_of,
@@ -25,10 +25,10 @@ from judge.testkit.cases import (
     main,
     report_of,
 )
-from judge.testkit.endings import KINDS
-from judge.verdicts.code_judges import ScenarioJudges
-from scenarios.catalogue import find
-from scenarios.format import AwmSample, AwmVerifier, Task, read
+from rehearsal_room.judge.testkit.endings import KINDS
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.format import AwmSample, AwmVerifier, Task, read
 from tests.support.budgets import IS_LONG
 from tests.support.cases import code_judge
 from tests.support.hosted_records import HEAD, small
@@ -292,8 +292,8 @@ async def test_the_cases_of_an_awm_record(verifier: AwmVerifier, unexpected: lis
 
 
 def test_the_command_line(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`python -m judge.testkit.cases` writes a report; its status shows wrong labels and bad
-    input."""
+    """`python -m rehearsal_room.judge.testkit.cases` writes a report; its status shows wrong
+    labels and bad input."""
     assert main([str(LIBRARY)]) == 0
     written = capfdbinary.readouterr().out
     assert msgspec.json.decode(written, type=CasesReport) == check_cases(CASES)

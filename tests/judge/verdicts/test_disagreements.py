@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from harness.core.events import EpisodeEnded, Judged, Label, ModelJudgement
-from harness.core.trajectory import Trajectory, assemble
-from judge.verdicts.disagreements import (
+from rehearsal_room.harness.core.events import EpisodeEnded, Judged, Label, ModelJudgement
+from rehearsal_room.harness.core.trajectory import Trajectory, assemble
+from rehearsal_room.judge.verdicts.disagreements import (
     Disagreement,
     ModelVote,
     is_disagreement,

@@ -12,10 +12,10 @@ from shutil import copytree
 
 import pytest
 
-from harness.core.events import EpisodeEnded, Judged
-from harness.following.verdict_log import FOLDER
-from harness.log.schema import LOG_NAME
-from scenarios.catalogue import find
+from rehearsal_room.harness.core.events import EpisodeEnded, Judged
+from rehearsal_room.harness.following.verdict_log import FOLDER
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.scenarios.catalogue import find
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.judge_server import Speaks, good, text_of
 from tests.support.judged_runs import (

@@ -12,22 +12,22 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.inprocess.pool import LocalPool
-from harness.bus.local import LocalBus
-from harness.core.events import EpisodeEnded, Judged, Label, Record
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.native import Native
-from harness.history.windows import parse_history
-from harness.log import writer
-from harness.log.schema import LOG_NAME
-from harness.policies.oracle import OraclePolicy
-from harness.rollout.meters import Meters
-from harness.rollout.monitor import Monitor
-from harness.rollout.plan import EpisodePlan, plan_of
-from harness.rollout.session import Link, RunParts, run_session
-from harness.settings.judge import JudgeSettings
-from harness.settings.limits import Limits
-from judge.verdicts.factory import open_judge
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.bus.local import LocalBus
+from rehearsal_room.harness.core.events import EpisodeEnded, Judged, Label, Record
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log import writer
+from rehearsal_room.harness.log.schema import LOG_NAME
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.monitor import Monitor
+from rehearsal_room.harness.rollout.plan import EpisodePlan, plan_of
+from rehearsal_room.harness.rollout.session import Link, RunParts, run_session
+from rehearsal_room.harness.settings.judge import JudgeSettings
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.judge.verdicts.factory import open_judge
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import Slow, Speaks, Spoken, billed, good, text_of, verdict
 from tests.support.judged_runs import (

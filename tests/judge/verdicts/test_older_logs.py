@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.log.schema import LOG_NAME
+from rehearsal_room.harness.log.schema import LOG_NAME
 from tests.support.cli import Rehearse, json_of
 from tests.support.judged_runs import labels_of, rewards_of, run_of_both, verdicts_of
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.core.events import Judged, Label
-from judge.llm.rubric import rubric_text
+from rehearsal_room.harness.core.events import Judged, Label
+from rehearsal_room.judge.llm.rubric import rubric_text
 from tests.support.cli import Rehearse, json_of
 from tests.support.judge_server import Speaks, biased, billed, good
 from tests.support.judged_runs import (

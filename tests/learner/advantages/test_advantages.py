@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.advantages.leave_one_out import leave_one_out
-from learner.advantages.mean import mean
-from learner.advantages.registry import advantages_of
-from learner.config.settings import LossSettings
-from learner.core.samples import Group, GroupSize, Rollout, Sample
-from learner.losses.aggregation import Aggregate, weights_of
+from rehearsal_room.learner.advantages.leave_one_out import leave_one_out
+from rehearsal_room.learner.advantages.mean import mean
+from rehearsal_room.learner.advantages.registry import advantages_of
+from rehearsal_room.learner.config.settings import LossSettings
+from rehearsal_room.learner.core.samples import Group, GroupSize, Rollout, Sample
+from rehearsal_room.learner.losses.aggregation import Aggregate, weights_of
 
 
 def sample(num_tokens: int, reward: float = 0.0) -> Sample:

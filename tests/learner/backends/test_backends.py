@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from learner.backends import attention, suffix_attention, twopass
-from learner.backends import forward as forward_passes
-from learner.backends.attention import RowContext
-from learner.backends.base import Backend
-from learner.backends.flex import Flex, prefix_group_mask
-from learner.backends.naive import Naive
-from learner.backends.packed import Packed
-from learner.backends.registry import backend_of
-from learner.backends.suffix_attention import attend_by_suffix, attend_merged
-from learner.backends.twopass import TwoPass
-from learner.config.settings import ComputeSettings
-from learner.core.errors import ConfigError, ModelError
-from learner.packing.batch import PrefixGroup, microbatches
-from learner.packing.rows import row_of
+from rehearsal_room.learner.backends import attention, suffix_attention, twopass
+from rehearsal_room.learner.backends import forward as forward_passes
+from rehearsal_room.learner.backends.attention import RowContext
+from rehearsal_room.learner.backends.base import Backend
+from rehearsal_room.learner.backends.flex import Flex, prefix_group_mask
+from rehearsal_room.learner.backends.naive import Naive
+from rehearsal_room.learner.backends.packed import Packed
+from rehearsal_room.learner.backends.registry import backend_of
+from rehearsal_room.learner.backends.suffix_attention import attend_by_suffix, attend_merged
+from rehearsal_room.learner.backends.twopass import TwoPass
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.errors import ConfigError, ModelError
+from rehearsal_room.learner.packing.batch import PrefixGroup, microbatches
+from rehearsal_room.learner.packing.rows import row_of
 from tests.support.budgets import examples, only_long, repeats
 from tests.support.prefix_groups import (
     Results,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
-from learner.backends.heads import token_scores
+from rehearsal_room.learner.backends.heads import token_scores
 
 
 def head_of(weight: list[list[float]]) -> nn.Linear:

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.backends import masked_attention
-from learner.backends.attention_form import AttentionForm, as_wide_as
-from learner.backends.masked_attention import attend_masked, sees
+from rehearsal_room.learner.backends import masked_attention
+from rehearsal_room.learner.backends.attention_form import AttentionForm, as_wide_as
+from rehearsal_room.learner.backends.masked_attention import attend_masked, sees
 
 LENGTHS = [5, 1, 12]
 SINKS = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)

@@ -6,10 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from learner.config.loader import read_settings, settings_of
-from learner.config.profiles import with_profile
-from learner.config.settings import DataSettings, LossSettings, OptimizerSettings, TrainSettings
-from learner.core.errors import ConfigError
+from rehearsal_room.learner.config.loader import read_settings, settings_of
+from rehearsal_room.learner.config.profiles import with_profile
+from rehearsal_room.learner.config.settings import (
+    DataSettings,
+    LossSettings,
+    OptimizerSettings,
+    TrainSettings,
+)
+from rehearsal_room.learner.core.errors import ConfigError
 
 ROLLOUTS: dict[str, Any] = {"scenarios": ["shop_support"], "group_size": 8}
 LEAST: dict[str, Any] = {"model": "models/start", "rollouts": ROLLOUTS}

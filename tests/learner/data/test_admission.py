@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from learner.data.admission import Admission
+from rehearsal_room.learner.data.admission import Admission
 from tests.support.virtual_time import BACKENDS
 
 

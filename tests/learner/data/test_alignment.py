@@ -6,32 +6,32 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envpool.inprocess.pool import LocalPool
-from harness.core.events import StepTaken
-from harness.core.messages import Reply, Window
-from harness.core.token_bytes import decode_ids, encode_ids
-from harness.core.trajectory import Trajectory
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.registry import dialect_of
-from harness.history.windows import parse_history
-from harness.log.reader import open_reader
-from harness.log.schema import ScenarioSnapshot
-from harness.policies.base import Agent, Assignment, Policy
-from harness.policies.oracle import OraclePolicy
-from harness.policies.token_agent import EpisodeTokens
-from harness.policies.tokenized import TokenizedPolicy
-from harness.rollout.meters import Meters
-from harness.rollout.plan import plan_of
-from harness.rollout.session import RunParts, run_session
-from harness.settings.limits import Limits
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from judge.verdicts.code_judges import ScenarioJudges
-from learner.config.settings import DataSettings
-from learner.core.errors import AlignmentError, SampleError
-from learner.data.alignment import Alignment
-from learner.data.group_feed import groups_of_logs
-from learner.data.grouping import Grouping
-from learner.data.trajectory_samples import Prompts, rollout_of
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.core.events import StepTaken
+from rehearsal_room.harness.core.messages import Reply, Window
+from rehearsal_room.harness.core.token_bytes import decode_ids, encode_ids
+from rehearsal_room.harness.core.trajectory import Trajectory
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import ScenarioSnapshot
+from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.policies.token_agent import EpisodeTokens
+from rehearsal_room.harness.policies.tokenized import TokenizedPolicy
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import plan_of
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.learner.config.settings import DataSettings
+from rehearsal_room.learner.core.errors import AlignmentError, SampleError
+from rehearsal_room.learner.data.alignment import Alignment
+from rehearsal_room.learner.data.group_feed import groups_of_logs
+from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.data.trajectory_samples import Prompts, rollout_of
 from tests.support.run_context import library
 from tests.support.tiny_model import write_tokenizer
 

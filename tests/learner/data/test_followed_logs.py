@@ -10,17 +10,24 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from harness.core.events import Ending, EpisodeEnded, EpisodeStarted, Judged, Label, Record
-from harness.log.reader import LogReader, open_reader
-from harness.log.writer import LogWriter, open_log
-from learner.config.settings import DataSettings
-from learner.core.errors import LearnerError
-from learner.data import followed_logs
-from learner.data.batch_queue import TakenBatch
-from learner.data.followed_logs import FollowedSource
-from learner.data.group_feed import groups_of_logs
-from learner.data.grouping import Grouping
-from learner.data.log_source import LogSource
+from rehearsal_room.harness.core.events import (
+    Ending,
+    EpisodeEnded,
+    EpisodeStarted,
+    Judged,
+    Label,
+    Record,
+)
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.writer import LogWriter, open_log
+from rehearsal_room.learner.config.settings import DataSettings
+from rehearsal_room.learner.core.errors import LearnerError
+from rehearsal_room.learner.data import followed_logs
+from rehearsal_room.learner.data.batch_queue import TakenBatch
+from rehearsal_room.learner.data.followed_logs import FollowedSource
+from rehearsal_room.learner.data.group_feed import groups_of_logs
+from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.data.log_source import LogSource
 from tests.support.budgets import repeats
 from tests.support.episode_logs import WORLD
 from tests.support.token_logs import episode

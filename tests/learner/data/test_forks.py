@@ -5,30 +5,30 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envpool.inprocess.pool import LocalPool
-from harness.continuation.beginning import Beginning
-from harness.continuation.forks import without_tokens
-from harness.core.events import Ending, EpisodeEnded, ForkedFrom, HistorySummarized
-from harness.core.trajectory import Trajectory, assemble
-from harness.dialects.format_rules import FormatSettings
-from harness.dialects.registry import dialect_of
-from harness.history.windows import parse_history
-from harness.log.reader import open_reader
-from harness.policies.oracle import OraclePolicy
-from harness.policies.tokenized import TokenizedPolicy
-from harness.rollout.meters import Meters
-from harness.rollout.plan import plan_of
-from harness.rollout.session import RunParts, run_session
-from harness.settings.limits import Limits
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from judge.verdicts.code_judges import ScenarioJudges
-from learner.config.settings import DataSettings
-from learner.core.errors import AlignmentError, SampleError
-from learner.core.samples import Group, Rollout
-from learner.data.alignment import Alignment
-from learner.data.group_feed import groups_of_logs
-from learner.data.grouping import Grouping
-from learner.data.trajectory_samples import rollout_of
+from rehearsal_room.envpool.inprocess.pool import LocalPool
+from rehearsal_room.harness.continuation.beginning import Beginning
+from rehearsal_room.harness.continuation.forks import without_tokens
+from rehearsal_room.harness.core.events import Ending, EpisodeEnded, ForkedFrom, HistorySummarized
+from rehearsal_room.harness.core.trajectory import Trajectory, assemble
+from rehearsal_room.harness.dialects.format_rules import FormatSettings
+from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.policies.oracle import OraclePolicy
+from rehearsal_room.harness.policies.tokenized import TokenizedPolicy
+from rehearsal_room.harness.rollout.meters import Meters
+from rehearsal_room.harness.rollout.plan import plan_of
+from rehearsal_room.harness.rollout.session import RunParts, run_session
+from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
+from rehearsal_room.learner.config.settings import DataSettings
+from rehearsal_room.learner.core.errors import AlignmentError, SampleError
+from rehearsal_room.learner.core.samples import Group, Rollout
+from rehearsal_room.learner.data.alignment import Alignment
+from rehearsal_room.learner.data.group_feed import groups_of_logs
+from rehearsal_room.learner.data.grouping import Grouping
+from rehearsal_room.learner.data.trajectory_samples import rollout_of
 from tests.learner.data.test_alignment import _Summing
 from tests.support.episode_logs import started, story
 from tests.support.run_context import library

@@ -8,22 +8,22 @@ import anyio
 import msgspec
 import pytest
 
-from harness.bus.local import LocalBus
-from harness.core.events import Record
-from harness.core.messages import Reply
-from harness.core.trajectory import assemble
-from harness.log.writer import open_log
-from learner.core.errors import LearnerError, SampleError
-from learner.core.samples import Group
-from learner.data.group_feed import (
+from rehearsal_room.harness.bus.local import LocalBus
+from rehearsal_room.harness.core.events import Record
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.core.trajectory import assemble
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.learner.core.errors import LearnerError, SampleError
+from rehearsal_room.learner.core.samples import Group
+from rehearsal_room.learner.data.group_feed import (
     KINDS,
     GroupResult,
     LiveFeed,
     group_results_of_log,
     groups_of_logs,
 )
-from learner.data.grouping import DroppedGroup, Grouping
-from learner.data.log_source import LogSource
+from rehearsal_room.learner.data.grouping import DroppedGroup, Grouping
+from rehearsal_room.learner.data.log_source import LogSource
 from tests.support.episode_logs import WORLD
 from tests.support.token_logs import episode, step
 

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.core.events import Ending, Label, Record
-from harness.core.trajectory import assemble
-from learner.config.settings import DataSettings, LossSettings
-from learner.core.errors import SampleError
-from learner.core.samples import Group, GroupSize
-from learner.data.batch_queue import BatchQueue
-from learner.data.grouping import DroppedGroup, Grouping, version_number, versions_of
+from rehearsal_room.harness.core.events import Ending, Label, Record
+from rehearsal_room.harness.core.trajectory import assemble
+from rehearsal_room.learner.config.settings import DataSettings, LossSettings
+from rehearsal_room.learner.core.errors import SampleError
+from rehearsal_room.learner.core.samples import Group, GroupSize
+from rehearsal_room.learner.data.batch_queue import BatchQueue
+from rehearsal_room.learner.data.grouping import DroppedGroup, Grouping, version_number, versions_of
 from tests.support.episode_logs import started, story
 from tests.support.token_logs import ended, episode, judged, reply, step
 

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.core.events import Ending, Judged, Label
-from harness.core.messages import Reply
-from harness.core.token_bytes import encode_ids, encode_logprobs
-from learner.core.errors import SampleError
-from learner.core.samples import Rollout
-from learner.data.trajectory_samples import rollout_of
+from rehearsal_room.harness.core.events import Ending, Judged, Label
+from rehearsal_room.harness.core.messages import Reply
+from rehearsal_room.harness.core.token_bytes import encode_ids, encode_logprobs
+from rehearsal_room.learner.core.errors import SampleError
+from rehearsal_room.learner.core.samples import Rollout
+from rehearsal_room.learner.data.trajectory_samples import rollout_of
 from tests.support.token_logs import attempt, ended, judged, reply, step, summary
 
 

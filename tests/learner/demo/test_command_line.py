@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from learner.demo import __main__ as command_line
+from rehearsal_room.learner.demo import __main__ as command_line
 
 
 @pytest.mark.parametrize(

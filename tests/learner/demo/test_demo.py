@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from learner.core.errors import ConfigError, LearnerError
-from learner.demo.ablation import ablate
-from learner.demo.demonstration import RunCommand
-from learner.demo.learn import Agreement, agreement, demonstrate
-from learner.demo.recipe import Recipe, read_recipe
-from learner.demo.rehearse import write_config
+from rehearsal_room.learner.core.errors import ConfigError, LearnerError
+from rehearsal_room.learner.demo.ablation import ablate
+from rehearsal_room.learner.demo.demonstration import RunCommand
+from rehearsal_room.learner.demo.learn import Agreement, agreement, demonstrate
+from rehearsal_room.learner.demo.recipe import Recipe, read_recipe
+from rehearsal_room.learner.demo.rehearse import write_config
 from tests.support.budgets import only_long
 from tests.support.cli import Rehearse
 from tests.support.paths import ROOT

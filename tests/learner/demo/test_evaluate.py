@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from learner.demo.evaluate import Interval, bootstrap, kind_of, outcomes, paired, score
+from rehearsal_room.learner.demo.evaluate import (
+    Interval,
+    bootstrap,
+    kind_of,
+    outcomes,
+    paired,
+    score,
+)
 from tests.support.cli import Rehearse
 
 YES, NO = [True], [False]

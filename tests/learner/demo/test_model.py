@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 from transformers import Qwen3ForCausalLM
 
-from harness.dialects.hermes import Hermes
-from learner.config.settings import ComputeSettings
-from learner.demo.microworlds import prompt_texts
-from learner.demo.model import ModelSize, write_start
-from learner.demo.tokenizer import train_tokenizer
-from learner.model.pretrained import open_model
-from scenarios.microworlds.writing import write_microworlds
+from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.demo.microworlds import prompt_texts
+from rehearsal_room.learner.demo.model import ModelSize, write_start
+from rehearsal_room.learner.demo.tokenizer import train_tokenizer
+from rehearsal_room.learner.model.pretrained import open_model
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from harness.dialects.hermes import Hermes
-from harness.tokenization.chat_tokenizer import ChatTokenizer
-from learner.demo.microworlds import prompt_texts
-from learner.demo.tokenizer import save, train_tokenizer
-from scenarios.microworlds.writing import write_microworlds
+from rehearsal_room.harness.dialects.hermes import Hermes
+from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
+from rehearsal_room.learner.demo.microworlds import prompt_texts
+from rehearsal_room.learner.demo.tokenizer import save, train_tokenizer
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 
 VOCAB = 700
 

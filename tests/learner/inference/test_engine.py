@@ -10,15 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedModel
 
-from learner.config.settings import ComputeSettings
-from learner.core.errors import ModelError
-from learner.core.samples import Sample
-from learner.inference.engine import Engine, Request
-from learner.inference.kv_cache import PrefixTable, SequenceCache, as_tokens, shared_length
-from learner.inference.sampling import RandomDraws, sample_tokens
-from learner.model.logprob_agreement import logprob_difference
-from learner.model.pretrained import open_model
-from learner.selftest.copies import copy_of
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.errors import ModelError
+from rehearsal_room.learner.core.samples import Sample
+from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.kv_cache import (
+    PrefixTable,
+    SequenceCache,
+    as_tokens,
+    shared_length,
+)
+from rehearsal_room.learner.inference.sampling import RandomDraws, sample_tokens
+from rehearsal_room.learner.model.logprob_agreement import logprob_difference
+from rehearsal_room.learner.model.pretrained import open_model
+from rehearsal_room.learner.selftest.copies import copy_of
 from tests.support.families import config_of
 from tests.support.tiny_model import write_model
 

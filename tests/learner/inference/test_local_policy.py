@@ -14,24 +14,24 @@ import pytest
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
-from harness.core.errors import PolicyError, SettingsError
-from harness.core.messages import Briefing, Message, Reply, Window
-from harness.core.policy_card import PolicyCard, write_card
-from harness.core.token_bytes import decode_ids, decode_logprobs
-from harness.policies.base import Assignment
-from harness.policies.token_agent import Sampling
-from harness.settings.model import ModelSettings
-from harness.settings.run import Settings
-from learner.config.settings import ComputeSettings
-from learner.core.errors import ModelError
-from learner.core.samples import Sample
-from learner.inference.engine import Engine, Request
-from learner.inference.engine_thread import EngineThread
-from learner.inference.local_policy import LocalPolicy, LocalSettings, local_policy
-from learner.model.logprob_agreement import MAX_DIFFERENCE, logprob_difference
-from learner.model.pretrained import open_model
-from scenarios.api import User
-from scenarios.format import Scenario, Task
+from rehearsal_room.harness.core.errors import PolicyError, SettingsError
+from rehearsal_room.harness.core.messages import Briefing, Message, Reply, Window
+from rehearsal_room.harness.core.policy_card import PolicyCard, write_card
+from rehearsal_room.harness.core.token_bytes import decode_ids, decode_logprobs
+from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.harness.policies.token_agent import Sampling
+from rehearsal_room.harness.settings.model import ModelSettings
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.errors import ModelError
+from rehearsal_room.learner.core.samples import Sample
+from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.inference.engine_thread import EngineThread
+from rehearsal_room.learner.inference.local_policy import LocalPolicy, LocalSettings, local_policy
+from rehearsal_room.learner.model.logprob_agreement import MAX_DIFFERENCE, logprob_difference
+from rehearsal_room.learner.model.pretrained import open_model
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.format import Scenario, Task
 from tests.support.tiny_model import write_model, write_tokenizer
 
 TASK = Task("t", "Do it.", "simple", "change", "Done.")

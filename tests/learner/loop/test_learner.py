@@ -12,20 +12,20 @@ import pytest
 from rich.console import Console
 from structlog.testing import capture_logs
 
-from harness.settings.fields import fields_of
-from harness.settings.model import ModelSettings
-from harness.settings.run import Settings
-from harness.settings.tables import merge, nest
-from learner.config.loader import settings_of
-from learner.config.runs import rhythm_of, runs_of
-from learner.config.settings import TrainSettings
-from learner.core.errors import CheckpointError, ConfigError, TrainingError
-from learner.core.samples import Group, GroupSize, Rollout, Sample
-from learner.data.batch_queue import TakenBatch
-from learner.data.grouping import Reason
-from learner.data.remedies import remedy
-from learner.loop.learner import ModelLearner
-from learner.loop.progress_state import (
+from rehearsal_room.harness.settings.fields import fields_of
+from rehearsal_room.harness.settings.model import ModelSettings
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.settings.tables import merge, nest
+from rehearsal_room.learner.config.loader import settings_of
+from rehearsal_room.learner.config.runs import rhythm_of, runs_of
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import CheckpointError, ConfigError, TrainingError
+from rehearsal_room.learner.core.samples import Group, GroupSize, Rollout, Sample
+from rehearsal_room.learner.data.batch_queue import TakenBatch
+from rehearsal_room.learner.data.grouping import Reason
+from rehearsal_room.learner.data.remedies import remedy
+from rehearsal_room.learner.loop.learner import ModelLearner
+from rehearsal_room.learner.loop.progress_state import (
     TrainProgress,
     after_batch,
     metrics_of_batch,
@@ -33,10 +33,10 @@ from learner.loop.progress_state import (
     trainer_idle_share,
     waiting_side,
 )
-from learner.loop.report import lines_of, render, report_of
-from learner.loop.run_folder import as_toml, remove_leftovers, start_or_resume
-from learner.packing.batch import Batch
-from learner.trainer.trainer import StepReport
+from rehearsal_room.learner.loop.report import lines_of, render, report_of
+from rehearsal_room.learner.loop.run_folder import as_toml, remove_leftovers, start_or_resume
+from rehearsal_room.learner.packing.batch import Batch
+from rehearsal_room.learner.trainer.trainer import StepReport
 from tests.support.fake_learner import train_settings
 
 

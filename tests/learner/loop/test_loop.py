@@ -8,23 +8,23 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from envpool.core.errors import WorldError
-from harness.core.errors import ContextLengthError, PolicyError
-from harness.core.events import (
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.harness.core.errors import ContextLengthError, PolicyError
+from rehearsal_room.harness.core.events import (
     WEIGHTS_EPISODE,
     Ending,
     EpisodeEnded,
     EpisodeStarted,
     WeightsPublished,
 )
-from harness.log.reader import open_reader
-from harness.log.writer import open_log
-from harness.policies.base import Assignment
-from learner.core.errors import LearnerError, TrainingError
-from learner.core.samples import Group
-from learner.loop.progress_state import TrainProgress, Values
-from learner.loop.report import report_of
-from learner.loop.run import run_with_rollouts
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.writer import open_log
+from rehearsal_room.harness.policies.base import Assignment
+from rehearsal_room.learner.core.errors import LearnerError, TrainingError
+from rehearsal_room.learner.core.samples import Group
+from rehearsal_room.learner.loop.progress_state import TrainProgress, Values
+from rehearsal_room.learner.loop.report import report_of
+from rehearsal_room.learner.loop.run import run_with_rollouts
 from tests.support.fake_learner import (
     RecordedMetrics,
     RecordingLearner,

@@ -15,10 +15,10 @@ from rich.console import Console
 from structlog.testing import capture_logs
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from learner.config.settings import MetricSettings, TrainSettings
-from learner.core.errors import ConfigError, MetricsError
-from learner.loop.metrics import Metrics, open_metrics, read_metrics
-from learner.loop.progress_bar import StepDisplay, describe
+from rehearsal_room.learner.config.settings import MetricSettings, TrainSettings
+from rehearsal_room.learner.core.errors import ConfigError, MetricsError
+from rehearsal_room.learner.loop.metrics import Metrics, open_metrics, read_metrics
+from rehearsal_room.learner.loop.progress_bar import StepDisplay, describe
 
 QUIET = MetricSettings(tensorboard=False)
 

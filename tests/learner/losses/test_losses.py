@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from learner.config.settings import LossSettings
-from learner.losses.base import PolicyLoss, TokenBatch
-from learner.losses.cispo import Cispo
-from learner.losses.clip import Clip
-from learner.losses.entropy import entropy_losses
-from learner.losses.gspo import Gspo, mean_log_ratios
-from learner.losses.kl import k3
-from learner.losses.likelihood import Likelihood
-from learner.losses.metrics import means_of, merge, to_numbers
-from learner.losses.mismatch import mismatch_measures, step_weights, token_weights
-from learner.losses.registry import loss_of, needs_episode_ratios
-from learner.losses.tv import Tv
+from rehearsal_room.learner.config.settings import LossSettings
+from rehearsal_room.learner.losses.base import PolicyLoss, TokenBatch
+from rehearsal_room.learner.losses.cispo import Cispo
+from rehearsal_room.learner.losses.clip import Clip
+from rehearsal_room.learner.losses.entropy import entropy_losses
+from rehearsal_room.learner.losses.gspo import Gspo, mean_log_ratios
+from rehearsal_room.learner.losses.kl import k3
+from rehearsal_room.learner.losses.likelihood import Likelihood
+from rehearsal_room.learner.losses.metrics import means_of, merge, to_numbers
+from rehearsal_room.learner.losses.mismatch import mismatch_measures, step_weights, token_weights
+from rehearsal_room.learner.losses.registry import loss_of, needs_episode_ratios
+from rehearsal_room.learner.losses.tv import Tv
 
 
 def vector(*values: float) -> Tensor:

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, MixtralConfig
 
-from harness.core.policy_card import PolicyCard, read_card
-from learner.config.settings import ComputeSettings
-from learner.core.errors import CheckpointError, ConfigError, ModelError
-from learner.model.pretrained import open_model, without_noise
-from learner.trainer.trainer import Trainer, open_trainer
+from rehearsal_room.harness.core.policy_card import PolicyCard, read_card
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.errors import CheckpointError, ConfigError, ModelError
+from rehearsal_room.learner.model.pretrained import open_model, without_noise
+from rehearsal_room.learner.trainer.trainer import Trainer, open_trainer
 from tests.support.forked import in_child
 from tests.support.tiny_model import write_model
 from tests.support.trainer_runs import largest_difference, random_batch, settings_of, weights_after

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learner.core.samples import Group, Ids, Rollout, Sample
-from learner.packing.batch import Batch, Suffix
-from learner.packing.prefix_groups import batch_of, shared_token_ratio
+from rehearsal_room.learner.core.samples import Group, Ids, Rollout, Sample
+from rehearsal_room.learner.packing.batch import Batch, Suffix
+from rehearsal_room.learner.packing.prefix_groups import batch_of, shared_token_ratio
 from tests.support.budgets import examples
 
 Known = dict[int, tuple[Any, ...]]  # by step: prompt, tokens, logprobs, advantage, weight, episode

@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from learner.model.pretrained import quiet
-from learner.selftest.copies import copy_of
+from rehearsal_room.learner.model.pretrained import quiet
+from rehearsal_room.learner.selftest.copies import copy_of
 from tests.support.families import config_of
 
 # The fields of a copy of the family's default config, of which the first has 32 layers of one kind.

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig
 
-from learner.backends import attention, forward
-from learner.backends.naive import Naive
-from learner.backends.packed import Packed
-from learner.backends.twopass import TwoPass
-from learner.config.settings import ComputeSettings
-from learner.core.errors import ConfigError, ModelError
-from learner.inference import attention as engine_attention
-from learner.inference.engine import Engine, Request
-from learner.model.pretrained import quiet, without_noise
-from learner.selftest.copies import copy_of
-from learner.selftest.family_test import FamilyReport, check_family
+from rehearsal_room.learner.backends import attention, forward
+from rehearsal_room.learner.backends.naive import Naive
+from rehearsal_room.learner.backends.packed import Packed
+from rehearsal_room.learner.backends.twopass import TwoPass
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.errors import ConfigError, ModelError
+from rehearsal_room.learner.inference import attention as engine_attention
+from rehearsal_room.learner.inference.engine import Engine, Request
+from rehearsal_room.learner.model.pretrained import quiet, without_noise
+from rehearsal_room.learner.selftest.copies import copy_of
+from rehearsal_room.learner.selftest.family_test import FamilyReport, check_family
 from tests.support.budgets import only_long
 from tests.support.families import config_of
 from tests.support.prefix_groups import prefix_group_of

@@ -7,11 +7,16 @@ import msgspec
 import pytest
 import torch
 
-from learner.config.runs import runs_of
-from learner.config.settings import ComputeSettings, TrainSettings
-from learner.core.errors import ModelError
-from learner.inference.local_policy import LocalPolicy, LocalSettings
-from learner.selftest.start import check_logprobs, check_server, check_start, sampled_replies
+from rehearsal_room.learner.config.runs import runs_of
+from rehearsal_room.learner.config.settings import ComputeSettings, TrainSettings
+from rehearsal_room.learner.core.errors import ModelError
+from rehearsal_room.learner.inference.local_policy import LocalPolicy, LocalSettings
+from rehearsal_room.learner.selftest.start import (
+    check_logprobs,
+    check_server,
+    check_start,
+    sampled_replies,
+)
 from tests.support.tiny_model import write_model
 
 CPU = ComputeSettings(device="cpu")

@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.core.atomic_dirs import reason
-from learner.core.errors import CheckpointError
-from learner.trainer.checkpoints import newest
-from learner.trainer.trainer import Trainer, open_trainer
+from rehearsal_room.learner.core.atomic_dirs import reason
+from rehearsal_room.learner.core.errors import CheckpointError
+from rehearsal_room.learner.trainer.checkpoints import newest
+from rehearsal_room.learner.trainer.trainer import Trainer, open_trainer
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.forked import in_child
 from tests.support.tiny_model import write_model

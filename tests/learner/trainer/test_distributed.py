@@ -12,13 +12,13 @@ import pytest
 import tomli_w
 import torch
 
-from learner.config.settings import ComputeSettings
-from learner.core.errors import TrainingError
-from learner.loop.metrics import read_metrics
-from learner.model.distributed import SINGLE_PROCESS, Processes, join_processes
-from learner.model.pretrained import open_model
-from learner.trainer.trainer import StepReport, open_trainer
-from scenarios.microworlds.writing import write_microworlds
+from rehearsal_room.learner.config.settings import ComputeSettings
+from rehearsal_room.learner.core.errors import TrainingError
+from rehearsal_room.learner.loop.metrics import read_metrics
+from rehearsal_room.learner.model.distributed import SINGLE_PROCESS, Processes, join_processes
+from rehearsal_room.learner.model.pretrained import open_model
+from rehearsal_room.learner.trainer.trainer import StepReport, open_trainer
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
 from tests.support.broker import free_port
 from tests.support.budgets import IS_LONG
 from tests.support.cli import Rehearse

@@ -14,13 +14,17 @@ import torch
 from torch import Tensor
 from torch.optim import AdamW
 
-from learner.config.settings import OptimizerSettings
-from learner.core.errors import TrainingError
-from learner.model.optimizer import adamw, learning_rate
-from learner.model.pretrained import open_model
-from learner.packing.batch import Batch
-from learner.packing.minibatches import balanced_shares, merge_small_groups, minibatches
-from learner.trainer.trainer import StepReport, open_trainer
+from rehearsal_room.learner.config.settings import OptimizerSettings
+from rehearsal_room.learner.core.errors import TrainingError
+from rehearsal_room.learner.model.optimizer import adamw, learning_rate
+from rehearsal_room.learner.model.pretrained import open_model
+from rehearsal_room.learner.packing.batch import Batch
+from rehearsal_room.learner.packing.minibatches import (
+    balanced_shares,
+    merge_small_groups,
+    minibatches,
+)
+from rehearsal_room.learner.trainer.trainer import StepReport, open_trainer
 from tests.support.budgets import IS_LONG, repeats
 from tests.support.tiny_model import write_model
 from tests.support.trainer_runs import (

@@ -6,12 +6,12 @@ from typing import Any
 import anyio
 import pytest
 
-from harness.core.events import WeightsPublished
-from harness.core.policy_card import PolicyCard, read_card
-from learner.core.errors import CheckpointError, LearnerError
-from learner.core.samples import Group
-from learner.data.batch_queue import BatchQueue, TakenBatch
-from learner.data.grouping import DroppedGroup
+from rehearsal_room.harness.core.events import WeightsPublished
+from rehearsal_room.harness.core.policy_card import PolicyCard, read_card
+from rehearsal_room.learner.core.errors import CheckpointError, LearnerError
+from rehearsal_room.learner.core.samples import Group
+from rehearsal_room.learner.data.batch_queue import BatchQueue, TakenBatch
+from rehearsal_room.learner.data.grouping import DroppedGroup
 from tests.support.fake_learner import CARD, RecordingLearner, publisher_of
 from tests.support.virtual_time import BACKENDS
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from scenarios.api import User
-from scenarios.awm import row_index
-from scenarios.awm.folder import CLOCK, AwmFolder, AwmSettings, parse_address
-from scenarios.awm.join import Duplicate
-from scenarios.awm.names import name_fault, normalize_name, package_name
-from scenarios.errors import PackageError, RecordError, UnknownScenario
-from scenarios.format import AwmSample, AwmTable, AwmVerifier, Scenario, Task
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.awm import row_index
+from rehearsal_room.scenarios.awm.folder import CLOCK, AwmFolder, AwmSettings, parse_address
+from rehearsal_room.scenarios.awm.join import Duplicate
+from rehearsal_room.scenarios.awm.names import name_fault, normalize_name, package_name
+from rehearsal_room.scenarios.errors import PackageError, RecordError, UnknownScenario
+from rehearsal_room.scenarios.format import AwmSample, AwmTable, AwmVerifier, Scenario, Task
 from tests.support.awm_files import (
     APP,
     CODE,

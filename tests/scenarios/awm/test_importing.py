@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.awm.folder import AwmFolder
-from scenarios.awm.importing import ImportReport, Refusal, Written, import_awm
-from scenarios.awm.join import Duplicate
-from scenarios.awm.package import RecordSource, write
-from scenarios.catalogue import (
+from rehearsal_room.scenarios.awm.folder import AwmFolder
+from rehearsal_room.scenarios.awm.importing import ImportReport, Refusal, Written, import_awm
+from rehearsal_room.scenarios.awm.join import Duplicate
+from rehearsal_room.scenarios.awm.package import RecordSource, write
+from rehearsal_room.scenarios.catalogue import (
     CatalogueEntry,
     bundled_names,
     catalogue_entries,
@@ -17,8 +17,8 @@ from scenarios.catalogue import (
     imported_names,
     is_trusted,
 )
-from scenarios.errors import PackageError, UnknownScenario
-from scenarios.format import Scenario, Seeding, read
+from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
+from rehearsal_room.scenarios.format import Scenario, Seeding, read
 from tests.support.awm_files import (
     CODE,
     ENVS,

@@ -11,10 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scenarios.awm.folder import AwmFolder
-from scenarios.awm.package import LICENCE, Occupied, RecordSource, write
-from scenarios.errors import PackageError
-from scenarios.format import AwmHead, AwmRecord, AwmTable, AwmVerifier, Scenario, awm_scenario, read
+from rehearsal_room.scenarios.awm.folder import AwmFolder
+from rehearsal_room.scenarios.awm.package import LICENCE, Occupied, RecordSource, write
+from rehearsal_room.scenarios.errors import PackageError
+from rehearsal_room.scenarios.format import (
+    AwmHead,
+    AwmRecord,
+    AwmTable,
+    AwmVerifier,
+    Scenario,
+    awm_scenario,
+    read,
+)
 from tests.support.awm_files import (
     DDL,
     INDEX,

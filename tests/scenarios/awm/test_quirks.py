@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from envpool.core.types import ToolResult
-from envpool.hosting.awm_host import AwmHost
-from scenarios.awm.importing import import_awm
-from scenarios.format import AwmSample, AwmTable, Scenario
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.hosting.awm_host import AwmHost
+from rehearsal_room.scenarios.awm.importing import import_awm
+from rehearsal_room.scenarios.format import AwmSample, AwmTable, Scenario
 from tests.support.awm_files import SQL, rows_of, write_folder
 from tests.support.hosted_records import HEAD, calls, small
 

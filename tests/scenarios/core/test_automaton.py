@@ -2,10 +2,10 @@
 
 import pytest
 
-from judge.gate.checks.dialogues import early_disclosures, talk_faults
-from scenarios.core.automaton import START, TalkState, answer_to, is_asked, reachable
-from scenarios.core.dialogue import UserAutomaton, UserLine
-from scenarios.format import Call, Task, Utterance
+from rehearsal_room.judge.gate.checks.dialogues import early_disclosures, talk_faults
+from rehearsal_room.scenarios.core.automaton import START, TalkState, answer_to, is_asked, reachable
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton, UserLine
+from rehearsal_room.scenarios.format import Call, Task, Utterance
 
 DAY = UserLine("day", "Friday would be best.", asked=("which day", "when"), values=("Friday",))
 HOUR = UserLine("hour", "At nine.", asked=("time", "hour*"), after=("day",), values=("nine",))

@@ -10,17 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from judge.gate.core.task_runner import GateSettings
-from judge.worlds.world_host import host_in_process
-from scenarios.format import read
-from scenarios.generate.compose import GeneratedWorld, generate
-from scenarios.generate.content.drawn_world import draw_world
-from scenarios.generate.core.package import digest_of
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.situation_files import situations
-from scenarios.generate.plan.splits import is_offered
-from scenarios.generate.plan.world_plans import plan_worlds
-from scenarios.generate.tasks.features import TaskFeatures
+from rehearsal_room.authoring.world_host import host_in_process
+from rehearsal_room.judge.gate.core.task_runner import GateSettings
+from rehearsal_room.scenarios.format import read
+from rehearsal_room.scenarios.generate.compose import GeneratedWorld, generate
+from rehearsal_room.scenarios.generate.content.drawn_world import draw_world
+from rehearsal_room.scenarios.generate.core.package import digest_of
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.situation_files import situations
+from rehearsal_room.scenarios.generate.plan.splits import is_offered
+from rehearsal_room.scenarios.generate.plan.world_plans import plan_worlds
+from rehearsal_room.scenarios.generate.tasks.features import TaskFeatures
 from tests.support.budgets import repeats
 from tests.support.generated_worlds import folder_of, gated, made_with
 from tests.support.paths import ROOT
@@ -64,8 +64,8 @@ def test_a_world_can_be_read_as_a_package(tmp_path: Path) -> None:
 
 
 DIGESTS = """
-from scenarios.generate.content.drawn_world import draw_world
-from scenarios.generate.core.package import digest_of
+from rehearsal_room.scenarios.generate.content.drawn_world import draw_world
+from rehearsal_room.scenarios.generate.core.package import digest_of
 from tests.support.generated_worlds import made_with
 for trade in ("plant_nursery", "outdoor_shop"):
     for made in made_with(["orders"], count=2, seed=4, trades=[trade], among=None):

@@ -5,16 +5,16 @@ from contextlib import suppress
 
 import pytest
 
-from judge.worlds.world_host import host_in_process
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
-from scenarios.generate.content.package_texts import package_of
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import call
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.world_plans import plan_worlds
-from scenarios.generate.structure.tool_shapes import shape_call
+from rehearsal_room.authoring.world_host import host_in_process
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.drawn_world import DrawnWorld, draw_world
+from rehearsal_room.scenarios.generate.content.package_texts import package_of
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.task_drafts import call
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.world_plans import plan_worlds
+from rehearsal_room.scenarios.generate.structure.tool_shapes import shape_call
 
 Rule = Callable[[Maker], tuple[Call, str]]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.generate.plan.business_modules import BASE, module, module_names
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.vocabulary.trades import trade, trade_names
+from rehearsal_room.scenarios.generate.plan.business_modules import BASE, module, module_names
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade, trade_names
 from tests.support.budgets import repeats
 from tests.support.generated_worlds import gated, made_with
 

@@ -6,17 +6,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from judge.worlds.generate import generate_worlds
-from scenarios.format import FILES, read
-from scenarios.generate.core.errors import GenerateError
-from scenarios.generate.output_folder import (
+from rehearsal_room.authoring.generate import generate_worlds
+from rehearsal_room.scenarios.format import FILES, read
+from rehearsal_room.scenarios.generate.core.errors import GenerateError
+from rehearsal_room.scenarios.generate.output_folder import (
     MANIFEST,
     GenerationOrder,
     lock_folder,
     read_manifest,
     write_world,
 )
-from scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
 
 ORDER = GenerationOrder(
     seed=3, knobs=Knobs(tables=12, tasks=2), trades=("outdoor_shop",), modules=("orders",)
@@ -78,7 +78,7 @@ def test_a_rerun_makes_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monke
             raise KeyboardInterrupt
         return write_world(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("judge.worlds.generate.write_world", dying)
+    monkeypatch.setattr("rehearsal_room.authoring.generate.write_world", dying)
     with pytest.raises(KeyboardInterrupt):
         generate_worlds(ORDER, 4, folder)
     monkeypatch.undo()

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.core.dialogue import ScriptedTurn, UserScript
-from scenarios.errors import PackageError, UnknownScenario
-from scenarios.format import Call, Utterance
-from scenarios.suites.bfcl import BfclData
-from scenarios.suites.bfcl_answers import reference_call
-from scenarios.suites.catalogue import SuiteFinder, installed_package, suite
+from rehearsal_room.scenarios.core.dialogue import ScriptedTurn, UserScript
+from rehearsal_room.scenarios.errors import PackageError, UnknownScenario
+from rehearsal_room.scenarios.format import Call, Utterance
+from rehearsal_room.scenarios.suites.bfcl import BfclData
+from rehearsal_room.scenarios.suites.bfcl_answers import reference_call
+from rehearsal_room.scenarios.suites.catalogue import SuiteFinder, installed_package, suite
 from tests.support.paths import SUITES
 from tests.support.suites import DATA, entry
 

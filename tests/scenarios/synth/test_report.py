@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from scenarios.synth.report import DroppedTask, render, report_of
-from scenarios.synth.stages.ideas import IdeaPool
-from scenarios.synth.storage.output_folder import SynthesisFolder
-from scenarios.synth.storage.spending import Ledger
+from rehearsal_room.scenarios.synth.report import DroppedTask, render, report_of
+from rehearsal_room.scenarios.synth.stages.ideas import IdeaPool
+from rehearsal_room.scenarios.synth.storage.output_folder import SynthesisFolder
+from rehearsal_room.scenarios.synth.storage.spending import Ledger
 
 
 def test_a_report_cannot_control_the_terminal() -> None:

@@ -12,14 +12,14 @@ import anyio
 import msgspec
 import pytest
 
-from envpool.router import RoutingPool
-from envpool.workers.pool import WorkerSettings
-from judge.worlds.synthesize import SynthesisOptions, run_synthesis
-from scenarios.awm.folder import AwmFolder
-from scenarios.errors import SynthesisError, ToolError
-from scenarios.format import read
-from scenarios.synth.report import Report
-from scenarios.synth.storage.output_folder import SynthesisFolder
+from rehearsal_room.authoring.synthesize import SynthesisOptions, run_synthesis
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.envpool.workers.pool import WorkerSettings
+from rehearsal_room.scenarios.awm.folder import AwmFolder
+from rehearsal_room.scenarios.errors import SynthesisError, ToolError
+from rehearsal_room.scenarios.format import read
+from rehearsal_room.scenarios.synth.report import Report
+from rehearsal_room.scenarios.synth.storage.output_folder import SynthesisFolder
 from tests.support.budgets import repeats
 from tests.support.model_server import ModelServer, Status
 from tests.support.synth_faults import DEAD, FAULTY, HIDDEN, HOPELESS, SOLUTIONS
@@ -367,7 +367,7 @@ async def test_a_killed_synthesis_can_be_resumed(tmp_path: Path) -> None:
         settings = asked(tmp_path, server.url, BIKES, LENSES)
         text = msgspec.json.encode(settings).decode()
         code = (
-            "import sys, anyio, msgspec; from judge.worlds import synthesize; "
+            "import sys, anyio, msgspec; from rehearsal_room.authoring import synthesize; "
             "options = msgspec.json.decode(sys.argv[1], type=synthesize.SynthesisOptions); "
             "anyio.run(synthesize.run_synthesis, options, lambda *_: None)"
         )

@@ -5,9 +5,9 @@ Pools: request_subjects (what money is asked for, a phrase such as "two office c
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
 
 _KINDS = (("Travel", 1.0), ("Equipment", 2.0), ("Training", 1.0), ("Repairs", 2.0), ("Events", 0.5))
 _SUBJECTS = (

@@ -2,10 +2,18 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Cents, Id, Limit, Text, _like, _money, _next_number
-from scenarios.generate.modules.staff.tools import _active_employee, _employee, _me
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import (
+    Cents,
+    Id,
+    Limit,
+    Text,
+    _like,
+    _money,
+    _next_number,
+)
+from rehearsal_room.scenarios.generate.modules.staff.tools import _active_employee, _employee, _me
 
 STALE_REQUEST_DAYS = 30
 MOST_OPEN_REQUESTS = 5

@@ -5,11 +5,11 @@ Pools: resource_names (the proper name of a room, hall or court that is booked b
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.naming import new_title
-from scenarios.generate.modules.parties.make import some_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.naming import new_title
+from rehearsal_room.scenarios.generate.modules.parties.make import some_customer
 
 _NAMES = (
     *("Elm Room", "Linden Room", "River Room", "Blue Room", "Tower Room", "Garden Room"),

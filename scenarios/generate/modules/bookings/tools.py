@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import (
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import (
     Day,
     Id,
     Limit,
@@ -14,8 +14,8 @@ from scenarios.generate.modules.common import (
     _like,
     _next_number,
 )
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _me, _require
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me, _require
 
 MOST_BOOKINGS_AHEAD = 3
 BOOKING_CANCEL_DAYS = 3

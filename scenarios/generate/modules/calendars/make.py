@@ -6,9 +6,9 @@ Pools: appointment_subjects (what an appointment with a customer is about, a sho
 from datetime import date
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.parties.make import some_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.parties.make import some_customer
 
 _SUBJECTS = (
     *("First meeting", "Yearly review", "Contract talk", "Progress report", "Handover"),

@@ -5,11 +5,25 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Day, Id, Limit, Moment, Text, _day, _like, _moment
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _active_employee, _employee, _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import (
+    Day,
+    Id,
+    Limit,
+    Moment,
+    Text,
+    _day,
+    _like,
+    _moment,
+)
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import (
+    _active_employee,
+    _employee,
+    _me,
+    _require,
+)
 
 MOST_PARTICIPANTS = 4
 APPOINTMENT_NOTICE_DAYS = 3

@@ -6,9 +6,9 @@ imperative without a full stop), case_notes (what a note says, one sentence).
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
 
 _SUBJECTS = (
     "Objection to the last letter",

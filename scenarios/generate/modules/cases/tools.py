@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import (
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import (
     Cents,
     Day,
     Id,
@@ -15,8 +15,8 @@ from scenarios.generate.modules.common import (
     _money,
     _next_number,
 )
-from scenarios.generate.modules.parties.tools import _active_customer
-from scenarios.generate.modules.staff.tools import _active_employee, _me
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _active_employee, _me
 
 MOST_OPEN_STEPS = 3
 LEAST_CASE_DAYS = 7

@@ -1,9 +1,9 @@
 """Seed rows of the catalogue, and helpers that choose or insert products and price changes."""
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.event_times import some_staff
-from scenarios.generate.vocabulary.trades import Goods
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.event_times import some_staff
+from rehearsal_room.scenarios.generate.vocabulary.trades import Goods
 
 
 def rows(maker: Maker) -> None:

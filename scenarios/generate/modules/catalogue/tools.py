@@ -1,9 +1,9 @@
 """The products, their categories and prices."""
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Cents, Id, Limit, Text, _like
-from scenarios.generate.modules.staff.tools import _active_employee, _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Cents, Id, Limit, Text, _like
+from rehearsal_room.scenarios.generate.modules.staff.tools import _active_employee, _me, _require
 
 MOST_PRICE_CHANGE_PERCENT = 20
 

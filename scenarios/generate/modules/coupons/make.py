@@ -3,11 +3,11 @@
 Pool: campaign_names (names of campaigns; twelve at least).
 """
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.event_times import some_staff
-from scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.event_times import some_staff
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
 
 _NAMES = (
     *("Kind regards", "Many thanks", "Welcome back", "Tenth anniversary", "Early birds"),

@@ -2,12 +2,20 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.catalogue.tools import _active_product
-from scenarios.generate.modules.common import Cents, Day, Id, Limit, Text, _day, _money
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.catalogue.tools import _active_product
+from rehearsal_room.scenarios.generate.modules.common import (
+    Cents,
+    Day,
+    Id,
+    Limit,
+    Text,
+    _day,
+    _money,
+)
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me, _require
 
 MOST_OPEN_COUPONS = 2
 MOST_EXTENDED_DAYS = 28

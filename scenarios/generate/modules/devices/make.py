@@ -5,10 +5,10 @@ Pools: device_models (what a device is, a short name of its kind without a maker
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.parties.make import some_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.parties.make import some_customer
 
 _MODELS = (
     *("Water meter", "Heat meter", "Card terminal", "Label printer", "Copier", "Bench scales"),

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Id, Limit, Text, _like
-from scenarios.generate.modules.staff.tools import _active_employee, _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Id, Limit, Text, _like
+from rehearsal_room.scenarios.generate.modules.staff.tools import _active_employee, _me, _require
 
 MOST_SHARES = 4
 DOCUMENT_REST_DAYS = 30

@@ -4,8 +4,8 @@ Pools: praise (what somebody writes who gives four or five stars, a sentence or 
 (the same for one or two stars), lukewarm (for three).
 """
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
 
 _PRAISE = (
     "Exactly as described, and everybody was friendly.",

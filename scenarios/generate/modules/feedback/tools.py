@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.catalogue.tools import _product
-from scenarios.generate.modules.common import Id, Limit, Text
-from scenarios.generate.modules.parties.tools import _customer
-from scenarios.generate.modules.staff.tools import _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.catalogue.tools import _product
+from rehearsal_room.scenarios.generate.modules.common import Id, Limit, Text
+from rehearsal_room.scenarios.generate.modules.parties.tools import _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me, _require
 
 MOST_REPLY_LETTERS = 400
 LEAST_CLERK_RATING = 3

@@ -6,10 +6,10 @@ without a full stop).
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.staff.make import some_team
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.staff.make import some_team
 
 _MODELS = ("Small estate", "Long estate", "Box van", "Flatbed", "Electric runabout")
 _MINOR = (

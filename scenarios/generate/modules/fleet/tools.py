@@ -4,10 +4,24 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Cents, Day, Id, Limit, Text, _day, _like, _money
-from scenarios.generate.modules.staff.tools import _active_employee, _employee, _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import (
+    Cents,
+    Day,
+    Id,
+    Limit,
+    Text,
+    _day,
+    _like,
+    _money,
+)
+from rehearsal_room.scenarios.generate.modules.staff.tools import (
+    _active_employee,
+    _employee,
+    _me,
+    _require,
+)
 
 MOST_TRIP_KM = 400
 MOST_TRIPS_AHEAD = 4

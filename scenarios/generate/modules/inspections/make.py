@@ -5,10 +5,10 @@ Pools: finding_titles (what an inspection found, a sentence without a full stop)
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.event_times import some_staff
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.event_times import some_staff
 
 _TITLES = (
     *("Emergency exit is blocked", "Sign is missing", "Tile is cracked", "Lamp does not work"),

@@ -2,11 +2,19 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.catalogue.tools import _category
-from scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like, _next_number
-from scenarios.generate.modules.staff.tools import _active_employee, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.catalogue.tools import _category
+from rehearsal_room.scenarios.generate.modules.common import (
+    Day,
+    Id,
+    Limit,
+    Text,
+    _day,
+    _like,
+    _next_number,
+)
+from rehearsal_room.scenarios.generate.modules.staff.tools import _active_employee, _require
 
 MOST_INSPECTIONS_AHEAD = 4
 FOLLOWUP_DAYS = 30

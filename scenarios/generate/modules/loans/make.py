@@ -5,10 +5,10 @@ Pools: item_titles (what is lent: a thing such as "Tool case", or a work such as
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.parties.make import some_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.parties.make import some_customer
 
 _TITLES = (
     *("Projector", "Folding table", "Tool case", "Extension ladder", "Party tent", "Hand cart"),

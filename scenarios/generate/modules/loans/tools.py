@@ -3,11 +3,11 @@
 from datetime import date, timedelta
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Id, Limit, Text, _like
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Id, Limit, Text, _like
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _require
 
 LOAN_DAYS = 14
 MOST_LOANS = 3

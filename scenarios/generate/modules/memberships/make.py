@@ -5,9 +5,9 @@ Pools: tier_names (five names of tiers, the cheapest first; the last is not offe
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
 
 _TIERS = ("Basic", "Bronze", "Silver", "Gold", "Founder")
 

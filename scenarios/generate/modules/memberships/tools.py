@@ -2,11 +2,19 @@
 
 from datetime import timedelta
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like, _next_number
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import (
+    Day,
+    Id,
+    Limit,
+    Text,
+    _day,
+    _like,
+    _next_number,
+)
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me, _require
 
 MOST_FREEZE_DAYS = 40
 LEAST_FREEZE_DAYS = 5

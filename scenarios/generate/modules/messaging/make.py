@@ -6,9 +6,9 @@ customer asks in a message, one or two sentences), message_answers (what we answ
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
 
 _TEMPLATES = (
     ("Receipt by e-mail", "email", "Dear [name], thank you for your message. You will hear from us "

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Id, Limit, Text, _like, _next_number
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _active_employee, _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Id, Limit, Text, _like, _next_number
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _active_employee, _me, _require
 
 MOST_UNANSWERED_MESSAGES = 2
 MOST_MESSAGE_LETTERS = 600

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.event_times import later, some_staff
-from scenarios.generate.modules.parties.make import some_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.event_times import later, some_staff
+from rehearsal_room.scenarios.generate.modules.parties.make import some_customer
 
 _STATUSES = ("open", "confirmed", "completed", "cancelled")
 

@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.catalogue.tools import _active_product
-from scenarios.generate.modules.common import Id, Limit, Quantity, Text, _next_number
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _me
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.catalogue.tools import _active_product
+from rehearsal_room.scenarios.generate.modules.common import Id, Limit, Quantity, Text, _next_number
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me
 
 MOST_OPEN_ORDERS = 4
 LATE_DAYS = 14

@@ -5,9 +5,9 @@ Pools: customer_notes (what a note on a customer says; a sentence each).
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.vocabulary.people import Person, ascii_of
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.vocabulary.people import Person, ascii_of
 
 # Trades whose customers are businesses: without households and families.
 TRADE_CUSTOMERS = (

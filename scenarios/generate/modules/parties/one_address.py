@@ -3,10 +3,10 @@
 structure/address_shapes.py puts them in the place of the tools of the same name.
 """
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Id, Text
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Id, Text
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
 
 
 def get_customer(db: Db, customer_id: Id) -> Row:

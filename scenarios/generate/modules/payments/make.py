@@ -1,10 +1,10 @@
 """Seed rows of the payments, and helpers that insert methods and payments with their history."""
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.event_times import later, some_staff
-from scenarios.generate.modules.parties.make import some_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.event_times import later, some_staff
+from rehearsal_room.scenarios.generate.modules.parties.make import some_customer
 
 _KINDS = ("card", "debit", "wallet")
 _STATUSES = ("pending", "settled", "failed")

@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _money
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _me
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _money
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me
 
 RETRY_DAYS = 14
 MOST_METHODS = 4

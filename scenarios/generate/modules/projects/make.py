@@ -6,10 +6,10 @@ is to be done, an imperative without a full stop).
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.naming import new_title
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.naming import new_title
 
 _PROJECTS = (
     "Refit of the ground floor",

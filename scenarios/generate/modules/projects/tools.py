@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like
-from scenarios.generate.modules.staff.tools import _active_employee, _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like
+from rehearsal_room.scenarios.generate.modules.staff.tools import _active_employee, _me, _require
 
 MOST_ENTRY_MINUTES = 480
 MOST_OPEN_TASKS = 5

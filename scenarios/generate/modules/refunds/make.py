@@ -1,10 +1,10 @@
 """Seed rows of the refunds, and helpers that insert refunds and find their reasons."""
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.event_times import days_since, later, some_staff
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.payments.make import new_method, new_payment
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.event_times import days_since, later, some_staff
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.payments.make import new_method, new_payment
 
 # Title, and the least and most of its share in per cent.
 _REASONS = (

@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Cents, Id, Limit, Text, _day, _money
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.payments.tools import _payment
-from scenarios.generate.modules.staff.tools import _me
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Cents, Id, Limit, Text, _day, _money
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.payments.tools import _payment
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me
 
 REFUND_WINDOW_DAYS = 60
 MOST_OPEN_REFUNDS = 2

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.event_times import later, some_staff
-from scenarios.generate.modules.orders.make import new_order, order_lines
-from scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.event_times import later, some_staff
+from rehearsal_room.scenarios.generate.modules.orders.make import new_order, order_lines
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
 
 # What the returns of the background are like: status, condition, reason.
 _STATES = (("announced", None, "wrong"), ("accepted", "broken", "damaged"))

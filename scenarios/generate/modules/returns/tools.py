@@ -2,12 +2,12 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Id, Limit, Quantity, Text, _day, _money
-from scenarios.generate.modules.orders.tools import _order
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _me
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Id, Limit, Quantity, Text, _day, _money
+from rehearsal_room.scenarios.generate.modules.orders.tools import _order
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me
 
 RETURN_WINDOW_DAYS = 30
 MOST_OPEN_RETURNS = 2

@@ -6,10 +6,10 @@ Pools: post_names (the name of a post that must be staffed, without an article).
 from collections.abc import Sequence
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.naming import new_title
-from scenarios.generate.modules.staff.make import some_team
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.naming import new_title
+from rehearsal_room.scenarios.generate.modules.staff.make import some_team
 
 _POSTS = (
     *("Front counter", "Telephone", "Information desk", "Back office", "Key desk"),

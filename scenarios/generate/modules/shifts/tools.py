@@ -2,10 +2,15 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Day, Id, Limit, _day
-from scenarios.generate.modules.staff.tools import _active_employee, _employee, _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Day, Id, Limit, _day
+from rehearsal_room.scenarios.generate.modules.staff.tools import (
+    _active_employee,
+    _employee,
+    _me,
+    _require,
+)
 
 MOST_SHIFTS_AHEAD = 5
 SWAP_NOTICE_DAYS = 3

@@ -5,10 +5,10 @@ Pool: carrier_names (names of firms that carry parcels; five at least).
 
 from collections.abc import Sequence
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.parties.make import main_address, some_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.parties.make import main_address, some_customer
 
 _NAMES = (
     *("Swiftline", "Parcel North", "Redwing Express", "Pony & Post", "Baltic Freight"),

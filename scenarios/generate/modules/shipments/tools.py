@@ -4,12 +4,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.catalogue.tools import _active_product
-from scenarios.generate.modules.common import Day, Id, Limit, Quantity, Text, _day
-from scenarios.generate.modules.parties.tools import _customer
-from scenarios.generate.modules.staff.tools import _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.catalogue.tools import _active_product
+from rehearsal_room.scenarios.generate.modules.common import Day, Id, Limit, Quantity, Text, _day
+from rehearsal_room.scenarios.generate.modules.parties.tools import _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _require
 
 MOST_PARCELS = 4
 MOST_POSTPONED_DAYS = 14

@@ -5,8 +5,8 @@ Pools: team_names (the name of a team, without an article).
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
 
 RELIEF_TEAM = "Relief crew"  # where employees work whom situations insert
 _TEAMS = (

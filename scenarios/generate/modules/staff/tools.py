@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Day, Id, Limit, Text, _day, _like
 
 CLERK_LIMIT_CENTS = 10_000
 SUPERVISOR_LIMIT_CENTS = 100_000

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.event_times import some_staff
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.event_times import some_staff
 
 # Trades whose goods are services, seats or rooms: nothing that lies in a warehouse.
 SERVICE_TRADES = (

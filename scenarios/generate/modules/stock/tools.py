@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.catalogue.tools import _product
-from scenarios.generate.modules.common import Id, Limit, Quantity, _money
-from scenarios.generate.modules.staff.tools import _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.catalogue.tools import _product
+from rehearsal_room.scenarios.generate.modules.common import Id, Limit, Quantity, _money
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me, _require
 
 MOST_MOVED_UNITS = 30
 MOST_MISCOUNT_UNITS = 5

@@ -5,10 +5,10 @@ Pools: subscribed (names of the trade's goods that people subscribe to; none: al
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.catalogue.make import add_product
-from scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.catalogue.make import add_product
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
 
 
 def rows(maker: Maker) -> None:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import (
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import (
     Day,
     Id,
     Limit,
@@ -17,8 +17,8 @@ from scenarios.generate.modules.common import (
     _money,
     _next_number,
 )
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _me, _require
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me, _require
 
 MOST_PAUSE_DAYS = 60
 MOST_CLERK_DISCOUNT_PERCENT = 10

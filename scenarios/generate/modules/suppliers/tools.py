@@ -3,11 +3,19 @@
 from datetime import timedelta
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.catalogue.tools import _active_product, _product
-from scenarios.generate.modules.common import Id, Limit, Quantity, Text, _day, _like, _money
-from scenarios.generate.modules.staff.tools import _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.catalogue.tools import _active_product, _product
+from rehearsal_room.scenarios.generate.modules.common import (
+    Id,
+    Limit,
+    Quantity,
+    Text,
+    _day,
+    _like,
+    _money,
+)
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me, _require
 
 CLERK_PURCHASE_CENTS = 120_000
 MOST_PURCHASE_KINDS = 5

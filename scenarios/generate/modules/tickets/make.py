@@ -7,9 +7,9 @@ ticket_answers (a public answer, one sentence), ticket_remarks (an internal rema
 from datetime import datetime, timedelta
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
 
 _HOURS = {"urgent": (1, 8), "high": (4, 24), "normal": (8, 72), "low": (24, 240)}
 _BACKGROUND = (

@@ -3,12 +3,19 @@
 from datetime import timedelta
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.catalogue.tools import _active_product
-from scenarios.generate.modules.common import Id, Limit, Text, _like, _moment, _next_number
-from scenarios.generate.modules.parties.tools import _customer
-from scenarios.generate.modules.staff.tools import _active_employee, _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.catalogue.tools import _active_product
+from rehearsal_room.scenarios.generate.modules.common import (
+    Id,
+    Limit,
+    Text,
+    _like,
+    _moment,
+    _next_number,
+)
+from rehearsal_room.scenarios.generate.modules.parties.tools import _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _active_employee, _me, _require
 
 MOST_TICKETS_ASSIGNED = 5
 TICKET_REOPEN_DAYS = 20

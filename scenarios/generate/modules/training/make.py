@@ -5,11 +5,11 @@ Pools: course_titles (the title of a course for customers, without an article).
 
 from typing import Any
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.naming import new_title
-from scenarios.generate.modules.parties.make import some_customer
-from scenarios.generate.modules.staff.make import new_employee
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.naming import new_title
+from rehearsal_room.scenarios.generate.modules.parties.make import some_customer
+from rehearsal_room.scenarios.generate.modules.staff.make import new_employee
 
 _TITLES = (
     *("Beginners' afternoon", "First aid basics", "Open workshop", "Seminar for newcomers"),

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import msgspec
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Id
-from scenarios.generate.modules.parties.tools import _active_customer, _customer
-from scenarios.generate.modules.staff.tools import _active_employee, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import Id
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer, _customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _active_employee, _require
 
 MOST_ENROLMENTS_AHEAD = 3
 ENROLMENT_NOTICE_DAYS = 5

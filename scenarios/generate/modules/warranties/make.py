@@ -3,12 +3,12 @@
 Pool: warranty_faults (what a customer says is wrong; a short sentence each).
 """
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.catalogue.make import some_product
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.event_times import later_day, some_staff
-from scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_product
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.event_times import later_day, some_staff
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
 
 # Trades whose goods nobody would have under a warranty.
 NO_WARRANTIES = ("moving_company", "plant_nursery", "wine_merchant")

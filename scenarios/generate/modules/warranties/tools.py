@@ -3,11 +3,19 @@
 from datetime import timedelta
 from typing import Literal
 
-from scenarios.api import Db, Row
-from scenarios.errors import ToolError
-from scenarios.generate.modules.common import Cents, Id, Limit, Text, _day, _like, _money
-from scenarios.generate.modules.parties.tools import _active_customer
-from scenarios.generate.modules.staff.tools import _me, _require
+from rehearsal_room.scenarios.api import Db, Row
+from rehearsal_room.scenarios.errors import ToolError
+from rehearsal_room.scenarios.generate.modules.common import (
+    Cents,
+    Id,
+    Limit,
+    Text,
+    _day,
+    _like,
+    _money,
+)
+from rehearsal_room.scenarios.generate.modules.parties.tools import _active_customer
+from rehearsal_room.scenarios.generate.modules.staff.tools import _me, _require
 
 CLAIM_REPORT_DAYS = 14
 MOST_CLAIMS = 3

@@ -1,15 +1,19 @@
 """Situations that lead from bookings to tickets, families, memberships and payments."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day, some_employee, time_of
-from scenarios.generate.modules.memberships.make import new_membership
-from scenarios.generate.modules.parties.make import new_customer, new_family, new_note
-from scenarios.generate.modules.payments.make import new_method, new_payment
-from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
-from scenarios.generate.situations.crossing.crossing_planting import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee, time_of
+from rehearsal_room.scenarios.generate.modules.memberships.make import new_membership
+from rehearsal_room.scenarios.generate.modules.parties.make import (
+    new_customer,
+    new_family,
+    new_note,
+)
+from rehearsal_room.scenarios.generate.modules.payments.make import new_method, new_payment
+from rehearsal_room.scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
+from rehearsal_room.scenarios.generate.situations.crossing.crossing_planting import (
     plant_booking,
     plant_resource,
     plant_slot,

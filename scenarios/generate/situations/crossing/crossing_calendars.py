@@ -1,13 +1,13 @@
 """Situations that lead from appointments to tickets, cases, projects and who is free."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.calendars.make import appointment_subjects
-from scenarios.generate.modules.draft_helpers import long_day, some_employee, time_of
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
-from scenarios.generate.situations.crossing.crossing_planting import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.calendars.make import appointment_subjects
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee, time_of
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
+from rehearsal_room.scenarios.generate.situations.crossing.crossing_planting import (
     clear_day,
     plant_appointment,
     plant_team,

@@ -1,19 +1,23 @@
 """Situations that lead from courses to tickets, teachers, threads, shifts and families."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.calendars.make import appointment_subjects
-from scenarios.generate.modules.catalogue.make import some_product
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day
-from scenarios.generate.modules.messaging.make import new_message, new_thread
-from scenarios.generate.modules.parties.make import new_customer, new_note
-from scenarios.generate.modules.payments.make import new_method, new_payment
-from scenarios.generate.modules.shifts.make import new_post, new_shift
-from scenarios.generate.modules.staff.make import new_absence, new_employee
-from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
-from scenarios.generate.modules.training.make import new_course, new_enrolment, new_session
-from scenarios.generate.situations.crossing.crossing_planting import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.calendars.make import appointment_subjects
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_product
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from rehearsal_room.scenarios.generate.modules.messaging.make import new_message, new_thread
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer, new_note
+from rehearsal_room.scenarios.generate.modules.payments.make import new_method, new_payment
+from rehearsal_room.scenarios.generate.modules.shifts.make import new_post, new_shift
+from rehearsal_room.scenarios.generate.modules.staff.make import new_absence, new_employee
+from rehearsal_room.scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
+from rehearsal_room.scenarios.generate.modules.training.make import (
+    new_course,
+    new_enrolment,
+    new_session,
+)
+from rehearsal_room.scenarios.generate.situations.crossing.crossing_planting import (
     clear_day,
     plant_appointment,
     plant_team,

@@ -2,24 +2,27 @@
 
 import re
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.catalogue.make import some_product, some_products
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.orders.make import new_order, order_lines
-from scenarios.generate.modules.parties.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_product, some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.orders.make import new_order, order_lines
+from rehearsal_room.scenarios.generate.modules.parties.make import (
     new_address,
     new_customer,
 )
-from scenarios.generate.modules.payments.make import new_method, new_payment
-from scenarios.generate.modules.refunds.make import refund_reason, share_of
-from scenarios.generate.modules.shipments.make import new_shipment
-from scenarios.generate.modules.stock.make import new_levels
-from scenarios.generate.modules.suppliers.make import new_supplier, new_supplier_price
-from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
-from scenarios.generate.modules.warranties.make import new_warranty
+from rehearsal_room.scenarios.generate.modules.payments.make import new_method, new_payment
+from rehearsal_room.scenarios.generate.modules.refunds.make import refund_reason, share_of
+from rehearsal_room.scenarios.generate.modules.shipments.make import new_shipment
+from rehearsal_room.scenarios.generate.modules.stock.make import new_levels
+from rehearsal_room.scenarios.generate.modules.suppliers.make import (
+    new_supplier,
+    new_supplier_price,
+)
+from rehearsal_room.scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
+from rehearsal_room.scenarios.generate.modules.warranties.make import new_warranty
 
 _USED_UP = re.compile(  # nobody claims a warranty for these
     r"grease|oil|foam|spray|coolant|kit|fuse|connectors|tube|map|chalk|hooks|clamps|brackets|grips"

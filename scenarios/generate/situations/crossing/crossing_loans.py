@@ -1,17 +1,17 @@
 """Situations that lead from what somebody has borrowed to tickets, threads, families and bills."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.catalogue.make import some_product
-from scenarios.generate.modules.draft_helpers import long_day, some_employee
-from scenarios.generate.modules.event_times import later_day
-from scenarios.generate.modules.invoices.make import new_invoice
-from scenarios.generate.modules.loans.make import item_phrase
-from scenarios.generate.modules.messaging.make import new_message, new_thread
-from scenarios.generate.modules.parties.make import new_customer, new_family
-from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
-from scenarios.generate.situations.crossing.crossing_planting import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_product
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee
+from rehearsal_room.scenarios.generate.modules.event_times import later_day
+from rehearsal_room.scenarios.generate.modules.invoices.make import new_invoice
+from rehearsal_room.scenarios.generate.modules.loans.make import item_phrase
+from rehearsal_room.scenarios.generate.modules.messaging.make import new_message, new_thread
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer, new_family
+from rehearsal_room.scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
+from rehearsal_room.scenarios.generate.situations.crossing.crossing_planting import (
     lendable,
     plant_item,
     plant_loan,

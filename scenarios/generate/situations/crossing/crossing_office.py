@@ -1,30 +1,34 @@
 """Situations that lead from people to requests, cases, projects and papers, and questions whose
 answer lies in several places."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.approvals.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.approvals.make import (
     decide,
     new_request,
     request_subjects,
 )
-from scenarios.generate.modules.cases.make import case_subjects, new_case
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.documents.make import document_titles, new_document, new_share
-from scenarios.generate.modules.orders.make import new_order, order_lines
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.payments.make import new_method, new_payment
-from scenarios.generate.modules.projects.make import (
+from rehearsal_room.scenarios.generate.modules.cases.make import case_subjects, new_case
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.documents.make import (
+    document_titles,
+    new_document,
+    new_share,
+)
+from rehearsal_room.scenarios.generate.modules.orders.make import new_order, order_lines
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.payments.make import new_method, new_payment
+from rehearsal_room.scenarios.generate.modules.projects.make import (
     new_entry,
     new_project,
     new_task,
     task_titles,
 )
-from scenarios.generate.modules.refunds.make import new_refund
-from scenarios.generate.modules.returns.make import new_return
-from scenarios.generate.modules.staff.make import new_absence, new_employee
-from scenarios.generate.situations.crossing.crossing_planting import plant_team
+from rehearsal_room.scenarios.generate.modules.refunds.make import new_refund
+from rehearsal_room.scenarios.generate.modules.returns.make import new_return
+from rehearsal_room.scenarios.generate.modules.staff.make import new_absence, new_employee
+from rehearsal_room.scenarios.generate.situations.crossing.crossing_planting import plant_team
 
 
 @situation("approvals", steps=7, weight=0.65)

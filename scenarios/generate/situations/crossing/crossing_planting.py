@@ -2,13 +2,13 @@
 
 from typing import Literal
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.modules.bookings.make import new_resource
-from scenarios.generate.modules.draft_helpers import new_code
-from scenarios.generate.modules.loans.make import item_titles, new_item, new_loan
-from scenarios.generate.modules.naming import new_title
-from scenarios.generate.modules.staff.make import new_employee, new_team
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.modules.bookings.make import new_resource
+from rehearsal_room.scenarios.generate.modules.draft_helpers import new_code
+from rehearsal_room.scenarios.generate.modules.loans.make import item_titles, new_item, new_loan
+from rehearsal_room.scenarios.generate.modules.naming import new_title
+from rehearsal_room.scenarios.generate.modules.staff.make import new_employee, new_team
 
 
 def lendable(maker: Maker, count: int) -> list[Row]:

@@ -2,18 +2,23 @@
 
 import re
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.calendars.make import appointment_subjects
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day
-from scenarios.generate.modules.naming import new_title
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap, upstairs
-from scenarios.generate.modules.staff.make import new_absence
-from scenarios.generate.modules.tickets.make import new_ticket, ticket_subjects
-from scenarios.generate.situations.crossing.crossing_planting import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.calendars.make import appointment_subjects
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from rehearsal_room.scenarios.generate.modules.naming import new_title
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.shifts.make import (
+    new_post,
+    new_shift,
+    new_swap,
+    upstairs,
+)
+from rehearsal_room.scenarios.generate.modules.staff.make import new_absence
+from rehearsal_room.scenarios.generate.modules.tickets.make import new_ticket, ticket_subjects
+from rehearsal_room.scenarios.generate.situations.crossing.crossing_planting import (
     clear_day,
     plant_appointment,
     plant_team,

@@ -1,18 +1,18 @@
 """Situations in the calendar: who is free when, who may move what, and who takes part."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.calendars.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.calendars.make import (
     appointment_subjects,
     free_day,
     new_appointment,
 )
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day, time_of
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.staff.make import new_absence, new_employee
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day, time_of
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.staff.make import new_absence, new_employee
 
 
 def _who(customer: Row) -> Call:

@@ -1,13 +1,17 @@
 """Situations at the booking desk: groups that grow, notice, limits, and rooms that close."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.bookings.make import new_booking, new_resource, new_slot
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day, time_of
-from scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.bookings.make import (
+    new_booking,
+    new_resource,
+    new_slot,
+)
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day, time_of
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
 
 
 def _who(customer: Row) -> Call:

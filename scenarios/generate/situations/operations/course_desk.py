@@ -1,14 +1,18 @@
 """Situations about courses: seats, waiting lists, teachers, and enrolments that must change."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.staff.make import new_absence, new_employee
-from scenarios.generate.modules.training.make import new_course, new_enrolment, new_session
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.staff.make import new_absence, new_employee
+from rehearsal_room.scenarios.generate.modules.training.make import (
+    new_course,
+    new_enrolment,
+    new_session,
+)
 
 
 def _who(customer: Row) -> Call:

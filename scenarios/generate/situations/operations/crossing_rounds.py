@@ -1,25 +1,42 @@
 """Situations across shifts, courses, trips, inspections, rooms, devices and the calendar."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.calendars.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.calendars.make import (
     appointment_subjects,
     free_day,
     new_appointment,
 )
-from scenarios.generate.modules.devices.make import NO_DEVICES, new_device, new_visit
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.event_times import later_day
-from scenarios.generate.modules.fleet.make import defect_titles, new_defect, new_vehicle
-from scenarios.generate.modules.inspections.make import new_finding, new_followup, new_inspection
-from scenarios.generate.modules.loans.make import item_phrase, item_titles, lent_item, new_item
-from scenarios.generate.modules.parties.make import main_address, new_customer
-from scenarios.generate.modules.shifts.make import new_post, new_shift
-from scenarios.generate.modules.staff.make import new_absence, new_employee
-from scenarios.generate.modules.training.make import new_course, new_enrolment, new_session
+from rehearsal_room.scenarios.generate.modules.devices.make import NO_DEVICES, new_device, new_visit
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.event_times import later_day
+from rehearsal_room.scenarios.generate.modules.fleet.make import (
+    defect_titles,
+    new_defect,
+    new_vehicle,
+)
+from rehearsal_room.scenarios.generate.modules.inspections.make import (
+    new_finding,
+    new_followup,
+    new_inspection,
+)
+from rehearsal_room.scenarios.generate.modules.loans.make import (
+    item_phrase,
+    item_titles,
+    lent_item,
+    new_item,
+)
+from rehearsal_room.scenarios.generate.modules.parties.make import main_address, new_customer
+from rehearsal_room.scenarios.generate.modules.shifts.make import new_post, new_shift
+from rehearsal_room.scenarios.generate.modules.staff.make import new_absence, new_employee
+from rehearsal_room.scenarios.generate.modules.training.make import (
+    new_course,
+    new_enrolment,
+    new_session,
+)
 
 
 def _who(customer: Row) -> Call:

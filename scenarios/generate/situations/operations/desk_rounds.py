@@ -1,32 +1,39 @@
 """Situations that take a round of look-ups: bulk with a criterion, limits, comparisons."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.bookings.make import new_booking, new_resource, new_slot
-from scenarios.generate.modules.calendars.make import appointment_subjects, new_appointment
-from scenarios.generate.modules.devices.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.bookings.make import (
+    new_booking,
+    new_resource,
+    new_slot,
+)
+from rehearsal_room.scenarios.generate.modules.calendars.make import (
+    appointment_subjects,
+    new_appointment,
+)
+from rehearsal_room.scenarios.generate.modules.devices.make import (
     NO_DEVICES,
     device_models,
     new_device,
     new_visit,
 )
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day
-from scenarios.generate.modules.fleet.make import new_trip, new_vehicle
-from scenarios.generate.modules.inspections.make import new_finding, new_inspection
-from scenarios.generate.modules.loans.make import (
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from rehearsal_room.scenarios.generate.modules.fleet.make import new_trip, new_vehicle
+from rehearsal_room.scenarios.generate.modules.inspections.make import new_finding, new_inspection
+from rehearsal_room.scenarios.generate.modules.loans.make import (
     item_phrase,
     item_titles,
     lent_item,
     new_item,
     new_reservation,
 )
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.shifts.make import new_post, new_shift
-from scenarios.generate.modules.staff.make import new_employee
-from scenarios.generate.modules.training.make import new_course, new_session
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.shifts.make import new_post, new_shift
+from rehearsal_room.scenarios.generate.modules.staff.make import new_employee
+from rehearsal_room.scenarios.generate.modules.training.make import new_course, new_session
 
 
 def _who(customer: Row) -> Call:

@@ -1,20 +1,20 @@
 """Situations about devices of customers: readings, visits, and which device is meant."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.devices.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.devices.make import (
     NO_DEVICES,
     device_models,
     new_device,
     new_reading,
     new_visit,
 )
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.staff.make import new_employee
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.staff.make import new_employee
 
 
 def _of(customer: Row) -> Call:

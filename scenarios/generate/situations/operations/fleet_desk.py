@@ -1,19 +1,19 @@
 """Situations in the fleet: trips, drivers, checks, defects and repairs."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day
-from scenarios.generate.modules.fleet.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from rehearsal_room.scenarios.generate.modules.fleet.make import (
     defect_titles,
     new_defect,
     new_trip,
     new_vehicle,
 )
-from scenarios.generate.modules.naming import known_text
-from scenarios.generate.modules.staff.make import new_employee
+from rehearsal_room.scenarios.generate.modules.naming import known_text
+from rehearsal_room.scenarios.generate.modules.staff.make import new_employee
 
 
 def _plate(vehicle: Row) -> Call:

@@ -1,18 +1,18 @@
 """Situations about inspections: who inspects, what was found, who sees to it until when."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day
-from scenarios.generate.modules.inspections.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from rehearsal_room.scenarios.generate.modules.inspections.make import (
     finding_titles,
     new_finding,
     new_followup,
     new_inspection,
 )
-from scenarios.generate.modules.staff.make import new_employee
+from rehearsal_room.scenarios.generate.modules.staff.make import new_employee
 
 # Findings that an inspector calls critical or major; all others are small things.
 _GRAVE = (

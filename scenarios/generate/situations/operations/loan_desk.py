@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day
-from scenarios.generate.modules.event_times import later_day
-from scenarios.generate.modules.loans.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from rehearsal_room.scenarios.generate.modules.event_times import later_day
+from rehearsal_room.scenarios.generate.modules.loans.make import (
     item_phrase,
     item_titles,
     lent_item,
@@ -17,7 +17,11 @@ from scenarios.generate.modules.loans.make import (
     new_loan,
     new_reservation,
 )
-from scenarios.generate.modules.parties.make import is_only_family, new_customer, new_family
+from rehearsal_room.scenarios.generate.modules.parties.make import (
+    is_only_family,
+    new_customer,
+    new_family,
+)
 
 
 def _who(customer: Row) -> Call:

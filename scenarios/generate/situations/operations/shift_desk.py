@@ -1,13 +1,13 @@
 """Situations about shifts: gaps, swaps, people who are away, posts that need somebody senior."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day
-from scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap
-from scenarios.generate.modules.staff.make import new_absence, new_employee
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import is_ranked, long_day
+from rehearsal_room.scenarios.generate.modules.shifts.make import new_post, new_shift, new_swap
+from rehearsal_room.scenarios.generate.modules.staff.make import new_absence, new_employee
 
 # Offices, in which nobody works early, late or at night.
 _NO_SHIFTS = ("accounting_office", "insurance_broker", "law_office")

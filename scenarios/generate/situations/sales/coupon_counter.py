@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.coupons.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.coupons.make import (
     couponable,
     new_campaign,
     new_coupon,
     new_redeemed,
     saving,
 )
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
 
 
 @situation("coupons", steps=4, without=("car_rental", "museum"), rare=True)

@@ -1,17 +1,17 @@
 """Situations in which orders meet what is sent, what comes back, and what lies in the stock."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.orders.make import new_order, order_lines
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.payments.make import new_method, new_payment
-from scenarios.generate.modules.refunds.make import refund_reason, share_of
-from scenarios.generate.modules.returns.make import new_return
-from scenarios.generate.modules.shipments.make import STRONG, new_shipment
-from scenarios.generate.modules.stock.make import SERVICE_TRADES, new_levels
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.orders.make import new_order, order_lines
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.payments.make import new_method, new_payment
+from rehearsal_room.scenarios.generate.modules.refunds.make import refund_reason, share_of
+from rehearsal_room.scenarios.generate.modules.returns.make import new_return
+from rehearsal_room.scenarios.generate.modules.shipments.make import STRONG, new_shipment
+from rehearsal_room.scenarios.generate.modules.stock.make import SERVICE_TRADES, new_levels
 
 _ODD = (
     "car_rental",

@@ -1,14 +1,14 @@
 """Situations about invoices: what stands on them, until when they are paid, what came in."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.event_times import later_day
-from scenarios.generate.modules.invoices.make import new_invoice, new_reminder
-from scenarios.generate.modules.orders.make import new_order
-from scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.event_times import later_day
+from rehearsal_room.scenarios.generate.modules.invoices.make import new_invoice, new_reminder
+from rehearsal_room.scenarios.generate.modules.orders.make import new_order
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
 
 
 @situation("invoices", steps=5, common=True, without=("catering",))

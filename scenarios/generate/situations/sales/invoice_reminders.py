@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.event_times import later_day
-from scenarios.generate.modules.invoices.make import new_invoice, new_reminder
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.payments.make import new_method, new_payment
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.event_times import later_day
+from rehearsal_room.scenarios.generate.modules.invoices.make import new_invoice, new_reminder
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.payments.make import new_method, new_payment
 
 
 @situation("invoices", steps=5, common=True, without=("hotel",), weight=0.6)

@@ -1,15 +1,15 @@
 """Longer situations: households, recalls, shortages, margins; one purpose with many steps."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.orders.make import new_order
-from scenarios.generate.modules.parties.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.orders.make import new_order
+from rehearsal_room.scenarios.generate.modules.parties.make import (
     new_customer,
 )
-from scenarios.generate.modules.stock.make import SERVICE_TRADES, new_levels
-from scenarios.generate.modules.suppliers.make import (
+from rehearsal_room.scenarios.generate.modules.stock.make import SERVICE_TRADES, new_levels
+from rehearsal_room.scenarios.generate.modules.suppliers.make import (
     OTHER_PURCHASES,
     may_send,
     new_supplier,

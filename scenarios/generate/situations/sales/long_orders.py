@@ -2,23 +2,23 @@
 
 from collections.abc import Callable
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.invoices.make import new_invoice
-from scenarios.generate.modules.orders.make import new_order, order_lines
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.returns.make import new_return
-from scenarios.generate.modules.shipments.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.invoices.make import new_invoice
+from rehearsal_room.scenarios.generate.modules.orders.make import new_order, order_lines
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.returns.make import new_return
+from rehearsal_room.scenarios.generate.modules.shipments.make import (
     CHEAP,
     INSURED,
     STRONG,
     carriers_of,
     new_shipment,
 )
-from scenarios.generate.modules.stock.make import SERVICE_TRADES, new_levels
-from scenarios.generate.modules.suppliers.make import (
+from rehearsal_room.scenarios.generate.modules.stock.make import SERVICE_TRADES, new_levels
+from rehearsal_room.scenarios.generate.modules.suppliers.make import (
     OTHER_PURCHASES,
     may_send,
     new_supplier,

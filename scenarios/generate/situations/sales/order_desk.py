@@ -1,12 +1,16 @@
 """Situations about orders: cancelling in time, repeating, merging, putting mistakes right."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day, some_employee
-from scenarios.generate.modules.orders.make import new_order, order_event, order_lines
-from scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee
+from rehearsal_room.scenarios.generate.modules.orders.make import (
+    new_order,
+    order_event,
+    order_lines,
+)
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
 
 _BY_THE_DAY = ("car_rental", "film_rental")  # quantities are days there
 

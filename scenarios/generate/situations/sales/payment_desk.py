@@ -2,13 +2,21 @@
 
 from datetime import date, timedelta
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import full_day, long_day
-from scenarios.generate.modules.parties.make import TRADE_CUSTOMERS, new_customer, new_family
-from scenarios.generate.modules.payments.make import new_digits, new_method, new_payment
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import full_day, long_day
+from rehearsal_room.scenarios.generate.modules.parties.make import (
+    TRADE_CUSTOMERS,
+    new_customer,
+    new_family,
+)
+from rehearsal_room.scenarios.generate.modules.payments.make import (
+    new_digits,
+    new_method,
+    new_payment,
+)
 
 
 def _end_of_month(day: str) -> str:

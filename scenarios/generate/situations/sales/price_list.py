@@ -1,14 +1,14 @@
 """Situations about the catalogue: prices, mistakes in them, categories and who leads them."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.catalogue.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import (
     new_price_change,
     some_products,
 )
-from scenarios.generate.modules.draft_helpers import long_day, some_employee
-from scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
 
 
 @situation(

@@ -1,12 +1,12 @@
 """Situations of purchasing: from whom, how much, until when, and who may send it."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.stock.make import SERVICE_TRADES, new_levels
-from scenarios.generate.modules.suppliers.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.stock.make import SERVICE_TRADES, new_levels
+from rehearsal_room.scenarios.generate.modules.suppliers.make import (
     OTHER_PURCHASES,
     may_send,
     new_purchase,

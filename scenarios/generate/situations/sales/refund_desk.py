@@ -1,13 +1,17 @@
 """Situations about refunds: what a reason allows, who may approve, and what was claimed wrongly."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day, some_employee
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.payments.make import new_method, new_payment
-from scenarios.generate.modules.refunds.make import new_refund, refund_reason, share_of
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.payments.make import new_method, new_payment
+from rehearsal_room.scenarios.generate.modules.refunds.make import (
+    new_refund,
+    refund_reason,
+    share_of,
+)
 
 
 @situation(

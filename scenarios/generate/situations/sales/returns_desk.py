@@ -1,14 +1,14 @@
 """Situations about returns: what may come back, and what becomes of it when it is here."""
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.orders.make import new_order, order_lines
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.returns.make import new_return, return_lines
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.orders.make import new_order, order_lines
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.returns.make import new_return, return_lines
 
 
 @situation("returns", "orders", steps=5, common=True, without=("wine_merchant",))

@@ -1,12 +1,12 @@
 """Situations about shipments: where they go, with whom, on which day, in how many parcels."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.parties.make import new_address, new_customer
-from scenarios.generate.modules.shipments.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.parties.make import new_address, new_customer
+from rehearsal_room.scenarios.generate.modules.shipments.make import (
     CHEAP,
     GONE,
     INSURED,

@@ -1,12 +1,16 @@
 """Situations about warranties: what is covered, who decides, and to whom a warranty may go."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day, some_employee
-from scenarios.generate.modules.parties.make import TRADE_CUSTOMERS, new_customer, new_family
-from scenarios.generate.modules.warranties.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee
+from rehearsal_room.scenarios.generate.modules.parties.make import (
+    TRADE_CUSTOMERS,
+    new_customer,
+    new_family,
+)
+from rehearsal_room.scenarios.generate.modules.warranties.make import (
     NO_WARRANTIES,
     decide,
     faults,

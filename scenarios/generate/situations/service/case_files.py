@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.cases.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.cases.make import (
     case_steps,
     case_subjects,
     new_case,
     new_case_note,
     new_step,
 )
-from scenarios.generate.modules.draft_helpers import long_day, some_employee
-from scenarios.generate.modules.messaging.make import new_message, new_thread
-from scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee
+from rehearsal_room.scenarios.generate.modules.messaging.make import new_message, new_thread
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
 
 
 @situation("cases", steps=6)

@@ -1,23 +1,40 @@
 """Situations that cross desks: papers, money, projects, cases and messages of one matter."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.approvals.make import new_request, request_kind, request_subjects
-from scenarios.generate.modules.cases.make import case_steps, case_subjects, new_case, new_step
-from scenarios.generate.modules.documents.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.approvals.make import (
+    new_request,
+    request_kind,
+    request_subjects,
+)
+from rehearsal_room.scenarios.generate.modules.cases.make import (
+    case_steps,
+    case_subjects,
+    new_case,
+    new_step,
+)
+from rehearsal_room.scenarios.generate.modules.documents.make import (
     document_titles,
     new_document,
     new_share,
 )
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day, some_employee
-from scenarios.generate.modules.messaging.make import new_message, new_thread
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.projects.make import (
+from rehearsal_room.scenarios.generate.modules.draft_helpers import (
+    is_ranked,
+    long_day,
+    some_employee,
+)
+from rehearsal_room.scenarios.generate.modules.messaging.make import new_message, new_thread
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.projects.make import (
     new_project,
     new_task,
 )
-from scenarios.generate.modules.tickets.make import new_comment, new_ticket, ticket_subjects
+from rehearsal_room.scenarios.generate.modules.tickets.make import (
+    new_comment,
+    new_ticket,
+    ticket_subjects,
+)
 
 
 @situation("projects", "approvals", steps=7, rare=True, weight=0.5)

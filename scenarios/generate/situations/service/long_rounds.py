@@ -2,28 +2,40 @@
 
 from collections.abc import Callable
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.approvals.make import new_request, request_kind, request_subjects
-from scenarios.generate.modules.documents.make import document_titles, new_document, new_share
-from scenarios.generate.modules.draft_helpers import some_employee, team_of
-from scenarios.generate.modules.feedback.make import new_flag, new_review
-from scenarios.generate.modules.messaging.make import new_message, new_thread, thread_subjects
-from scenarios.generate.modules.orders.make import new_order
-from scenarios.generate.modules.parties.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.approvals.make import (
+    new_request,
+    request_kind,
+    request_subjects,
+)
+from rehearsal_room.scenarios.generate.modules.documents.make import (
+    document_titles,
+    new_document,
+    new_share,
+)
+from rehearsal_room.scenarios.generate.modules.draft_helpers import some_employee, team_of
+from rehearsal_room.scenarios.generate.modules.feedback.make import new_flag, new_review
+from rehearsal_room.scenarios.generate.modules.messaging.make import (
+    new_message,
+    new_thread,
+    thread_subjects,
+)
+from rehearsal_room.scenarios.generate.modules.orders.make import new_order
+from rehearsal_room.scenarios.generate.modules.parties.make import (
     WALK_IN_TRADES,
     new_customer,
 )
-from scenarios.generate.modules.projects.make import (
+from rehearsal_room.scenarios.generate.modules.projects.make import (
     new_entry,
     new_project,
     new_task,
     open_tasks,
     task_titles,
 )
-from scenarios.generate.modules.tickets.make import (
+from rehearsal_room.scenarios.generate.modules.tickets.make import (
     new_ticket,
     unsolved_tickets,
 )

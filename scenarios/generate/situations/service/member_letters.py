@@ -3,15 +3,19 @@ subscription."""
 
 from datetime import date, timedelta
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import full_day, long_day, some_employee
-from scenarios.generate.modules.feedback.make import new_review
-from scenarios.generate.modules.memberships.make import new_membership, tiers
-from scenarios.generate.modules.messaging.make import new_message, new_thread
-from scenarios.generate.modules.parties.make import new_customer, new_note
-from scenarios.generate.modules.subscriptions.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import (
+    full_day,
+    long_day,
+    some_employee,
+)
+from rehearsal_room.scenarios.generate.modules.feedback.make import new_review
+from rehearsal_room.scenarios.generate.modules.memberships.make import new_membership, tiers
+from rehearsal_room.scenarios.generate.modules.messaging.make import new_message, new_thread
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer, new_note
+from rehearsal_room.scenarios.generate.modules.subscriptions.make import (
     bare_product,
     new_charge,
     new_plans,
@@ -19,7 +23,7 @@ from scenarios.generate.modules.subscriptions.make import (
     plans_of,
     product_of,
 )
-from scenarios.generate.modules.tickets.make import new_ticket, ticket_subjects
+from rehearsal_room.scenarios.generate.modules.tickets.make import new_ticket, ticket_subjects
 
 
 @situation("memberships", "messaging", steps=6, common=True, weight=1.5)

@@ -2,17 +2,17 @@
 
 from datetime import date, timedelta
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import full_day, long_day
-from scenarios.generate.modules.memberships.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import full_day, long_day
+from rehearsal_room.scenarios.generate.modules.memberships.make import (
     new_freeze,
     new_membership,
     old_tier,
     tiers,
 )
-from scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
 
 
 def _later(day: str, days: int) -> str:

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.draft_helpers import some_employee
-from scenarios.generate.modules.messaging.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import some_employee
+from rehearsal_room.scenarios.generate.modules.messaging.make import (
     new_message,
     new_template,
     new_thread,
     thread_subjects,
 )
-from scenarios.generate.modules.naming import new_title
-from scenarios.generate.modules.parties.make import (
+from rehearsal_room.scenarios.generate.modules.naming import new_title
+from rehearsal_room.scenarios.generate.modules.parties.make import (
     WALK_IN_TRADES,
     new_address,
     new_customer,

@@ -2,18 +2,23 @@
 
 from collections.abc import Callable
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.documents.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.documents.make import (
     document_titles,
     latest_version,
     new_document,
     new_share,
     new_version,
 )
-from scenarios.generate.modules.draft_helpers import full_day, is_ranked, some_employee, team_of
+from rehearsal_room.scenarios.generate.modules.draft_helpers import (
+    full_day,
+    is_ranked,
+    some_employee,
+    team_of,
+)
 
 
 @situation("documents", kind="decline", steps=3)

@@ -6,11 +6,11 @@ that none of them is in every other world.
 
 from collections.abc import Callable
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import some_employee
-from scenarios.generate.modules.parties.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import some_employee
+from rehearsal_room.scenarios.generate.modules.parties.make import (
     WALK_IN_TRADES,
     main_address,
     new_address,

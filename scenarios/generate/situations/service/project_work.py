@@ -3,13 +3,18 @@
 from collections.abc import Callable
 from datetime import date, timedelta
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import is_ranked, long_day, some_employee, team_of
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.projects.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import (
+    is_ranked,
+    long_day,
+    some_employee,
+    team_of,
+)
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.projects.make import (
     new_entry,
     new_project,
     new_task,

@@ -3,27 +3,41 @@
 from collections.abc import Callable
 from datetime import date, timedelta
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.approvals.make import decide, new_request
-from scenarios.generate.modules.cases.make import case_steps, case_subjects, new_case, new_step
-from scenarios.generate.modules.draft_helpers import long_day, some_employee, team_of
-from scenarios.generate.modules.memberships.make import new_membership, tiers
-from scenarios.generate.modules.messaging.make import new_message, new_thread, thread_subjects
-from scenarios.generate.modules.parties.make import (
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.approvals.make import decide, new_request
+from rehearsal_room.scenarios.generate.modules.cases.make import (
+    case_steps,
+    case_subjects,
+    new_case,
+    new_step,
+)
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee, team_of
+from rehearsal_room.scenarios.generate.modules.memberships.make import new_membership, tiers
+from rehearsal_room.scenarios.generate.modules.messaging.make import (
+    new_message,
+    new_thread,
+    thread_subjects,
+)
+from rehearsal_room.scenarios.generate.modules.parties.make import (
     new_customer,
 )
-from scenarios.generate.modules.projects.make import new_project, new_task, open_tasks, task_titles
-from scenarios.generate.modules.subscriptions.make import (
+from rehearsal_room.scenarios.generate.modules.projects.make import (
+    new_project,
+    new_task,
+    open_tasks,
+    task_titles,
+)
+from rehearsal_room.scenarios.generate.modules.subscriptions.make import (
     bare_product,
     new_plans,
     new_subscription,
     plans_of,
     product_of,
 )
-from scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
+from rehearsal_room.scenarios.generate.modules.tickets.make import new_ticket, unsolved_tickets
 
 
 def _members(maker: Maker, team: Row) -> list[Row]:

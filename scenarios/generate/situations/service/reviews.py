@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from scenarios.api import Row
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, SpokenValue, Voices, call
-from scenarios.generate.modules.draft_helpers import full_day, some_employee
-from scenarios.generate.modules.feedback.make import new_flag, new_reply, new_review
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.tickets.make import new_ticket
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, SpokenValue, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import full_day, some_employee
+from rehearsal_room.scenarios.generate.modules.feedback.make import new_flag, new_reply, new_review
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.tickets.make import new_ticket
 
 
 def _products(maker: Maker, count: int) -> list[Row]:

@@ -1,20 +1,24 @@
 """Situations about subscriptions that start elsewhere: in a message, a note, a household."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import full_day, long_day, some_employee
-from scenarios.generate.modules.memberships.make import new_membership
-from scenarios.generate.modules.messaging.make import new_message, new_thread
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.subscriptions.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import (
+    full_day,
+    long_day,
+    some_employee,
+)
+from rehearsal_room.scenarios.generate.modules.memberships.make import new_membership
+from rehearsal_room.scenarios.generate.modules.messaging.make import new_message, new_thread
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.subscriptions.make import (
     bare_product,
     new_plans,
     new_subscription,
     plans_of,
     product_of,
 )
-from scenarios.generate.modules.tickets.make import new_comment, new_ticket
+from rehearsal_room.scenarios.generate.modules.tickets.make import new_comment, new_ticket
 
 
 @situation(

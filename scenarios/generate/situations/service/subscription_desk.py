@@ -1,11 +1,11 @@
 """Situations about subscriptions: plans, pauses, discounts, charges."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.subscriptions.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.subscriptions.make import (
     bare_product,
     new_charge,
     new_plans,

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Voices, call
-from scenarios.generate.modules.draft_helpers import long_day, some_employee, team_of
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.tickets.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee, team_of
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.tickets.make import (
     new_comment,
     new_ticket,
     ticket_subjects,

@@ -2,17 +2,21 @@
 
 from collections.abc import Callable
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
-from scenarios.generate.modules.draft_helpers import long_day, some_employee, team_of
-from scenarios.generate.modules.messaging.make import new_message, new_thread, thread_subjects
-from scenarios.generate.modules.parties.make import (
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, ResultField, Voices, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day, some_employee, team_of
+from rehearsal_room.scenarios.generate.modules.messaging.make import (
+    new_message,
+    new_thread,
+    thread_subjects,
+)
+from rehearsal_room.scenarios.generate.modules.parties.make import (
     WALK_IN_TRADES,
     new_customer,
     new_note,
 )
-from scenarios.generate.modules.tickets.make import (
+from rehearsal_room.scenarios.generate.modules.tickets.make import (
     new_comment,
     new_ticket,
     ticket_subjects,

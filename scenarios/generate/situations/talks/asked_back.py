@@ -5,13 +5,13 @@ Each is drawn by the knob `dialogue` alone. `ask` has what a colleague says firs
 it is complete; the lines of the talk have the rest.
 """
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, call
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.parties.make import new_customer, new_family
-from scenarios.generate.situations.talks.common import DAY, find
-from scenarios.generate.vocabulary.people import ascii_of
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, call
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer, new_family
+from rehearsal_room.scenarios.generate.situations.talks.common import DAY, find
+from rehearsal_room.scenarios.generate.vocabulary.people import ascii_of
 
 # Where a parent often arranges things for a grown-up child.
 _ARRANGED = ("dental_clinic", "gym", "insurance_broker", "language_school", "public_library")

@@ -4,16 +4,27 @@ last day, or asks for one that is too late.
 What people put on hold, and why, depends on the trade, so each situation names its trades.
 """
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, Text, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.memberships.make import new_membership
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.modules.shipments.make import new_shipment
-from scenarios.generate.modules.subscriptions.make import new_subscription, plans_of, product_of
-from scenarios.generate.situations.talks.common import DAY, find
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import (
+    Draft,
+    Spoken,
+    Talk,
+    TalkLine,
+    Text,
+    call,
+)
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.memberships.make import new_membership
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.modules.shipments.make import new_shipment
+from rehearsal_room.scenarios.generate.modules.subscriptions.make import (
+    new_subscription,
+    plans_of,
+    product_of,
+)
+from rehearsal_room.scenarios.generate.situations.talks.common import DAY, find
 
 
 def _paused(maker: Maker, colleague: Text, until: Text) -> Draft | None:

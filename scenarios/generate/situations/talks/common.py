@@ -1,9 +1,9 @@
 """What several dialogues need: a customer that is found, and how people say times and prices."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.task_drafts import SpokenValue, call, money
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.task_drafts import SpokenValue, call, money
 
 DAY = ("which day", "what day", "when", "date", "dates", "how long", "until", "till")
 

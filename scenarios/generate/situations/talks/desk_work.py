@@ -1,18 +1,30 @@
 """Dialogues on appointments, cases and meters: an hour is taken, a last day does not occur to the
 colleague, a figure is read off wrong."""
 
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, Text, call
-from scenarios.generate.modules.calendars.make import free_day, new_appointment
-from scenarios.generate.modules.cases.make import new_case
-from scenarios.generate.modules.devices.make import new_device, new_reading
-from scenarios.generate.modules.draft_helpers import long_day
-from scenarios.generate.modules.parties.make import new_customer
-from scenarios.generate.situations.talks.common import DAY, clock_time, find, spoken_price
-from scenarios.generate.situations.talks.spoken_subjects import CASES
-from scenarios.generate.vocabulary.spoken_titles import appointment_names
-from scenarios.generate.vocabulary.trades import trade
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import (
+    Draft,
+    Spoken,
+    Talk,
+    TalkLine,
+    Text,
+    call,
+)
+from rehearsal_room.scenarios.generate.modules.calendars.make import free_day, new_appointment
+from rehearsal_room.scenarios.generate.modules.cases.make import new_case
+from rehearsal_room.scenarios.generate.modules.devices.make import new_device, new_reading
+from rehearsal_room.scenarios.generate.modules.draft_helpers import long_day
+from rehearsal_room.scenarios.generate.modules.parties.make import new_customer
+from rehearsal_room.scenarios.generate.situations.talks.common import (
+    DAY,
+    clock_time,
+    find,
+    spoken_price,
+)
+from rehearsal_room.scenarios.generate.situations.talks.spoken_subjects import CASES
+from rehearsal_room.scenarios.generate.vocabulary.spoken_titles import appointment_names
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade
 
 
 @situation("calendars", steps=3, dialogue=True)

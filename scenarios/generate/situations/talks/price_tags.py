@@ -1,12 +1,12 @@
 """Dialogues on prices that go up; the first price that the colleague gives cannot be entered."""
 
-from scenarios.api import Row
-from scenarios.format import Call
-from scenarios.generate.content.world_maker import Maker
-from scenarios.generate.core.situations import situation
-from scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, call
-from scenarios.generate.modules.catalogue.make import some_products
-from scenarios.generate.situations.talks.common import spoken_price
+from rehearsal_room.scenarios.api import Row
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.content.world_maker import Maker
+from rehearsal_room.scenarios.generate.core.situations import situation
+from rehearsal_room.scenarios.generate.core.task_drafts import Draft, Spoken, Talk, TalkLine, call
+from rehearsal_room.scenarios.generate.modules.catalogue.make import some_products
+from rehearsal_room.scenarios.generate.situations.talks.common import spoken_price
 
 _SHOPS = (
     *("bakery_supply", "bike_workshop", "farm_cooperative", "machine_service", "outdoor_shop"),

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.hosting.dbapi.connections import Connection
-from envpool.hosting.dbapi.database import WorldDatabase
-from envpool.store.overlay import OverlayVFS
+from rehearsal_room.envpool.hosting.dbapi.connections import Connection
+from rehearsal_room.envpool.hosting.dbapi.database import WorldDatabase
+from rehearsal_room.envpool.store.overlay import OverlayVFS
 
 _MOMENT = datetime.datetime(2024, 2, 3, 4, 5, 6)  # noqa: DTZ001 - as in generated code
 _CLOCK = 2_460_676.5  # 2025-01-01 as a Julian day

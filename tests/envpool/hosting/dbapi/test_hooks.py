@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.core.errors import ToolsetError
-from envpool.hosting.dbapi.database import CallEffects, WorldDatabase
-from envpool.hosting.dbapi.hooks import Hook
-from envpool.store.digest import hex_digest
-from envpool.store.overlay import Overlay, OverlayVFS
-from envpool.store.states import States
-from envpool.store.template import template_of
-from scenarios.api import RowChange
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.hosting.dbapi.database import CallEffects, WorldDatabase
+from rehearsal_room.envpool.hosting.dbapi.hooks import Hook
+from rehearsal_room.envpool.store.digest import hex_digest
+from rehearsal_room.envpool.store.overlay import Overlay, OverlayVFS
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.envpool.store.template import template_of
+from rehearsal_room.scenarios.api import RowChange
 from tests.support.budgets import repeats
 from tests.support.hosted_records import small
 

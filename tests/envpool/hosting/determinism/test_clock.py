@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envpool.hosting.determinism.clock import (
+from rehearsal_room.envpool.hosting.determinism.clock import (
     MAX_THREAD_SLEEP,
     STEP,
     frozen_clock,

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from envpool.core.errors import ToolsetError
-from envpool.hosting.determinism.clock import frozen_clock
-from envpool.hosting.determinism.module_state import MAX_STATE, ModuleState
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.hosting.determinism.clock import frozen_clock
+from rehearsal_room.envpool.hosting.determinism.module_state import MAX_STATE, ModuleState
 from tests.support.hosted_modules import load_module
 
 NAME = "hosted_by_the_tests_of_module_state"

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envpool.hosting.determinism.lru_caches import lru_cache
-from envpool.hosting.determinism.mutation_analysis import EXPOSES, MUTATES, NO_EFFECT, Uses, uses_of
+from rehearsal_room.envpool.hosting.determinism.lru_caches import lru_cache
+from rehearsal_room.envpool.hosting.determinism.mutation_analysis import (
+    EXPOSES,
+    MUTATES,
+    NO_EFFECT,
+    Uses,
+    uses_of,
+)
 
 
 def _uses_of(source: str) -> Uses:

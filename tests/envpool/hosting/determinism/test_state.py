@@ -6,9 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from envpool.core.types import ToolResult
-from envpool.hosting.awm_host import AwmHost
-from envpool.hosting.live_world import LiveWorld
+from rehearsal_room.envpool.core.types import ToolResult
+from rehearsal_room.envpool.hosting.awm_host import AwmHost
+from rehearsal_room.envpool.hosting.live_world import LiveWorld
 from tests.support.hosted_records import HEAD, fresh, small
 
 _CODE = (

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from envpool.core.errors import ToolsetError
-from envpool.hosting.determinism.module_state import ModuleState
-from envpool.hosting.determinism.state_pickle import dump_state, load_state
+from rehearsal_room.envpool.core.errors import ToolsetError
+from rehearsal_room.envpool.hosting.determinism.module_state import ModuleState
+from rehearsal_room.envpool.hosting.determinism.state_pickle import dump_state, load_state
 from tests.support.hosted_modules import load_module
 
 NAME = "hosted_by_the_tests_of_state_pickle"

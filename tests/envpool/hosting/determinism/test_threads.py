@@ -8,8 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from envpool.hosting.determinism.clock import frozen_clock
-from envpool.hosting.determinism.threads import DeferredTimer, InlineExecutor, Threads
+from rehearsal_room.envpool.hosting.determinism.clock import frozen_clock
+from rehearsal_room.envpool.hosting.determinism.threads import (
+    DeferredTimer,
+    InlineExecutor,
+    Threads,
+)
 
 CLOCK = "2026-03-14T09:30:00Z"
 
@@ -58,7 +62,7 @@ def test_threads_that_still_run_are_reported(
     def report() -> str:
         """What the check reports; the test's threads do not end, so it need not wait for long."""
         with monkeypatch.context() as patch:
-            patch.setattr("envpool.hosting.determinism.threads.GRACE", 0.05)
+            patch.setattr("rehearsal_room.envpool.hosting.determinism.threads.GRACE", 0.05)
             return threads.check()
 
     with frozen_clock(CLOCK):

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from envpool.inprocess.toolset import load
-from envpool.inprocess.world import HostedScenario
-from judge.gate.checks.interface import (
+from rehearsal_room.envpool.inprocess.toolset import load
+from rehearsal_room.envpool.inprocess.world import HostedScenario
+from rehearsal_room.judge.gate.checks.interface import (
     contradicting_events,
     cut_lists,
     needy_tools,
     silent_writes,
 )
-from judge.playback.playback import play
-from scenarios.api import User
-from scenarios.format import Call, Scenario, Task
+from rehearsal_room.judge.playback.playback import play
+from rehearsal_room.scenarios.api import User
+from rehearsal_room.scenarios.format import Call, Scenario, Task
 
 TOOLS = '''
 """The tools."""

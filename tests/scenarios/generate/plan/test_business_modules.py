@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from scenarios.generate.plan.business_modules import (
+from rehearsal_room.scenarios.generate.plan.business_modules import (
     BASE,
     Column,
     code_of,
@@ -15,8 +15,8 @@ from scenarios.generate.plan.business_modules import (
     shared_code,
     with_needs,
 )
-from scenarios.generate.vocabulary.people import People, pools_of, respellings
-from scenarios.generate.vocabulary.trades import trade, trade_names
+from rehearsal_room.scenarios.generate.vocabulary.people import People, pools_of, respellings
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade, trade_names
 
 TOOLS = '''\
 """Tools."""
@@ -24,7 +24,7 @@ TOOLS = '''\
 import re
 from typing import Literal
 
-from scenarios.generate.modules.common import Id
+from rehearsal_room.scenarios.generate.modules.common import Id
 
 MOST_DAYS = 3  # of a stay
 _SIZES = ("s", "m")

@@ -3,9 +3,9 @@
 from collections import Counter
 from random import Random
 
-from scenarios.generate.plan.chosen_situations import SituationDraw
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.situation_files import situations
+from rehearsal_room.scenarios.generate.plan.chosen_situations import SituationDraw
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.situation_files import situations
 
 
 def test_common_requests_come_more_often_than_rare_ones() -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from scenarios.generate.core.errors import GenerateError
-from scenarios.generate.plan.business_modules import BASE, module_names
-from scenarios.generate.plan.knobs import Knobs, knobs_of
-from scenarios.generate.plan.situation_files import situations as situations_by_id
-from scenarios.generate.plan.splits import SPLITS, held_out_pairs, is_offered
-from scenarios.generate.plan.world_plans import num_tables, plan_worlds
-from scenarios.generate.vocabulary.trades import trade, trade_names
+from rehearsal_room.scenarios.generate.core.errors import GenerateError
+from rehearsal_room.scenarios.generate.plan.business_modules import BASE, module_names
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs, knobs_of
+from rehearsal_room.scenarios.generate.plan.situation_files import situations as situations_by_id
+from rehearsal_room.scenarios.generate.plan.splits import SPLITS, held_out_pairs, is_offered
+from rehearsal_room.scenarios.generate.plan.world_plans import num_tables, plan_worlds
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade, trade_names
 
 
 def test_a_longer_plan_begins_with_the_shorter() -> None:

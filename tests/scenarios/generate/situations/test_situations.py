@@ -7,19 +7,19 @@ from random import Random
 
 import pytest
 
-from judge.worlds.task_texts import begins_with_joiner, masked, sentences_of
-from judge.worlds.world_host import host_in_process
-from scenarios.core.dialogue import UserAutomaton
-from scenarios.format import read
-from scenarios.generate import compose
-from scenarios.generate.compose import GeneratedWorld, generate
-from scenarios.generate.content.drawn_world import DrawnWorld, draw_world
-from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.core.situations import Situation
-from scenarios.generate.plan.knobs import Knobs
-from scenarios.generate.plan.situation_files import situations
-from scenarios.generate.plan.world_plans import WorldPlan, plan_worlds
-from scenarios.generate.tasks.dressed_drafts import instruction_of
+from rehearsal_room.authoring.task_texts import begins_with_joiner, masked, sentences_of
+from rehearsal_room.authoring.world_host import host_in_process
+from rehearsal_room.scenarios.core.dialogue import UserAutomaton
+from rehearsal_room.scenarios.format import read
+from rehearsal_room.scenarios.generate import compose
+from rehearsal_room.scenarios.generate.compose import GeneratedWorld, generate
+from rehearsal_room.scenarios.generate.content.drawn_world import DrawnWorld, draw_world
+from rehearsal_room.scenarios.generate.core.errors import ModuleError
+from rehearsal_room.scenarios.generate.core.situations import Situation
+from rehearsal_room.scenarios.generate.plan.knobs import Knobs
+from rehearsal_room.scenarios.generate.plan.situation_files import situations
+from rehearsal_room.scenarios.generate.plan.world_plans import WorldPlan, plan_worlds
+from rehearsal_room.scenarios.generate.tasks.dressed_drafts import instruction_of
 from tests.support.budgets import IS_LONG
 from tests.support.generated_worlds import QUICK, gated
 from tests.support.try_situations import plans_of

@@ -11,13 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from scenarios.generate.content import drawn_world
-from scenarios.generate.modules.common import _code, _uuid
-from scenarios.generate.plan.business_modules import Module, module, module_names
-from scenarios.generate.structure.address_shapes import shape_addresses
-from scenarios.generate.structure.deletion_shapes import marked_tables, shape_deletion
-from scenarios.generate.structure.id_shapes import id_arguments, id_value, shape_ids
-from scenarios.generate.structure.world_style import WorldStyle, draw_style
+from rehearsal_room.scenarios.generate.content import drawn_world
+from rehearsal_room.scenarios.generate.modules.common import _code, _uuid
+from rehearsal_room.scenarios.generate.plan.business_modules import Module, module, module_names
+from rehearsal_room.scenarios.generate.structure.address_shapes import shape_addresses
+from rehearsal_room.scenarios.generate.structure.deletion_shapes import (
+    marked_tables,
+    shape_deletion,
+)
+from rehearsal_room.scenarios.generate.structure.id_shapes import id_arguments, id_value, shape_ids
+from rehearsal_room.scenarios.generate.structure.world_style import WorldStyle, draw_style
 from tests.support.generated_worlds import gated, made_with
 
 PLAIN = WorldStyle(lists="items", errors="plain", merged=0.0, stamps="none")

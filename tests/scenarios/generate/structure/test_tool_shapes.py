@@ -7,11 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from scenarios.format import Call
-from scenarios.generate.plan.business_modules import module, module_names
-from scenarios.generate.structure.schema_shapes import kept_columns, kept_statements, shape_tables
-from scenarios.generate.structure.tool_shapes import shape_call, shape_tools
-from scenarios.generate.structure.world_style import WorldStyle, draw_style
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.plan.business_modules import module, module_names
+from rehearsal_room.scenarios.generate.structure.schema_shapes import (
+    kept_columns,
+    kept_statements,
+    shape_tables,
+)
+from rehearsal_room.scenarios.generate.structure.tool_shapes import shape_call, shape_tools
+from rehearsal_room.scenarios.generate.structure.world_style import WorldStyle, draw_style
 
 PLAIN = WorldStyle(lists="items", errors="plain", merged=0.0, stamps="none")
 

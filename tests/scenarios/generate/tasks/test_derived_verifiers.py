@@ -1,7 +1,11 @@
 """Verifiers that are derived from the rows that an oracle changed."""
 
-from scenarios.api import RowChange
-from scenarios.generate.tasks.derived_verifiers import TableColumns, VerifierDemands, verify_py
+from rehearsal_room.scenarios.api import RowChange
+from rehearsal_room.scenarios.generate.tasks.derived_verifiers import (
+    TableColumns,
+    VerifierDemands,
+    verify_py,
+)
 
 TABLES = {
     "orders": TableColumns(True, {"customer_id": "customers"}, ignored=("old_serial",)),

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from scenarios.format import Call
-from scenarios.generate.core.world_host import CallOutcome
-from scenarios.generate.tasks.purposes import Purposes, purposes_of
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.generate.core.world_host import CallOutcome
+from rehearsal_room.scenarios.generate.tasks.purposes import Purposes, purposes_of
 
 Step = tuple[str, dict[str, Any], Any, bool]  # tool, arguments, result, whether it wrote
 

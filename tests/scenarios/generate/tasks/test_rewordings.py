@@ -2,7 +2,7 @@
 
 import pytest
 
-from scenarios.generate.tasks.rewordings import rewording_fault
+from rehearsal_room.scenarios.generate.tasks.rewordings import rewording_fault
 
 ORIGINAL = (
     "Ana Lopez (ana.lopez@pinemail.example) wants order R-407131 sent to Graz, not Vienna, if it "

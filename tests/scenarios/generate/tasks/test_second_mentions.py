@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from scenarios.generate.tasks.second_mentions import shorten_names
-from scenarios.generate.vocabulary.people import People, Person, PersonName
+from rehearsal_room.scenarios.generate.tasks.second_mentions import shorten_names
+from rehearsal_room.scenarios.generate.vocabulary.people import People, Person, PersonName
 
 LOCALES = ("da_DK", "de_AT", "de_DE", "en_AU", "en_GB", "en_IE", "en_US", "es_ES", "fi_FI", "it_IT")
 

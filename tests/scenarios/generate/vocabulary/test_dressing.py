@@ -2,7 +2,7 @@
 
 import pytest
 
-from scenarios.generate.vocabulary.dressing import (
+from rehearsal_room.scenarios.generate.vocabulary.dressing import (
     Dresser,
     MarkedDresser,
     choose_words,

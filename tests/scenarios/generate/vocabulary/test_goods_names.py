@@ -2,9 +2,9 @@
 
 import pytest
 
-from scenarios.generate.vocabulary.goods_names import speak_of_goods, spoken_goods
-from scenarios.generate.vocabulary.team_names import speak_of_teams
-from scenarios.generate.vocabulary.trades import trade, trade_names
+from rehearsal_room.scenarios.generate.vocabulary.goods_names import speak_of_goods, spoken_goods
+from rehearsal_room.scenarios.generate.vocabulary.team_names import speak_of_teams
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade, trade_names
 
 
 def put(text: str, about: str, name: str, **values: str) -> str:

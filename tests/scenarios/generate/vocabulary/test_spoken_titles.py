@@ -2,8 +2,8 @@
 
 import pytest
 
-from scenarios.generate.vocabulary.spoken_titles import SpokenTitle
-from scenarios.generate.vocabulary.trades import trade, trade_names
+from rehearsal_room.scenarios.generate.vocabulary.spoken_titles import SpokenTitle
+from rehearsal_room.scenarios.generate.vocabulary.trades import trade, trade_names
 
 
 def test_a_known_title_is_spoken_of_and_another_is_quoted() -> None:

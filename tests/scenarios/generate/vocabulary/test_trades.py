@@ -8,13 +8,18 @@ from string import Formatter
 
 import pytest
 
-from scenarios.generate import modules
-from scenarios.generate.core.errors import ModuleError
-from scenarios.generate.plan.business_modules import BASE, module, module_names
-from scenarios.generate.vocabulary import trades
-from scenarios.generate.vocabulary.dressing import choose_words, forms_of, is_free_word, word_parts
-from scenarios.generate.vocabulary.people import pools_of
-from scenarios.generate.vocabulary.trades import FOLDER, Trade, trade, trade_names
+from rehearsal_room.scenarios.generate import modules
+from rehearsal_room.scenarios.generate.core.errors import ModuleError
+from rehearsal_room.scenarios.generate.plan.business_modules import BASE, module, module_names
+from rehearsal_room.scenarios.generate.vocabulary import trades
+from rehearsal_room.scenarios.generate.vocabulary.dressing import (
+    choose_words,
+    forms_of,
+    is_free_word,
+    word_parts,
+)
+from rehearsal_room.scenarios.generate.vocabulary.people import pools_of
+from rehearsal_room.scenarios.generate.vocabulary.trades import FOLDER, Trade, trade, trade_names
 
 NAMES = trade_names()
 SEASON = re.compile(

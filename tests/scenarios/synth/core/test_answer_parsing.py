@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of, json_of
+from rehearsal_room.scenarios.synth.core.answer_parsing import UnreadableAnswer, code_of, json_of
 
 
 class Score(msgspec.Struct):

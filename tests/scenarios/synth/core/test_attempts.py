@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from scenarios.synth.core.attempts import (
+from rehearsal_room.scenarios.synth.core.attempts import (
     AttemptSummary,
     CheckedAnswer,
     StageOutcome,
     ask_until_valid,
     summarize_faults,
 )
-from scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
+from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
 
 
 def test_similar_faults_are_listed_once() -> None:

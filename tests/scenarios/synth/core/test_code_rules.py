@@ -2,7 +2,11 @@
 
 import pytest
 
-from scenarios.synth.core.code_rules import TOOL_IMPORTS, code_faults, verifier_faults
+from rehearsal_room.scenarios.synth.core.code_rules import (
+    TOOL_IMPORTS,
+    code_faults,
+    verifier_faults,
+)
 
 
 @pytest.mark.parametrize(

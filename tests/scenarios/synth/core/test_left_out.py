@@ -2,8 +2,8 @@
 
 import msgspec
 
-from scenarios.synth.core.left_out import as_helpers, leave_out
-from scenarios.synth.core.world_drafts import ToolDraft
+from rehearsal_room.scenarios.synth.core.left_out import as_helpers, leave_out
+from rehearsal_room.scenarios.synth.core.world_drafts import ToolDraft
 from tests.support.synth_draft import world_draft
 
 CODE = '''def get(db: Db) -> Row:

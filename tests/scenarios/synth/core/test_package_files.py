@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from envpool.router import RoutingPool
-from scenarios.catalogue import is_trusted
-from scenarios.format import Call
-from scenarios.synth.core.package_files import (
+from rehearsal_room.envpool.router import RoutingPool
+from rehearsal_room.scenarios.catalogue import is_trusted
+from rehearsal_room.scenarios.format import Call
+from rehearsal_room.scenarios.synth.core.package_files import (
     SqlScript,
     merge_python,
     package_texts,
     script_of,
     write_package,
 )
-from scenarios.synth.core.protocols import Unhostable
-from scenarios.synth.core.world_drafts import (
+from rehearsal_room.scenarios.synth.core.protocols import Unhostable
+from rehearsal_room.scenarios.synth.core.world_drafts import (
     slug,
 )
 from tests.support.synth_draft import world_draft

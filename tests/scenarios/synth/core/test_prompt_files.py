@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from scenarios.checks import Check
-from scenarios.errors import SynthesisError
-from scenarios.synth.core.answer_parsing import code_of, json_of
-from scenarios.synth.core.code_rules import TOOL_IMPORTS, code_faults, verifier_faults
-from scenarios.synth.core.prompt_files import NAMES, Prompts
-from scenarios.synth.core.protocols import PromptMessage
+from rehearsal_room.scenarios.checks import Check
+from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.synth.core.answer_parsing import code_of, json_of
+from rehearsal_room.scenarios.synth.core.code_rules import (
+    TOOL_IMPORTS,
+    code_faults,
+    verifier_faults,
+)
+from rehearsal_room.scenarios.synth.core.prompt_files import NAMES, Prompts
+from rehearsal_room.scenarios.synth.core.protocols import PromptMessage
 
 
 def test_prompts_are_overridden_file_by_file(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.errors import SynthesisError
-from scenarios.synth.core.seeds import read_seeds
-from scenarios.synth.core.world_drafts import (
+from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.synth.core.seeds import read_seeds
+from rehearsal_room.scenarios.synth.core.world_drafts import (
     SeedScenario,
 )
 

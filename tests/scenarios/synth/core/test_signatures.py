@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from envpool.inprocess.toolset import load
-from scenarios.synth.core.package_files import package_texts, write_package
-from scenarios.synth.core.signatures import described
-from scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
+from rehearsal_room.envpool.inprocess.toolset import load
+from rehearsal_room.scenarios.synth.core.package_files import package_texts, write_package
+from rehearsal_room.scenarios.synth.core.signatures import described
+from rehearsal_room.scenarios.synth.core.world_drafts import ToolDraft, ToolParameter
 from tests.support.synth_draft import world_draft
 
 CODE = '''"""The tools."""

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.errors import OutOfBudget
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
-from scenarios.synth.core.world_drafts import SeedScenario
-from scenarios.synth.stages.ideas import IdeaGatherer, IdeaPool, IdeaSettings
-from scenarios.synth.storage.output_folder import SynthesisFolder
+from rehearsal_room.scenarios.errors import OutOfBudget
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.protocols import ModelAnswer, PromptMessage, Purpose
+from rehearsal_room.scenarios.synth.core.world_drafts import SeedScenario
+from rehearsal_room.scenarios.synth.stages.ideas import IdeaGatherer, IdeaPool, IdeaSettings
+from rehearsal_room.scenarios.synth.storage.output_folder import SynthesisFolder
 
 
 @pytest.fixture

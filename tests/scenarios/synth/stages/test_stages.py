@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from scenarios.format import Scenario
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.stages.common import Sizes, tools_json
-from scenarios.synth.stages.database import SchemaStage, holds_several
-from scenarios.synth.stages.tools import ToolsStage
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.stages.common import Sizes, tools_json
+from rehearsal_room.scenarios.synth.stages.database import SchemaStage, holds_several
+from rehearsal_room.scenarios.synth.stages.tools import ToolsStage
 from tests.support.synth_draft import world_draft
 
 INDEX = "CREATE INDEX i ON t (id)"

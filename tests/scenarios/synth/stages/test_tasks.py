@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.synth.core.coverage import UNNAMED, missing_functions, uncovered
-from scenarios.synth.core.prompt_files import Prompts
-from scenarios.synth.core.world_drafts import (
+from rehearsal_room.scenarios.synth.core.coverage import UNNAMED, missing_functions, uncovered
+from rehearsal_room.scenarios.synth.core.prompt_files import Prompts
+from rehearsal_room.scenarios.synth.core.world_drafts import (
     ProvenTask,
     RuleDraft,
     ScenarioIdea,
@@ -15,7 +15,7 @@ from scenarios.synth.core.world_drafts import (
     TaskPlan,
     UserDraft,
 )
-from scenarios.synth.stages.tasks import TasksStage
+from rehearsal_room.scenarios.synth.stages.tasks import TasksStage
 
 LEND = {"instruction": "Lend the long ladder to Ana Ruiz.", "id": "lend", "functions": ["lend"]}
 WAIVE = {

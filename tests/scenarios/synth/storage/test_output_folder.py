@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.errors import SynthesisError
-from scenarios.synth.core.attempts import AttemptSummary
-from scenarios.synth.storage.output_folder import StageRecord, SynthesisFolder
+from rehearsal_room.scenarios.errors import SynthesisError
+from rehearsal_room.scenarios.synth.core.attempts import AttemptSummary
+from rehearsal_room.scenarios.synth.storage.output_folder import StageRecord, SynthesisFolder
 
 
 def test_a_folder_keeps_the_settings_of_its_first_run(tmp_path: Path) -> None:

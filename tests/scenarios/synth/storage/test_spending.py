@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from scenarios.synth.storage.spending import Ledger, LedgerEntry
+from rehearsal_room.scenarios.synth.storage.spending import Ledger, LedgerEntry
 
 
 def test_a_ledger_survives_a_kill(tmp_path: Path) -> None:

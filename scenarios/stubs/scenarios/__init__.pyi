@@ -1,0 +1,1 @@
+"""Names for type checkers: world packages write `scenarios` for `rehearsal_room.scenarios`."""

@@ -1,0 +1,1 @@
+from rehearsal_room.scenarios.errors import *

@@ -1,0 +1,107 @@
+"""verl (0.9): an agent loop, named in the agent loop file of the rollout.
+
+    # loops.py, imported by every agent loop worker; each has a folder of its own
+    options = RunOptions(judge=ScenarioJudges)
+    run = BackgroundRun(f"runs/verl/{os.getpid()}", ["shop_support"], options)
+    RehearsalLoop = agent_loop(run, "path/of/the/model", name="rehearsal", module=__name__)
+
+Each row of the data has `task` (`shop_support:cancel-duplicate`), and `agent_name = "rehearsal"`.
+verl takes one sequence an episode: a windowed history is refused.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from rehearsal_room.bridges.background import BackgroundRun
+from rehearsal_room.bridges.trainers.loop_backend import Generate
+from rehearsal_room.bridges.trainers.player import SamplerPlayer
+from rehearsal_room.bridges.trainers.segments import Episode, sole_segment
+from rehearsal_room.bridges.trainers.windows import require_windows
+from rehearsal_room.harness.policies.token_agent import Generated, Sampling
+
+Register = Callable[[str], Callable[[type], type]]
+
+
+def agent_loop(
+    run: BackgroundRun, model: str | Path, *, module: str, name: str = "rehearsal"
+) -> type[Any]:
+    """The class of an agent loop, registered with verl, which finds it as `RehearsalLoop` in
+    `module`. Raises SettingsError for a windowed history."""
+    require_windows("verl", run.options.history)
+    verl: Any = import_module("verl.experimental.agent_loop.agent_loop")
+    return loop_class(run, model, module=module, name=name, verl=verl)
+
+
+def loop_class(
+    run: BackgroundRun, model: str | Path, *, module: str, name: str, verl: Any
+) -> type[Any]:
+    """The same, made from the names that `verl` has: AgentLoopBase, AgentLoopOutput,
+    AgentLoopMetrics and register."""
+    players: dict[int, SamplerPlayer] = {}  # by length of the context
+
+    class RehearsalLoop(verl.AgentLoopBase):  # type: ignore[misc]  # known at run time only
+        """Plays one of our episodes for each sample."""
+
+        async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
+            limits = self.rollout_config
+            context = limits.prompt_length + limits.response_length
+            player = players.get(context)
+            if player is None:
+                player = players[context] = SamplerPlayer("verl", run, model, context=context)
+            ask = asking(self.server_manager, sampling_params)
+            episode = await player.play(task_of(row), ask)
+            return verl.AgentLoopOutput(
+                **output_of(episode, limits.response_length), metrics=verl.AgentLoopMetrics()
+            )
+
+    # verl finds a registered class by its module and name.
+    RehearsalLoop.__module__, RehearsalLoop.__qualname__ = module, "RehearsalLoop"
+    registered: type[Any] = verl.register(name)(RehearsalLoop)
+    return registered
+
+
+def task_of(row: dict[str, Any]) -> str:
+    """The task that a row of the data names."""
+    extra = row.get("extra_info") or {}
+    return str(row.get("task") or extra["task"])
+
+
+def asking(server_manager: Any, params: dict[str, Any]) -> Generate:
+    """Sampling of one reply on verl's servers; all replies of an episode go to one server, which
+    has their common beginning cached."""
+    request_id = uuid4().hex
+
+    async def ask(prompt_ids: list[int], sampling: Sampling) -> Generated:
+        output = await server_manager.generate(
+            request_id=request_id,
+            prompt_ids=prompt_ids,
+            sampling_params={**params, "max_tokens": sampling.max_tokens, "logprobs": True},
+        )
+        if output.log_probs is None:
+            raise RuntimeError("verl's server returned no log-probabilities")
+        cut = len(output.token_ids) >= (sampling.max_tokens or 0)
+        return Generated(output.token_ids, output.log_probs, "length" if cut else "stop")
+
+    return ask
+
+
+def output_of(episode: Episode, response_length: int) -> dict[str, Any]:
+    """The fields of an AgentLoopOutput. Raises ValueError for an episode of several sequences."""
+    one = sole_segment(episode, trainer="verl")
+    return {
+        "prompt_ids": one.prompt_ids,
+        "response_ids": one.response_ids[:response_length],
+        "response_mask": one.mask[:response_length],
+        "response_logprobs": one.logprobs[:response_length],
+        "reward_score": episode.reward,
+        "num_turns": 2 * episode.num_turns,
+        "extra_fields": {
+            "turn_scores": [],
+            "tool_rewards": [],
+            "label": episode.label,
+            "ending": episode.ending,
+        },
+    }

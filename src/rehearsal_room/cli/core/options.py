@@ -1,0 +1,146 @@
+"""What the commands share: flags, settings, where results go."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+
+from rehearsal_room.cli.core.flags import flags_of
+from rehearsal_room.harness.continuation.forks import parse_fork, with_its_task
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.terminal import Terminal
+from rehearsal_room.harness.log.reader import require_format
+from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.harness.rollout.launch import finder
+from rehearsal_room.harness.settings.fields import fields_of
+from rehearsal_room.harness.settings.run import Settings, difference, resolve
+
+
+def _writable(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Refuse a file that cannot be written before the work, not after it."""
+    if value is not None and value != "-" and not Path(value).absolute().parent.is_dir():
+        raise SettingsError(f"--json: {value} cannot be written: its folder does not exist")
+    return value
+
+
+JSON = click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    callback=_writable,
+    help="Write the result to this file as JSON; - for standard output.",
+)
+OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the run (default: a new one in runs/).",
+)
+JOBS = click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of parallel processes.",
+)
+RESUME = click.option(
+    "--resume", is_flag=True, help="Continue the run in the folder that --output names."
+)
+DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Print the resolved settings and stop; nothing is run."
+)
+_CONFIG = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML file of settings, in which each flag is a key (max_steps for --max-steps); flags "
+    "win over it.",
+)
+_SCENARIOS = click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]...")
+_HOSTING = ("awm", "seeding", "isolate", "workers", "worker_memory_mb", "sandbox")
+_NOT_SERVED = ("judge_concurrency", "judge_backlog")  # of runs: a server's clients wait themselves
+judge_flags = flags_of(  # of commands that judge what others play
+    Settings,
+    only=[
+        field.key
+        for field in fields_of(Settings)
+        if field.table == "judge" and field.key not in _NOT_SERVED
+    ],
+    words={"judge": ("code", "llm", "hybrid", "none")},
+    help={
+        "judge": "Judge of the episodes: the scenarios' code (code), models (llm), code with "
+        "models for what it leaves open (hybrid), or no judge (none)."
+    },
+)
+pool_flags = flags_of(Settings, only=_HOSTING)  # of commands that need worlds and run no episodes
+
+
+def run_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The argument and the flags of commands that run episodes."""
+    for add in (JSON, DRY_RUN, RESUME, OUTPUT, _CONFIG, flags_of(Settings), _SCENARIOS):
+        command = add(command)
+    return command
+
+
+def settings_of(config: Path | None, output: Path | None, resume: bool, flags: Any) -> Settings:
+    """The resolved settings; a run that is resumed has those with which it began, and a fork those
+    of the run from which it is forked."""
+    began = output / "run.toml" if resume and output is not None else None
+    if began is None or not began.is_file():
+        if flags.get("forked_from"):
+            return _fork_settings(config, flags)
+        settings = resolve(config, flags)
+        if settings.forked_from and not settings.scenarios:
+            return with_its_task(settings, finder(settings), episodes=settings.episodes)
+        return settings
+    assert output is not None
+    require_format(output)  # other formats came with other settings
+    settings = resolve(config or began, flags)
+    if (changed := difference(began, settings)) is not None:
+        raise SettingsError(f"{began}: {changed}")
+    return settings
+
+
+def _fork_settings(config: Path | None, flags: Any) -> Settings:
+    if flags.get("scenarios"):
+        raise SettingsError(
+            "from: a fork has the scenario and the task of its episode; name no scenario"
+        )
+    folder = Path(parse_fork(flags["forked_from"]).run)
+    require_format(folder)
+    began = folder / "run.toml"
+    settings = resolve(config or (began if began.is_file() else None), flags)
+    return with_its_task(settings, finder(settings), episodes=flags.get("episodes"))
+
+
+def write_json(result: Any, json_file: str | None) -> None:
+    """Write the machine-readable result to the file of --json, if it was given."""
+    if json_file is None:
+        return
+    data = msgspec.json.format(msgspec.json.encode(result, enc_hook=_text_of), indent=2) + b"\n"
+    if json_file == "-":
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        write_atomically(Path(json_file), data)
+    except OSError as exc:
+        raise SettingsError(f"--json: {json_file} cannot be written: {exc}") from exc
+
+
+def _text_of(value: Any) -> str:
+    """A path as its text: the one type of our results that JSON lacks."""
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(f"JSON has no form for {type(value).__name__}")
+
+
+def console_of(json_file: str | None) -> Console:
+    """The console for people: standard error when JSON goes to standard output."""
+    return Terminal(stderr=json_file == "-")

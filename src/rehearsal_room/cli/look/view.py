@@ -1,0 +1,136 @@
+"""The command `view`: runs as a page in the browser, or as one file."""
+
+import webbrowser
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rehearsal_room.cli.core.context import CommandContext
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.terminal import Terminal
+from rehearsal_room.harness.rollout.process import run
+from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.distribution import missing_package
+from rehearsal_room.viewer.export import answers_of, write_export
+from rehearsal_room.viewer.reading.open_runs import OpenRun, Runs, check_readable, checked
+
+_BASE = Path("runs")
+
+
+@click.command("view")
+@click.argument("folders", nargs=-1, metavar="[RUN]...", type=click.Path(path_type=Path))
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    metavar="PORT",
+    help="Port of 127.0.0.1 (default: a free one).",
+)
+@click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@click.option(
+    "--bus",
+    metavar="URL",
+    help="URL of the MQTT broker on which runs of other machines are published: "
+    "mqtt[s]://user@host:port. RUN is then their name (default: the one that is live).",
+)
+@click.option(
+    "--export",
+    "exported",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write the runs into this file, which works without a server and without network, and do "
+    "not serve them.",
+)
+@click.option(
+    "--episodes",
+    type=click.IntRange(1, 1_000),
+    default=200,
+    show_default=True,
+    help="Number of episodes of each run in the exported file.",
+)
+@click.pass_obj
+def view_command(
+    context: CommandContext,
+    /,
+    folders: Sequence[Path],
+    port: int,
+    no_open: bool,
+    bus: str | None,
+    exported: Path | None,
+    episodes: int,
+) -> None:
+    """Show runs in the browser: episodes, the rows that every call changed, the world at any turn.
+
+    RUN is the folder of a run or of a training run, finished or live, a folder of such folders
+    (default: ./runs), or the folder of a world. The page is served on this machine only, until
+    Ctrl-C.
+
+    \b
+        rehearse view                                     (the runs in ./runs, and all worlds)
+        rehearse view runs/x runs/y
+        rehearse view runs/x --export x.html              (one file, to send to somebody)
+    """
+    if bus is not None:
+        _view_published(context, bus, folders, port, no_open=no_open, exported=exported)
+        return
+    worlds = [folder for folder in folders if (folder / "scenario.toml").is_file()]
+    found = checked([folder for folder in folders if folder not in worlds])
+    check_readable([OpenRun(folder) for folder in found])
+    if exported is not None:
+        _export(context, found, exported, episodes)
+        return
+    settings = _serving().ServeSettings(found, None if folders else _BASE, port, worlds=worlds)
+    _serve(context, settings, no_open=no_open)
+
+
+def _view_published(
+    context: CommandContext,
+    bus: str,
+    names: Sequence[Path],
+    port: int,
+    *,
+    no_open: bool,
+    exported: Path | None,
+) -> None:
+    if exported is not None:
+        raise SettingsError("--export: a run on a broker cannot be exported; leave --export out")
+    published = [str(name) for name in names]
+    settings = _serving().ServeSettings((), None, port, bus=bus, published=published)
+    _serve(context, settings, no_open=no_open)
+
+
+def _serve(context: CommandContext, settings: Any, *, no_open: bool) -> None:
+    serving = _serving()
+    parts = serving.Parts(context.viewer(), context.judge_opener, find)
+
+    def ready(url: str) -> None:
+        Terminal(stderr=True).print(url, soft_wrap=True, highlight=False)
+        if not no_open:
+            with suppress(webbrowser.Error):
+                webbrowser.open(url)
+
+    run(serving.serve, settings, parts, ready)
+
+
+def _export(context: CommandContext, folders: Sequence[Path], path: Path, episodes: int) -> None:
+    if not folders:
+        raise SettingsError("--export: name the run to write into the file")
+    if not path.absolute().parent.is_dir():
+        raise SettingsError(f"--export: {path}: its folder does not exist")
+    with closing(Runs(folders)) as runs:
+        answers = run(partial(answers_of, runs.all(), context.viewer(), episodes=episodes))
+        size = write_export(path, answers)
+    click.echo(f"{path}: {size / 1e6:.1f} MB")
+
+
+def _serving() -> Any:
+    """The server. Imported late: its libraries are optional."""
+    try:
+        return import_module("rehearsal_room.viewer.server.serve")
+    except ModuleNotFoundError as exc:
+        raise SettingsError(missing_package("view", exc, "serve")) from exc

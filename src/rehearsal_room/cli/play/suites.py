@@ -1,0 +1,346 @@
+"""The commands `suites` and `eval`: the benchmarks of others, played by our harness."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from rehearsal_room.cli.core.context import CommandContext
+from rehearsal_room.cli.core.flags import SectionedCommand, flags_of
+from rehearsal_room.cli.core.options import (
+    DRY_RUN,
+    JSON,
+    OUTPUT,
+    RESUME,
+    console_of,
+    settings_of,
+    write_json,
+)
+from rehearsal_room.cli.play.run import play_run, print_settings
+from rehearsal_room.envpool.served.needs import ServedSettings
+from rehearsal_room.envpool.served.needs import faults as faults_of
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.core.terminal_text import plural
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
+from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
+from rehearsal_room.harness.reports.summary import write_report
+from rehearsal_room.harness.rollout.launch import opened_suite, planned
+from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.settings.worlds import WorldSettings
+from rehearsal_room.judge.suites.scores import SuiteScores, findings_of, scores_of
+from rehearsal_room.scenarios.errors import ScenarioError
+from rehearsal_room.scenarios.format import Scenario
+from rehearsal_room.scenarios.suites.catalogue import SUITES, Suite, suite
+
+_FIXED = ("oracle", "mutant", "scripted", "noop", "replay")  # no model: no limit on a turn's steps
+_OMITTED = (
+    *("scenarios", "suite", "suite_path", "awm", "mcp", "openenv", "group_size"),
+    "forked_from",
+)
+
+
+class SuiteReport(msgspec.Struct, frozen=True):
+    """What `rehearse eval --json` writes."""
+
+    suite: str
+    version: str  # of the suite's data
+    tasks: int
+    episodes: int
+    scores: dict[str, float]  # by category; a share from 0 to 1
+    overall: float | None  # by the suite's own formula; None: not all of it was played
+    floor: float | None  # the overall score, or the mean, of doing nothing
+    ceiling: float | None  # the same of the reference solutions; None: the suite has none
+    unjudged: int
+    groups: dict[str, float]
+    pass_hat_k: dict[str, float]
+    policy: str
+    failures: dict[str, int] = {}  # episodes by kind of failure, as far as verdicts show it
+    statistics: RunStatistics | None = None  # None: no episode has a score
+
+
+class SuiteInfo(msgspec.Struct, frozen=True):
+    """One suite of `rehearse suites list --json`."""
+
+    name: str
+    title: str
+    categories: tuple[str, ...]
+    needs: str  # what the user installs or names
+
+
+class CategoryNeeds(msgspec.Struct, frozen=True):
+    """One category of `rehearse suites needs --json`."""
+
+    category: str
+    tasks: int
+    ready: int  # tasks that need nothing more; whether the network is there is not checked
+    missing: dict[str, int]  # what is missing -> how many tasks need it
+
+
+@click.group("suites")
+def suites_group() -> None:
+    """Benchmarks of others that can be played here."""
+
+
+@suites_group.command("list")
+@JSON
+def list_command(json_file: str | None) -> None:
+    """List the suites, their categories, and what each needs."""
+    found = [SuiteInfo(one.name, one.title, one.categories, one.needs) for one in SUITES.values()]
+    console = console_of(json_file)
+    for one in SUITES.values():
+        console.print(f"{one.name}: {one.title}", highlight=False)
+        console.print(f"  categories: {', '.join(one.categories)}", highlight=False)
+        console.print(f"  needs: {one.needs}", highlight=False)
+    write_json(found, json_file)
+
+
+@suites_group.command("needs")
+@click.argument("suite_name", metavar="SUITE")
+@click.option("--suite-path", type=click.Path(), metavar="DIR", help="Folder of the checkout.")
+@click.option("--suite-servers", type=click.Path(), metavar="FILE", help="See `rehearse eval`.")
+@click.option("--suite-python", metavar="FILE", help="See `rehearse eval`.")
+@click.option("--mcp-env", multiple=True, metavar="NAME", help="See `rehearse eval`.")
+@JSON
+def needs_command(suite_name: str, json_file: str | None, **flags: Any) -> None:
+    """List which tasks of a suite can be played here, and what the others need.
+
+    It is for suites whose worlds are MCP servers, which are not started.
+    """
+    if (found := suite(suite_name)).adapter:
+        raise SettingsError(f"suite {suite_name!r} starts no MCP servers; it needs {found.needs}")
+    given = {name: value for name, value in flags.items() if value}
+    worlds = msgspec.structs.replace(WorldSettings(suite=suite_name), **given)
+    source = opened_suite(worlds)[1]
+    served = ServedSettings(worlds.suite_python, worlds.mcp_env)
+    result = []
+    for category in found.categories:
+        try:
+            scenarios = source.scenarios(category)
+        except ScenarioError:  # the checkout does not have it
+            continue
+        result.append(_needs_of(category, scenarios, served))
+    console = console_of(json_file)
+    for one in result:
+        console.print(
+            f"{one.category}: {one.ready} of {plural(one.tasks, 'task')} can be played here",
+            highlight=False,
+        )
+        for need, count in one.missing.items():
+            console.print(f"  {plural(count, 'task')}: {need}", highlight=False, soft_wrap=True)
+    write_json(result, json_file)
+
+
+def _needs_of(
+    category: str, scenarios: Iterable[Scenario], settings: ServedSettings
+) -> CategoryNeeds:
+    missing: Counter[str] = Counter()
+    tasks = ready = 0
+    for scenario in scenarios:
+        assert scenario.suite is not None
+        assert scenario.suite.served is not None
+        faults = tuple(faults_of(scenario.suite.served, settings))
+        tasks, ready = tasks + 1, ready + (not faults)
+        missing.update(faults)
+    return CategoryNeeds(category, tasks, ready, dict(missing.most_common()))
+
+
+@click.command("eval", cls=SectionedCommand)
+@click.argument("suite_name", metavar="SUITE")
+@flags_of(Settings, omit=_OMITTED)
+@click.option("--category", metavar="NAME", help="One category of the suite (default: all).")
+@click.option(
+    "-k",
+    "tries",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of episodes of each task; pass^k is reported up to this number.",
+)
+@click.option(
+    "--suite-path",
+    "--tau2",
+    "suite_path",
+    type=click.Path(),
+    metavar="DIR",
+    help="Folder of the suite's package, or of a checkout of its repository (default: the package "
+    "that the interpreter has).",
+)
+@click.option(
+    "--config", type=click.Path(path_type=Path), metavar="FILE", help="TOML file of settings."
+)
+@OUTPUT
+@RESUME
+@DRY_RUN
+@JSON
+@click.pass_obj
+def eval_command(
+    context: CommandContext,
+    /,
+    suite_name: str,
+    category: str | None,
+    tries: int,
+    suite_path: str | None,
+    config: Path | None,
+    output: Path | None,
+    resume: bool,
+    dry_run: bool,
+    json_file: str | None,
+    **flags: Any,
+) -> None:
+    """Play a benchmark of others and score it by its own rules.
+
+    \b
+        rehearse eval bfcl_v3 -m MODEL --base-url http://localhost:8000/v1
+        rehearse eval bfcl_v3 --category multi_turn_base -p oracle
+
+    The score of doing nothing (the floor) and that of the suite's reference solutions (the ceiling)
+    stand beside each score; both are played here, on the same tasks.
+    """
+    found = suite(suite_name)
+    _require_category(found, category)
+    flags |= {
+        "scenarios": (category,) if category else found.categories,
+        "suite": suite_name,
+        "suite_path": suite_path and str(Path(suite_path).absolute()),
+        "group_size": tries,
+    }
+    settings = with_defaults(settings_of(config, output, resume, flags), found, flags)
+    if dry_run:
+        print_settings(settings)
+        return
+    folder = output or fresh(settings)
+    report = play_run(context, settings, folder, resume=resume)
+    write_report(folder, report)
+    scores = _scores(settings, folder)
+    bounds = {
+        policy: _bound(
+            context, settings, policy, scores if settings.policy.name == policy else None
+        )
+        for policy in (("noop", "oracle") if found.has_solutions else ("noop",))
+    }
+    result = SuiteReport(
+        suite=suite_name,
+        version=opened_suite(settings.worlds)[1].version,
+        tasks=scores.tasks,
+        episodes=scores.episodes,
+        scores=scores.scores,
+        overall=scores.overall,
+        floor=_total(bounds["noop"]),
+        ceiling=_total(bounds["oracle"]) if found.has_solutions else None,
+        unjudged=scores.unjudged,
+        groups=scores.groups,
+        pass_hat_k=scores.pass_hat_k,
+        policy=settings.policy.name,
+        failures=report.failures,
+        statistics=report.statistics,
+    )
+    console = console_of(json_file)
+    console.print(f"run folder {folder}", highlight=False)
+    render(result, bounds, console)
+    write_json(result, json_file)
+
+
+def _require_category(found: Suite, category: str | None) -> None:
+    if category and category not in found.categories:
+        raise SettingsError(
+            f"--category: suite {found.name!r} has no category {category!r}; categories: "
+            f"{', '.join(found.categories)}"
+        )
+
+
+def with_defaults(settings: Settings, found: Suite, flags: Mapping[str, Any]) -> Settings:
+    """The settings with the suite's own limits where the user gave none, and with policy openai
+    where only a model was named."""
+    limits, policy = settings.limits, settings.policy
+    if flags.get("policy") is None and flags.get("model"):
+        policy = msgspec.structs.replace(policy, name="openai")
+    if flags.get("max_steps") is None:
+        limits = msgspec.structs.replace(limits, max_steps=found.max_steps)
+    if flags.get("turn_steps") is None and policy.name not in _FIXED:
+        limits = msgspec.structs.replace(limits, turn_steps=found.turn_steps)
+    return msgspec.structs.replace(settings, limits=limits, policy=policy)
+
+
+def fresh(settings: Settings) -> Path:
+    """runs/<suite>-<policy>-<number>, the first that does not exist yet."""
+    number = 1
+    while (
+        folder := Path("runs") / f"{settings.worlds.suite}-{settings.policy.name}-{number}"
+    ).exists():
+        number += 1
+    return folder
+
+
+def _scores(settings: Settings, folder: Path) -> SuiteScores:
+    categories = {
+        scenario.name: scenario.suite.category
+        for scenario, _ in planned(settings)[0]
+        if scenario.suite is not None
+    }
+    with open_reader(folder) as reader:
+        findings = findings_of(reader)
+        return scores_of(settings.worlds.suite, reader.episodes(), categories, findings)
+
+
+def _bound(
+    context: CommandContext, settings: Settings, policy: str, known: SuiteScores | None
+) -> SuiteScores:
+    """The scores of a policy without a model on the same tasks."""
+    if known is not None:
+        return known
+    plain = msgspec.structs.replace(
+        settings,
+        policy=msgspec.structs.replace(settings.policy, name=policy),
+        limits=msgspec.structs.replace(settings.limits, turn_steps=None),
+        group_size=1,
+        concurrency=None,
+        chaos="",
+    )
+    with tempfile.TemporaryDirectory(prefix="rehearse-") as name:
+        folder = Path(name) / policy
+        play_run(context, plain, folder, resume=False, progress=False)
+        return _scores(plain, folder)
+
+
+def _total(scores: SuiteScores) -> float | None:
+    """The overall score; the mean of the categories where the suite has none for these."""
+    if scores.overall is not None or not scores.scores:
+        return scores.overall
+    return sum(scores.scores.values()) / len(scores.scores)
+
+
+def render(report: SuiteReport, bounds: Mapping[str, SuiteScores], console: Console) -> None:
+    """Print the scores as a table."""
+    table = Table(box=None, pad_edge=False)
+    columns = {"noop": "nothing", "oracle": "reference"}
+    names = [columns[policy] for policy in bounds]
+    for name in (f"{report.suite} {report.version}", report.policy, *names):
+        table.add_column(name, justify="left" if name.startswith(report.suite) else "right")
+    others = bounds.values()
+    for name, value in report.scores.items():
+        table.add_row(name, _percent(value), *(_percent(b.scores.get(name)) for b in others))
+    for name, value in report.groups.items():
+        table.add_row(f"= {name}", _percent(value), *(_percent(b.groups.get(name)) for b in others))
+    overall = (report.overall, *(one.overall for one in others))
+    table.add_row("overall", *map(_percent, overall))
+    console.print(table)
+    console.print(
+        f"{plural(report.tasks, 'task')}, {plural(report.episodes, 'episode')}, "
+        f"{report.unjudged:,} unjudged",
+        highlight=False,
+    )
+    for line in () if report.statistics is None else statistics_lines(report.statistics):
+        console.print(line, highlight=False, soft_wrap=True)
+    if report.failures:
+        console.print(bar_chart("failures", most_first(report.failures)))
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f} %"

@@ -1,0 +1,165 @@
+"""The command `train`."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from rehearsal_room.cli.core.context import CommandContext
+from rehearsal_room.cli.core.interruption import command_line, continued_by
+from rehearsal_room.cli.core.options import DRY_RUN, JSON, OUTPUT, RESUME, console_of, write_json
+from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.rollout.launch import planned
+from rehearsal_room.learner.config.loader import read_settings
+from rehearsal_room.learner.config.runs import Runs, runs_of
+from rehearsal_room.learner.config.settings import TrainSettings
+from rehearsal_room.learner.core.errors import ConfigError
+from rehearsal_room.scenarios.distribution import missing_package
+
+
+@click.command("train")
+@click.argument("config", type=click.Path(path_type=Path))
+@OUTPUT
+@RESUME
+@DRY_RUN
+@click.option(
+    "--misaligned",
+    is_flag=True,
+    help="Also train on logs that were made under another history policy or dialect.",
+)
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Learn from a run that is still played and judged by other processes: data.logs names its "
+    "folder (data.follow).",
+)
+@click.option(
+    "--bus",
+    metavar="URL",
+    help="With --follow: URL of the MQTT broker on which the run of this name in data.logs is "
+    "published.",
+)
+@JSON
+@click.pass_obj
+def train_command(
+    context: CommandContext,
+    /,
+    config: Path,
+    output: Path | None,
+    resume: bool,
+    dry_run: bool,
+    misaligned: bool,
+    follow: bool,
+    bus: str | None,
+    json_file: str | None,
+) -> None:
+    """Train a model on its own rollouts, or on the logs of other runs.
+
+    CONFIG is a TOML file (`rehearse schema train` prints its JSON Schema). Use --dry-run first: it
+    prints the settings and the number of episodes, and trains nothing.
+    """
+    settings = _with_follow(read_settings(config), follow=follow, bus=bus)
+    if resume and output is None:
+        raise ConfigError("--resume: name the run's folder with --output")
+    if misaligned:
+        data = msgspec.structs.replace(settings.data, misaligned=True)
+        settings = msgspec.structs.replace(settings, data=data)
+    try:
+        runs = runs_of(settings)
+    except ConfigError as exc:
+        raise ConfigError(f"{config}: {exc}") from exc
+    if dry_run:
+        _describe(settings, runs)
+        return
+    folder = output or _fresh_folder(settings)
+    policy_of = _module("rehearsal_room.learner.loop.trainable_policies").policy_of(settings)
+    training = _module("rehearsal_room.learner.loop.run")
+    dependencies = training.TrainDependencies(
+        context.judge_opener,
+        policy_of,
+        console_of("-"),
+        None if bus is None else MqttSettings(url=bus),
+    )
+    public = None if bus is None else MqttSettings(url=bus).public().url  # without its password
+    flags = {"--misaligned": misaligned, "--follow": follow, "--bus": public}
+    with continued_by(lambda: _resumed(config, folder, flags)):
+        report = training.train(settings, runs, folder, dependencies, resume=resume)
+    if report is None:
+        return
+    console = console_of(json_file)
+    console.print(f"run folder {folder}", highlight=False)
+    _module("rehearsal_room.learner.loop.report").render(report, console)
+    write_json(report, json_file)
+
+
+def train_from(context: CommandContext, config: Path, folder: Path, *, resume: bool) -> Path:
+    """Train as a file of settings says, in a folder, or go on there; returns the folder of the
+    newest weights. Raises what `rehearse train` does."""
+    settings = read_settings(config)
+    training = _module("rehearsal_room.learner.loop.run")
+    policy_of = _module("rehearsal_room.learner.loop.trainable_policies").policy_of(settings)
+    dependencies = training.TrainDependencies(context.judge_opener, policy_of, console_of("-"))
+    report = training.train(settings, runs_of(settings), folder, dependencies, resume=resume)
+    if report is None:
+        raise ConfigError(f"{config}: an experiment trains in one process (compute.processes)")
+    return Path(report.published)
+
+
+def _with_follow(settings: TrainSettings, *, follow: bool, bus: str | None) -> TrainSettings:
+    """The settings with the flags about a run that is followed. Raises ConfigError."""
+    data = settings.data
+    if follow and not data.follow:
+        data = msgspec.structs.replace(data, follow=True)
+    if data.follow and not data.logs:
+        raise ConfigError("--follow: there is no run to follow; name it in data.logs")
+    if bus is not None and not (data.follow and len(data.logs) == 1):
+        raise ConfigError(
+            "--bus: needs --follow, and the name of one run in data.logs, as it is on the broker"
+        )
+    if bus is not None:
+        broker_of(MqttSettings(url=bus))
+    return msgspec.structs.replace(settings, data=data)
+
+
+def _resumed(config: Path, folder: Path, flags: Mapping[str, str | bool | None]) -> str:
+    """The command that continues a training run; empty where the run has not begun."""
+    if not (folder / "train.toml").exists():
+        return ""
+    words = [
+        word
+        for name, value in flags.items()
+        if value
+        for word in ([name] if value is True else [name, value])
+    ]
+    return command_line("train", config, "-o", folder, "--resume", *words)
+
+
+def _describe(settings: TrainSettings, runs: Runs) -> None:
+    """Print the resolved settings, and the number of episodes that they need."""
+    click.echo(
+        _module("rehearsal_room.learner.loop.run_folder").as_toml(settings).decode(), nl=False
+    )
+    if not settings.data.logs:
+        tasks, plans = planned(runs.rollouts)
+        most = "at most " if settings.data.fill else ""
+        click.echo(f"# {most}{len(plans)} episodes of {len(tasks)} tasks")
+
+
+def _module(name: str) -> Any:
+    """A module that needs the learner's libraries, which take seconds to import."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as exc:
+        raise SettingsError(missing_package("train", exc, "train")) from exc
+
+
+def _fresh_folder(settings: TrainSettings) -> Path:
+    """runs/train-<model>-<number>, the first that does not exist yet."""
+    name, number = Path(settings.model).name or "model", 1
+    while (folder := Path("runs") / f"train-{name}-{number}").exists():
+        number += 1
+    return folder

@@ -1,0 +1,225 @@
+"""The command `promote`: whether an agent may go on to the next stage."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from rehearsal_room.cli.core.context import CommandContext
+from rehearsal_room.cli.core.options import JSON, console_of, write_json
+from rehearsal_room.cli.play.run import play_run
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.harness.log.schema import write_atomically
+from rehearsal_room.harness.logged_runs.logged_run import log_folder, run_settings
+from rehearsal_room.harness.rollout.launch import planned
+from rehearsal_room.harness.settings.run import with_episodes
+
+_STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
+
+
+@click.command("promote")
+@click.argument("gate_file", metavar="GATE.toml", type=click.Path(path_type=Path))
+@click.argument(
+    "folders", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path)
+)
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="BASE",
+    help="Run to compare with, for criteria such as regression.vs(base).",
+)
+@click.option(
+    "--stage",
+    metavar="NAME",
+    help="Judge the stages up to this one (default: up to the first that is not passed).",
+)
+@click.option(
+    "--continue",
+    "most",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Play the runs on by their own settings, look after each batch, and stop at a verdict or "
+    "when they have N episodes together. A base that is compared with is played on, too.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Markdown file of the verdict (default: none).",
+)
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="JUnit XML file of the verdict, for CI (default: none).",
+)
+@JSON
+@click.pass_obj
+def promote_command(
+    context: CommandContext,
+    /,
+    gate_file: Path,
+    folders: Sequence[Path],
+    against: Path | None,
+    stage: str | None,
+    most: int | None,
+    output: Path | None,
+    junit: Path | None,
+    json_file: str | None,
+) -> None:
+    """Judge runs by a gate file: may the agent go on to the next stage?
+
+    \b
+        rehearse promote gate.toml runs/new --against runs/old
+        rehearse promote gate.toml runs/new --against runs/old --continue 2000
+
+    The exit status is 0 when the stage is passed, 1 when it is failed, and 3 when the episodes are
+    too few to tell.
+    """
+    for flag, path in (("--output", output), ("--junit", junit)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise SettingsError(f"{flag}: {path}: its folder does not exist")
+    gate = import_module("rehearsal_room.judge.promotion.gate_file").read_gate(gate_file)
+    names = [one.name for one in gate.stages]
+    if stage is not None and stage not in names:
+        raise SettingsError(f"--stage: the gate has no stage {stage!r}; stages: {', '.join(names)}")
+    if gate.compares and against is None:
+        raise SettingsError("--against: a criterion compares with a base run; name it")
+    runs = [log_folder(folder) for folder in folders]
+    base = None if against is None else log_folder(against)
+    _require_episodes([*runs, *([base] if base else [])])
+    promotion = _Promotion(context, gate, runs, base)
+    promotion.require_shared_tasks()
+    looked = promotion.look(most, stage or "")
+    report = promotion.report(gate_file, looked, most)
+    outputs = import_module("rehearsal_room.judge.promotion.output")
+    if output is not None:
+        _write(output, outputs.markdown_of(report).encode())
+    if junit is not None:
+        _write(junit, outputs.junit_of(report))
+    outputs.render(report, console_of(json_file))
+    write_json(report, json_file)
+    sys.exit(_STATUS[report.verdict])
+
+
+def _require_episodes(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        with open_reader(folder) as reader:
+            if not any(row.judge is not None for row in reader.episodes()):
+                raise SettingsError(
+                    f"{folder}: no episode has a verdict; `rehearse judge {folder}` judges them"
+                )
+
+
+class _Promotion:
+    """One promotion: reads the runs, plays them on, and makes the report."""
+
+    def __init__(
+        self, context: CommandContext, gate: Any, runs: Sequence[Path], base: Path | None
+    ) -> None:
+        self._context = context
+        self._gate = gate
+        self._runs = runs
+        self._base = base
+        self._facts = import_module("rehearsal_room.judge.promotion.facts")
+
+    def read(self) -> tuple[list[Any], list[Any]]:
+        """The episodes of the runs and of the base."""
+        count = self._gate.counts_calls
+        runs = [
+            one
+            for folder in self._runs
+            for one in self._facts.read_facts(folder, count_calls=count)
+        ]
+        base = [] if self._base is None else self._facts.read_facts(self._base)
+        return runs, base
+
+    def require_shared_tasks(self) -> None:
+        """Raise SettingsError where the base shares no task with the runs."""
+        runs, base = self.read()
+        if base and {one.key for one in runs}.isdisjoint(one.key for one in base):
+            names = ", ".join(map(str, self._runs))
+            raise SettingsError(f"--against: {self._base} shares no task with {names}")
+
+    def look(self, most: int | None, until: str) -> Any:
+        """Judge once, or again and again while the runs are played on."""
+        looks = import_module("rehearsal_room.judge.promotion.looks")
+        if most is None:
+            decision = import_module("rehearsal_room.judge.promotion.decision")
+            return looks.Looked(decision.decide(self._gate, *self.read(), until=until), ())
+        return looks.look_until(self._gate, most, self.read, self._play_on, until=until)
+
+    def _play_on(self, episodes: int) -> None:
+        """Play until the runs have so many episodes together, and the base as many of its own
+        where a criterion compares with it."""
+        now = [_episodes_of(folder) for folder in self._runs]
+        missing = max(0, episodes - sum(now))
+        for index, (folder, count) in enumerate(zip(self._runs, now, strict=True)):
+            share = missing // len(now) + (index < missing % len(now))
+            self._play(folder, count + share)
+        if self._base is not None and self._gate.compares:
+            self._play(self._base, max(_episodes_of(self._base), episodes))
+
+    def _play(self, folder: Path, episodes: int) -> None:
+        """Play a run on until it has so many episodes, or a few more: groups are whole."""
+        path = folder / "run.toml"
+        settings = run_settings(folder)
+        groups = -(-episodes // settings.group_size)
+        target = max(groups * settings.group_size, len(planned(settings)[1]))
+        settings = msgspec.structs.replace(settings, episodes=target)
+        _write(path, with_episodes(path, target))
+        play_run(self._context, settings, folder, resume=True)
+
+    def report(self, gate_file: Path, looked: Any, most: int | None) -> Any:
+        """The report on how it ended."""
+        outputs = import_module("rehearsal_room.judge.promotion.output")
+        record = import_module("rehearsal_room.judge.promotion.record")
+        results = looked.results
+        last = results[-1]
+        runs, _ = self.read()
+        return outputs.PromotionReport(
+            gate=self._gate.name,
+            stage=last.stage,
+            verdict=last.verdict,
+            criteria=last.criteria,
+            episodes=len(runs),
+            passed=tuple(one.stage for one in results if one.verdict == "pass"),
+            stages=tuple(results),
+            advice=_advice(last, runs, most),
+            looks=looked.looks,
+            record=record.record_of(gate_file, self._runs, self._base),
+        )
+
+
+def _episodes_of(folder: Path) -> int:
+    with open_reader(folder) as reader:
+        return sum(row.ending is not None for row in reader.episodes())
+
+
+def _advice(last: Any, episodes: Sequence[Any], most: int | None) -> str:
+    """What to do where the verdict is inconclusive."""
+    if last.verdict != "inconclusive":
+        return ""
+    open_ones = [one for one in last.criteria if one.verdict == "inconclusive"]
+    unknown = [one.name for one in open_ones if one.value is None]
+    if unknown:
+        return (
+            f"{', '.join(unknown)} cannot be computed from these runs: play more tries of each "
+            "task (-g), or other tasks"
+        )
+    names = ", ".join(one.name for one in open_ones)
+    more = f"--continue {2 * max(len(episodes), most or 0)}"
+    return f"the episodes are too few to decide {names}; {more} plays on"
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        write_atomically(path, data)
+    except OSError as exc:
+        raise SettingsError(f"{path} cannot be written: {exc}") from exc

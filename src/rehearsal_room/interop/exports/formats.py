@@ -1,0 +1,78 @@
+"""The formats in which the episodes of a run are written, for other programs.
+
+    jsonl      one JSON object a line, one line an episode (fields: `episode_lines.EpisodeLine`)
+    parquet    the same fields as columns; values without a fixed shape are JSON in a text column
+    sft        chats for supervised training, with a dataset card: completed episodes
+    inspect    a log of Inspect AI, for `inspect view`
+    atif       trajectories of Harbor (ATIF), with token ids
+    hf-trace   sessions for the trace viewer of the Hugging Face hub, with a dataset card
+
+`rehearsal_room.interop.otlp.export` writes one more, `otlp`. A file appears complete, under its
+name, or not at all. Where a format has several files, each does.
+"""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import msgspec
+
+from rehearsal_room.harness.core.errors import LogError
+from rehearsal_room.harness.core.events import Ending, Label
+from rehearsal_room.harness.log.reader import LogReader
+from rehearsal_room.interop.exports.atif import write_atif
+from rehearsal_room.interop.exports.chats import write_chats
+from rehearsal_room.interop.exports.hf_trace import write_traces
+from rehearsal_room.interop.exports.inspect_log import inspect_name, write_inspect_log
+from rehearsal_room.interop.exports.lines import write_jsonl, write_parquet
+from rehearsal_room.interop.exports.source import ExportSource, rows_with
+
+OTLP_NAME = "spans.otlp"  # the default file of `otlp`
+
+
+class EpisodeFormat(msgspec.Struct, frozen=True):
+    """One format of episodes."""
+
+    output: str | Callable[[ExportSource], str]  # default file or folder, in the run's folder
+    write: Callable[[ExportSource, Path], None]  # raises LogError, SettingsError and OSError
+    labels: tuple[Label, ...] | None = None  # written by default; None: all, unjudged ones too
+
+
+EPISODE_FORMATS: dict[str, EpisodeFormat] = {
+    "jsonl": EpisodeFormat("episodes.jsonl", write_jsonl),
+    "parquet": EpisodeFormat("episodes.parquet", write_parquet),
+    "sft": EpisodeFormat("sft", write_chats, (Label.COMPLETED,)),
+    "inspect": EpisodeFormat(inspect_name, write_inspect_log),
+    "atif": EpisodeFormat("trajectories.jsonl", write_atif),
+    "hf-trace": EpisodeFormat("hf-trace", write_traces),
+}
+
+
+def export(
+    reader: LogReader,
+    path: Path | None = None,
+    *,
+    to: str = "jsonl",
+    dumps: bool = False,
+    labels: Collection[Label] | None = None,
+    endings: Collection[Ending] | None = None,
+    license: str = "",
+) -> tuple[int, Path]:
+    """Write the episodes with one of these labels and endings; return their number and the path.
+
+    `path` None: the format's default, in the folder of the run. `labels` None: the format's
+    default, `endings` None: all. `dumps` adds the final state of every table to `jsonl` and
+    `parquet`. `license` is what dataset cards name; empty: see `dataset_card.license_of`. Raises
+    LogError, and SettingsError where `parquet` is not installed.
+    """
+    wanted = EPISODE_FORMATS[to]
+    chosen = wanted.labels if labels is None else labels
+    rows = rows_with(reader, labels=chosen, endings=endings)
+    source = ExportSource(reader, rows, dumps=dumps, license=license)
+    if path is None:
+        name = wanted.output if isinstance(wanted.output, str) else wanted.output(source)
+        path = reader.path.parent / name
+    try:
+        wanted.write(source, path)
+    except OSError as exc:
+        raise LogError(f"{path}: the export cannot be written: {exc}") from exc
+    return len(rows), path

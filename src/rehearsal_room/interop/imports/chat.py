@@ -1,0 +1,172 @@
+"""Conversations in the chat format of OpenAI and Hugging Face: JSON lines with `messages`, and
+`tools` as a list or as JSON in a text.
+
+    {"messages": [{"role": "user", "content": "Cancel my order."},
+                  {"role": "assistant", "tool_calls": [{"id": "a", "function": {...}}]},
+                  {"role": "tool", "tool_call_id": "a", "content": "{...}"}, ...],
+     "tools": [...], "scenario": "shop_support", "task": "cancel-pending"}
+
+`scenario`, `task` and `episode` may be left out. Calls that are written as text are not read: they
+stay texts of the assistant. What a user says after the first message makes the conversation a
+dialogue. Assistant messages of weight 0 at the beginning are context, not learned again.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rehearsal_room.envpool.core.types import ToolResult, ToolSpec
+from rehearsal_room.harness.chat.wire import read_arguments
+from rehearsal_room.harness.core.errors import ConversationError
+from rehearsal_room.harness.core.events import ForkedFrom
+from rehearsal_room.harness.core.messages import Act, AgentCall, Reply, UserTurn
+from rehearsal_room.harness.dialects.native import Native
+from rehearsal_room.interop.imports.atif import ending_of, tool_specs
+from rehearsal_room.interop.imports.conversations import Conversation, ImportedTurn, decode
+
+
+class _Part(msgspec.Struct):
+    type: str = "text"
+    text: str | None = None
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: Any = None
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: str | None = None
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+    weight: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The text; of another part its kind, as in `[image_url]`."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text or f"[{part.type}]" for part in self.content)
+        return self.content or ""
+
+
+class _Line(msgspec.Struct):
+    messages: list[_Message]
+    tools: list[Any] | str | None = None
+    scenario: str = ""
+    task: str = ""
+    episode: str = ""
+
+
+def read_chats(path: Path) -> Iterator[Conversation]:
+    """The conversations of a file, one a line. Raises ConversationError."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as exc:
+        raise ConversationError(f"{path}: cannot be read: {exc.strerror}") from exc
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield _conversation(f"{path}: line {number}", line)
+
+
+def _conversation(source: str, data: bytes) -> Conversation:
+    line: _Line = decode(source, data, _Line)
+    _check_roles(source, line.messages)
+    head = next((n for n, one in enumerate(line.messages) if one.role == "assistant"), None)
+    if head is None:
+        raise ConversationError(f"{source}: messages: no message is the assistant's")
+    before = line.messages[:head]
+    turns = tuple(_turns(line.messages[head:]))
+    ending, error = ending_of(turns)
+    copied = sum(turn.is_context for turn in turns)
+    return Conversation(
+        source=source,
+        instruction="\n\n".join(one.text for one in before if one.role == "user"),
+        turns=turns,
+        tools=_tools(source, line.tools),
+        system="\n\n".join(one.text for one in before if one.role != "user"),
+        episode=line.episode,
+        scenario=line.scenario,
+        task=line.task,
+        ending=ending,
+        error=error,
+        forked_from=ForkedFrom("imported", line.episode, copied) if copied else None,
+    )
+
+
+def _check_roles(source: str, messages: list[_Message]) -> None:
+    known = ("system", "developer", "user", "assistant", "tool")
+    for index, message in enumerate(messages):
+        if message.role not in known:
+            raise ConversationError(
+                f"{source}: messages[{index}].role: expected one of {', '.join(known)}, found"
+                f" {message.role!r}"
+            )
+
+
+def _tools(source: str, tools: list[Any] | str | None) -> tuple[ToolSpec, ...]:
+    if isinstance(tools, str):
+        tools = decode(f"{source}: tools", tools.encode(), list[Any]) if tools else []
+    return tuple(tool_specs(f"{source}: tools", tools or []))
+
+
+def _turns(messages: list[_Message]) -> Iterator[ImportedTurn]:
+    """A turn for each message of the assistant; one without a call that is followed by another one
+    is a part of it."""
+    dialect = Native()
+    earlier: list[str] = []
+    turn, is_context = 0, True
+    for index, message in enumerate(messages):
+        if message.role != "assistant":
+            continue
+        later = _until_assistant(messages[index + 1 :])
+        if not message.tool_calls and not later and index + 1 < len(messages):
+            earlier.append(message.text)
+            continue
+        calls = _calls(message)
+        text = "\n\n".join(part for part in (*earlier, message.text) if part)
+        reply = Reply(text, calls, "tool_calls" if calls else "stop")
+        decision = dialect.read(reply, turn=turn)
+        is_context = is_context and message.weight == 0
+        spoken = [one.text for one in later if one.role == "user"]
+        yield ImportedTurn(
+            reply=reply,
+            decision=decision,
+            results=tuple(_results(message, later)) if isinstance(decision, Act) else (),
+            user=UserTurn("\n\n".join(spoken)) if spoken and not calls else None,
+            is_context=is_context,
+        )
+        turn, earlier = turn + 1, []
+
+
+def _until_assistant(messages: list[_Message]) -> list[_Message]:
+    found = []
+    for message in messages:
+        if message.role == "assistant":
+            break
+        found.append(message)
+    return found
+
+
+def _calls(message: _Message) -> tuple[AgentCall, ...]:
+    return tuple(
+        AgentCall(call.function.name, read_arguments(call.function.arguments), call.id or "")
+        for call in message.tool_calls or ()
+    )
+
+
+def _results(message: _Message, later: list[_Message]) -> Iterator[ToolResult | None]:
+    """The result of each call: that which names the call; where none does, the next."""
+    answers = [one for one in later if one.role == "tool"]
+    named = {one.tool_call_id: one for one in answers if one.tool_call_id}
+    unnamed = iter([one for one in answers if not one.tool_call_id])
+    for call in message.tool_calls or ():
+        found = named.get(call.id or "") or next(unnamed, None)
+        yield None if found is None else ToolResult(found.text)

@@ -1,0 +1,107 @@
+"""The pool of conversations whose world we do not have: a call gives the result that the file has."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from rehearsal_room.envpool.core.errors import WorldError
+from rehearsal_room.envpool.core.types import Env, StoredState, ToolResult, ToolSpec
+from rehearsal_room.envpool.mcp.unknown_pool import UnknownPool
+from rehearsal_room.envpool.mcp.unknown_states import UNKNOWN
+from rehearsal_room.envpool.store.states import States
+from rehearsal_room.harness.core.messages import Act
+from rehearsal_room.interop.imports.conversations import Conversation
+from rehearsal_room.scenarios.checks import Finding
+from rehearsal_room.scenarios.format import Scenario, Task
+
+NO_RESULT = "The conversation has no result of this call."
+
+
+def unknown_task(conversation: Conversation, task_id: str) -> Task:
+    """The task of a conversation: what was asked; nobody has a solution."""
+    return Task(
+        id=task_id,
+        instruction=conversation.instruction,
+        difficulty="unrated",
+        kind="open",
+        answer="",
+    )
+
+
+class ConversationPool(UnknownPool):
+    """Leases the worlds of conversations, by (scenario digest, task). It implements
+    envpool.store.pool_protocol.Pool."""
+
+    why_not_verified = "it was imported, so its state is unknown"
+
+    def __init__(self, conversations: dict[tuple[str, str], Conversation]) -> None:
+        super().__init__()
+        self._conversations = conversations
+
+    def __repr__(self) -> str:
+        return (
+            f"<ConversationPool [{len(self._conversations)} conversations, {self.num_live} live]>"
+        )
+
+    async def host(self, scenario: Scenario) -> States:
+        """Read access to the states: only the tools are known."""
+        return self.hosted(scenario)
+
+    def lease(
+        self, scenario: Scenario, task: Task | None = None
+    ) -> AbstractAsyncContextManager[Env]:
+        """The world of the task's conversation."""
+        assert task is not None, "a conversation is one of a task"
+        return self._lease(self._conversations[scenario.digest, task.id])
+
+    def _tools_of(self, scenario: Scenario) -> Iterable[ToolSpec]:
+        digest = scenario.digest
+        return next(one.tools for (key, _), one in self._conversations.items() if key == digest)
+
+    @asynccontextmanager
+    async def _lease(self, conversation: Conversation) -> AsyncIterator[Env]:
+        with self._counted():
+            yield _RecordedEnv(conversation)
+
+
+class _RecordedEnv:
+    """Gives the results of one conversation, in its order."""
+
+    awaits = False
+    start_digest = ""
+    digest = ""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.tools = conversation.tools
+        self._conversation = conversation
+        self.reset()
+
+    async def call(self, name: str, arguments: Any, call_id: str) -> ToolResult:
+        """The next result; the world answers nothing that the file does not have."""
+        result = next(self._results, None)
+        return ToolResult(NO_RESULT, "internal") if result is None else result
+
+    async def check(self, task: Task, answer: str) -> tuple[Finding, ...]:
+        """None: nothing can be checked."""
+        return ()
+
+    def state(self) -> StoredState:
+        """Unknown."""
+        return UNKNOWN
+
+    def fork(self) -> Env:
+        """Raises WorldError: the state is unknown."""
+        raise WorldError("the world of an imported conversation cannot be forked")
+
+    def reset(self) -> None:
+        """Give the results again, from the first."""
+        self._results = iter(list(_results(self._conversation)))
+
+
+def _results(conversation: Conversation) -> Iterable[ToolResult | None]:
+    """The results that a world gave: those of the agent's calls and of the user's, in order."""
+    for turn in conversation.turns:
+        if isinstance(turn.decision, Act):
+            yield from (one for one in turn.results if one is None or not one.injected)
+        if turn.user is not None:
+            yield from turn.user.results

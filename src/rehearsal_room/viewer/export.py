@@ -1,0 +1,162 @@
+"""Runs as one HTML file that needs no server and no network: `rehearse view RUN --export FILE`.
+
+    the page's script and style      inline, allowed by their hashes alone
+    the answers of the API           a map of path -> JSON, deflated, as base64 in a script element
+                                     of a type that no browser executes
+
+What agents and tools wrote is only in the deflated part, so nothing of it is ever HTML.
+"""
+
+import base64
+import zlib
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rehearsal_room.harness.core.errors import HarnessError, SettingsError
+from rehearsal_room.harness.log.schema import ScenarioSnapshot, replacing
+from rehearsal_room.scenarios import distribution
+from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
+from rehearsal_room.viewer.reading.lines import EpisodeLine, run_line
+from rehearsal_room.viewer.reading.logged_episodes import read_episode
+from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.page_files import page_file
+from rehearsal_room.viewer.reading.parts import JudgingParts
+from rehearsal_room.viewer.reading.plain import plain
+from rehearsal_room.viewer.reading.run_page import run_page
+from rehearsal_room.viewer.reading.training import training
+from rehearsal_room.viewer.worlds.group_graph import group_graph
+from rehearsal_room.viewer.worlds.logged_world import opened, shapes_of
+from rehearsal_room.viewer.worlds.world_tables import columns_of
+
+_STYLE = '<link rel="stylesheet" href="/app.css">'
+_SCRIPT = '<script src="/app.js"></script>'
+_CSP = "<!-- csp -->"
+_MAGIC = b"SQLite format 3\0"
+Answers = dict[str, Any]  # of the API, by path
+
+
+async def answers_of(runs: Iterable[OpenRun], parts: JudgingParts, *, episodes: int) -> Answers:
+    """The answers that the file contains, with at most so many episodes of each run. Raises
+    HarnessError."""
+    can = {"label": False, "play": False, "scratch": False, "sql": False}
+    found: Answers = {
+        "/api/about": {
+            "version": distribution.version(),
+            "exported": True,
+            "live_poll_s": 0,
+            "can": can,
+        },
+        "/api/runs": {"runs": []},
+    }
+    for run in runs:
+        await _add_run(found, run, parts, episodes)
+    return found
+
+
+def html_of(answers: Answers) -> bytes:
+    """The file. Raises SettingsError where the page was not built."""
+    page = page_file("index.html").decode()
+    script = page_file("app.js").decode().replace("</script", "<\\/script")
+    style = page_file("app.css").decode().replace("</style", "<\\/style")
+    data = base64.b64encode(zlib.compress(msgspec.json.encode(answers), 9)).decode()
+    csp = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
+        f"script-src 'sha256-{_hash(script)}'; style-src 'sha256-{_hash(style)}'"
+    )
+    parts = {
+        _CSP: f'<meta http-equiv="Content-Security-Policy" content="{csp}">',
+        _STYLE: f"<style>{style}</style>",
+        _SCRIPT: f'<script type="application/octet-stream" id="embedded">{data}</script>\n'
+        f"<script>{script}</script>",
+    }
+    for mark, text in parts.items():
+        before, mark_found, after = page.partition(mark)
+        if not mark_found:
+            raise SettingsError(f"the viewer's page has no {mark}; `just viewer` builds it again")
+        page = before + text + after
+    return page.encode()
+
+
+def write_export(path: Path, answers: Answers) -> int:
+    """Write the file; returns its size in bytes. Raises SettingsError."""
+    data = html_of(answers)
+    try:
+        with replacing(path) as file:
+            file.write(data)
+    except OSError as exc:
+        raise SettingsError(f"--export: {path} cannot be written: {exc.strerror or exc}") from exc
+    return len(data)
+
+
+async def _add_run(found: Answers, run: OpenRun, parts: JudgingParts, episodes: int) -> None:
+    base = f"/api/runs/{run.id}"
+    if run.kind == "training":
+        found[f"{base}/training"] = training(run, lambda folder: None)
+    try:
+        index = run.index()
+    except HarnessError:
+        found["/api/runs"]["runs"].append(run_line(run, parts.interval))
+        return
+    while index.fold():
+        pass
+    found["/api/runs"]["runs"].append(run_line(run, parts.interval))
+    found[base] = run_page(run, parts.interval, parts.statistics)
+    table = episode_table(index, {"limit": [str(episodes)]})
+    found[f"{base}/episodes"] = table
+    found[f"{base}/grid"] = grid(index)
+    wrong = await _failures(run, parts)
+    for line in table.rows:
+        _add_episode(found, run, line)
+        mistakes = {"failures": wrong.get(line.episode, [])}
+        found[f"{base}/episodes/{line.episode}/failures"] = mistakes
+    for group in dict.fromkeys(line.group for line in table.rows):
+        lines = [line for line in table.rows if line.group == group]
+        with run.reading() as reader:
+            trajectories = [reader.trajectory(line.episode) for line in lines]
+        found[f"{base}/groups/{group}"] = group_graph(lines, trajectories)
+
+
+async def _failures(run: OpenRun, parts: JudgingParts) -> Mapping[str, Any]:
+    """The mistakes of each episode; none where the packages of the run are gone."""
+    try:
+        return await parts.run_failures(run.log_folder)
+    except Exception:  # a package that has changed, a sandbox that is not here
+        return {}
+
+
+def _add_episode(found: Answers, run: OpenRun, line: EpisodeLine) -> None:
+    found[f"/api/runs/{run.id}/episodes/{line.episode}"] = read_episode(run, line.episode)
+    start = f"/embedded/start/{line.start_digest}"
+    if not line.start_digest or start in found:
+        return
+    with run.reading() as reader:
+        digest = reader.trajectory(line.episode).started.scenario_digest
+    world = run.snapshots().get(digest)
+    if world is not None and world.image.startswith(_MAGIC):
+        found[start] = {"tables": _start_tables(world)}
+
+
+def _start_tables(world: ScenarioSnapshot) -> list[dict[str, Any]]:
+    """All rows of a world at its start."""
+    tables = []
+    with closing(opened(world.image)) as database:
+        for shape in shapes_of(database).values():
+            rows = database.execute(shape.select).fetchall()
+            tables.append(
+                {
+                    "name": shape.name,
+                    "columns": columns_of(shape),
+                    "rows": [plain(row[1:]) for row in rows],
+                    "keys": [plain(shape.key_of(row[0], row[1:])) for row in rows],
+                }
+            )
+    return tables
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(sha256(text.encode()).digest()).decode()

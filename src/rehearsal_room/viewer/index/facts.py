@@ -1,0 +1,145 @@
+"""What the index reads of a logged event: a few fields, so that decoding costs little.
+
+The structs take the same bytes as those of `rehearsal_room.harness.core.events`; token ids,
+digests and rows are passed over without becoming objects.
+"""
+
+from typing import Any
+
+import msgspec
+
+from rehearsal_room.harness.core.events import ForkedFrom
+from rehearsal_room.scenarios.checks import Finding
+
+
+class Call(msgspec.Struct, gc=False):
+    """A call of the agent or of a user."""
+
+    name: str
+    arguments: Any = None
+
+
+class Change(msgspec.Struct, gc=False):
+    """A changed row."""
+
+    table: str
+
+
+class Result(msgspec.Struct, gc=False):
+    """The result of a call."""
+
+    text: str = ""
+    error: str | None = None
+    changes: tuple[Change, ...] = ()
+    digest: str = ""
+
+
+class Decision(msgspec.Struct, gc=False):
+    """How the reply was read: one of three decisions, which share no field."""
+
+    calls: tuple[Call, ...] = ()
+    reason: str | None = None  # of a format error
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Counts of tokens."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
+NO_USAGE = Usage()  # of every reply that logged none
+
+
+class Reply(msgspec.Struct, gc=False):
+    """The policy's answer."""
+
+    text: str = ""
+    usage: Usage = NO_USAGE
+    weights: str = ""
+
+
+class User(msgspec.Struct, gc=False):
+    """The user's part of a turn."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    results: tuple[Result, ...] = ()
+
+
+class Step(msgspec.Struct, gc=False):
+    """A turn."""
+
+    reply: Reply
+    decision: Decision
+    results: tuple[Result, ...] = ()
+    policy_s: float = 0.0
+    calls_s: float = 0.0
+    user: User | None = None
+    user_s: float = 0.0
+
+
+class Summary(msgspec.Struct, gc=False):
+    """A summary of earlier turns."""
+
+    reply: Reply
+    policy_s: float = 0.0
+
+
+class Started(msgspec.Struct, gc=False):
+    """The start of an episode."""
+
+    scenario: str
+    task: str
+    instruction: str
+    group: str
+    member: int
+    seed: int
+    policy: str
+    dialect: str
+    history: str
+    scenario_digest: str
+    start_digest: str
+    kept: int = 0
+    forked_from: ForkedFrom | None = None
+    tags: tuple[str, ...] = ()
+
+
+class Ended(msgspec.Struct, gc=False):
+    """The end of an episode."""
+
+    ending: str
+    answer: str
+    num_steps: int
+    error: str | None = None
+    seconds: float = 0.0
+
+
+class Judgement(msgspec.Struct, gc=False):
+    """One model's judgement."""
+
+    fault: str = ""
+    reasoning: str = ""
+    requests: int = 0
+    cost_usd: float | None = 0.0
+
+
+class Judged(msgspec.Struct, gc=False):
+    """A verdict."""
+
+    judge: str
+    label: str | None
+    reward: float | None
+    findings: msgspec.Raw = msgspec.Raw(b"\x90")  # see findings_of; of most verdicts not needed
+    unjudged: str | None = None
+    reasoning: str = ""
+    judgements: tuple[Judgement, ...] = ()
+
+
+step_of = msgspec.msgpack.Decoder(Step).decode
+summary_of = msgspec.msgpack.Decoder(Summary).decode
+started_of = msgspec.msgpack.Decoder(Started).decode
+ended_of = msgspec.msgpack.Decoder(Ended).decode
+judged_of = msgspec.msgpack.Decoder(Judged).decode
+findings_of = msgspec.msgpack.Decoder(tuple[Finding, ...]).decode

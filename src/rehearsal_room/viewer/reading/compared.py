@@ -1,0 +1,79 @@
+"""Two runs compared: the paired statistics of `rehearse compare`, and the tasks one by one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from rehearsal_room.harness.core.errors import SettingsError
+from rehearsal_room.viewer.index.run_index import RunIndex
+from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.plain import built
+
+_MAX_EPISODES = 16  # of a task that are named
+Tasks = dict[tuple[str, str], "TaskScore"]
+
+
+class TaskScore(msgspec.Struct, frozen=True):
+    """A task in one run."""
+
+    n: int
+    completed: int
+    mean: float | None  # share of the episodes with a label that are completed
+
+
+class TaskPair(msgspec.Struct, frozen=True):
+    """A task in both runs (None: the run has no episode of it)."""
+
+    scenario: str
+    task: str
+    a: TaskScore | None
+    b: TaskScore | None
+    change: Literal["gained", "lost", "same", "left out"]
+    episodes_a: list[str]
+    episodes_b: list[str]
+
+
+def compared(
+    first: OpenRun, second: OpenRun, compare: Callable[[Path, Path], Any]
+) -> dict[str, Any]:
+    """The comparison, as `rehearse compare --json` has it, with rows. Raises SettingsError."""
+    found = compare(first.log_folder, second.log_folder)
+    if found is None:
+        raise SettingsError(
+            f"{first.folder.name} and {second.folder.name} share no task with a verdict: compare"
+            " runs of the same scenarios"
+        )
+    return {**built(found), "rows": task_pairs(first.index(), second.index())}
+
+
+def task_pairs(first: RunIndex, second: RunIndex) -> list[TaskPair]:
+    """The tasks of both runs."""
+    a, b = _tasks(first), _tasks(second)
+    rows = []
+    for key in sorted(a.keys() | b.keys()):
+        one, other = a.get(key), b.get(key)
+        change: Literal["gained", "lost", "same", "left out"] = "left out"
+        if one and other and one.mean is not None and other.mean is not None:
+            same = one.mean == other.mean
+            change = "same" if same else "gained" if other.mean > one.mean else "lost"
+        rows.append(
+            TaskPair(*key, one, other, change, _episodes(first, *key), _episodes(second, *key))
+        )
+    return rows
+
+
+def _tasks(index: RunIndex) -> Tasks:
+    rows = index.rows(
+        "SELECT scenario, task, count(*), coalesce(sum(label = 'completed'), 0),"
+        " sum(label = 'completed') * 1.0 / count(nullif(label, 'environment_error'))"
+        " FROM episodes GROUP BY scenario, task"
+    )
+    return {(scenario, task): TaskScore(*counts) for scenario, task, *counts in rows}
+
+
+def _episodes(index: RunIndex, scenario: str, task: str) -> list[str]:
+    sql = "SELECT episode FROM episodes WHERE scenario = ? AND task = ? ORDER BY member, number"
+    rows = index.rows(f"{sql} LIMIT ?", scenario, task, _MAX_EPISODES)
+    return [episode for (episode,) in rows]

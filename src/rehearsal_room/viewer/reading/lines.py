@@ -1,0 +1,193 @@
+"""One line for each run and each episode, as the lists show them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rehearsal_room.harness.core.errors import HarnessError, SettingsError
+from rehearsal_room.harness.outcomes.run_statistics import Estimate
+from rehearsal_room.viewer.index.tables import COLUMNS
+from rehearsal_room.viewer.reading.open_runs import Kind, OpenRun
+from rehearsal_room.viewer.reading.parts import ShareInterval
+
+LINE_COLUMNS = ", ".join(COLUMNS)
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Tokens of the policy's model."""
+
+    prompt: int = 0
+    cached: int = 0  # the part of `prompt` that came from a prefix cache
+    completion: int = 0
+
+
+class RunLine(msgspec.Struct, frozen=True):
+    """A run in the list of runs."""
+
+    id: str
+    name: str
+    folder: str
+    kind: Kind
+    status: str  # live, finished, cut off; empty: it cannot be read
+    scenarios: Sequence[str] = ()
+    policy: str = ""
+    model: str = ""
+    dialect: str = ""
+    history: str = ""
+    started_at: float | None = None
+    seconds: float | None = None
+    episodes: int = 0
+    planned: int = 0  # 0: not known
+    ended: int = 0
+    judged: int = 0
+    unjudged: int = 0
+    failed_worlds: int = 0
+    completed: Estimate | None = None
+    mean_reward: float | None = None
+    cost_usd: float | None = None  # of judging; None: no model was asked, or a price is unknown
+    tokens: Tokens = Tokens()
+    steps: int = 0
+    folded: float = 1.0  # share of the log that is in the index
+    error: str | None = None  # why the run cannot be read
+
+
+class EpisodeLine(msgspec.Struct, frozen=True):
+    """An episode in the table of episodes."""
+
+    episode: str
+    attempt: int
+    scenario: str
+    task: str
+    group: str
+    member: int
+    seed: int
+    ending: str | None  # None: live, or cut off
+    label: str | None
+    reward: float | None
+    turns: int
+    calls: int
+    errors: int
+    causes: Sequence[str]
+    kinds: Sequence[str]  # of failure, as far as the verdict shows them
+    tools: Sequence[str]
+    changed: Sequence[str]
+    seconds: float
+    policy_s: float
+    calls_s: float
+    tokens: Tokens
+    cost_usd: float | None
+    tags: Sequence[str]
+    judge: str | None
+    unjudged: str | None
+    error: str | None
+    started_at: float
+    first_error_turn: int | None
+    start_digest: str
+    end_digest: str
+    forked_from: Mapping[str, Any] | None
+    kept: int
+
+
+def episode_line(row: Sequence[Any], names: Mapping[int, Sequence[str]]) -> EpisodeLine:
+    """The line of a row of the index, with the sets of names by their ids."""
+    one = dict(zip(COLUMNS, row, strict=True))
+    forked = one["forked_from"]
+    is_over = one["ending"] is not None
+    return EpisodeLine(
+        episode=one["episode"],
+        attempt=one["attempt"],
+        scenario=one["scenario"],
+        task=one["task"],
+        group=one["grp"],
+        member=one["member"],
+        seed=one["seed"],
+        ending=one["ending"],
+        label=one["label"],
+        reward=one["reward"],
+        turns=one["turns"],
+        calls=one["calls"],
+        errors=one["errors"],
+        causes=names[one["causes"]],
+        kinds=names[one["kinds"]],
+        tools=names[one["tools"]],
+        changed=names[one["changed"]],
+        seconds=one["seconds"] if is_over else one["last_at"] - one["started_at"],
+        policy_s=one["policy_s"],
+        calls_s=one["calls_s"],
+        tokens=Tokens(one["prompt_tokens"], one["cached_tokens"], one["completion_tokens"]),
+        cost_usd=one["cost_usd"],
+        tags=names[one["tags"]],
+        judge=one["judge"],
+        unjudged=one["unjudged"],
+        error=one["error"],
+        started_at=one["started_at"],
+        first_error_turn=one["first_error_turn"],
+        start_digest=one["start_digest"],
+        end_digest=one["end_digest"],
+        forked_from=None if forked is None else msgspec.json.decode(forked),
+        kept=one["kept"],
+    )
+
+
+_TOTALS = """SELECT count(*), count(ending), count(label), sum(judge IS NOT NULL AND label IS NULL),
+    sum(label = 'environment_error'), min(started_at), max(last_at), avg(reward), sum(requests),
+    sum(cost_usd), sum(requests > 0 AND cost_usd IS NULL), sum(prompt_tokens), sum(cached_tokens),
+    sum(completion_tokens), sum(turns) FROM episodes"""
+_BY_TASK = """SELECT scenario, task, sum(label = 'completed'), count(*) FROM episodes
+    WHERE label IS NOT NULL AND label <> 'environment_error' GROUP BY scenario, task"""
+
+
+def run_line(run: OpenRun, interval: ShareInterval) -> RunLine:
+    """The line of a run, from what is folded so far; one with an error where it cannot be read."""
+    try:
+        return _run_line(run, interval)
+    except HarnessError as exc:
+        if run.kind == "training" and isinstance(exc, SettingsError):  # it learned from logs
+            status = "finished" if (run.folder / "report.json").is_file() else "cut off"
+            return RunLine(run.id, run.folder.name, str(run.folder), run.kind, status=status)
+        status = "live" if run.is_live() else ""
+        return RunLine(
+            run.id, run.folder.name, str(run.folder), run.kind, status=status, error=str(exc)
+        )
+
+
+def _run_line(run: OpenRun, interval: ShareInterval) -> RunLine:
+    index = run.index()
+    ((total, *sums),) = index.rows(_TOTALS)
+    ended, judged, unjudged, failed, first, last, reward, requests, cost, unpriced, *rest = sums
+    prompt, cached, completion, steps = (int(one or 0) for one in rest)
+    settings = run.settings()
+    is_live = run.is_live()
+    is_reported = not is_live and ended == total and run.is_reported(total)
+    with run.reading() as reader:
+        length = reader.num_records()
+    is_behind = index.position < length and run.was_written_lately()
+    planned = total if is_reported else run.num_planned()
+    is_whole = ended >= planned if planned else ended == total
+    return RunLine(
+        run.id,
+        run.folder.name,
+        str(run.folder),
+        run.kind,
+        status="live" if is_live or is_behind else "finished" if is_whole else "cut off",
+        scenarios=settings.scenarios,
+        policy=settings.policy.name,
+        model=settings.model.name,
+        dialect=settings.dialect,
+        history=settings.history,
+        started_at=first,
+        seconds=None if first is None else last - first,
+        episodes=total,
+        planned=planned,
+        ended=ended,
+        judged=judged,
+        unjudged=int(unjudged or 0),
+        failed_worlds=int(failed or 0),
+        completed=interval({(s, t): (hits, n) for s, t, hits, n in index.rows(_BY_TASK)}),
+        mean_reward=reward,
+        cost_usd=cost if requests and not unpriced else None,
+        tokens=Tokens(prompt, cached, completion),
+        steps=steps,
+        folded=1.0 if not length else min(1.0, index.position / length),
+    )

@@ -1,0 +1,243 @@
+"""The runs that the viewer shows: found in folders, opened once, and folded while needed."""
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from threading import RLock
+from typing import Literal
+
+import msgspec
+
+from rehearsal_room.harness.core.errors import HarnessError, LogError, SettingsError
+from rehearsal_room.harness.log.reader import LogReader, open_reader
+from rehearsal_room.harness.log.schema import LOG_NAME, ScenarioSnapshot
+from rehearsal_room.harness.log.writer import has_writer
+from rehearsal_room.harness.logged_runs.logged_run import log_folder, num_planned
+from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.viewer.index.run_index import RunIndex, index_path
+from rehearsal_room.viewer.reading.token_texts import TextOf, token_reader
+
+TRAINING_FILE = "train.toml"
+Kind = Literal["run", "training"]
+_LATELY_S = 15.0
+
+
+class NotHereError(HarnessError):
+    """There is no such run, episode or world here."""
+
+
+class _Report(msgspec.Struct):
+    """What is read of report.json."""
+
+    episodes: int
+
+
+class OpenRun:
+    """One run folder or training folder. Its log is opened when it is first asked for; threads may
+    use it at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.id = run_id(folder)
+        self.kind: Kind = "training" if (folder / TRAINING_FILE).exists() else "run"
+        self._lock = RLock()
+        self._stack = ExitStack()
+        self._reader: LogReader | None = None
+        self._index: RunIndex | None = None
+        self._planned: int | None = None
+        self._snapshots: dict[str, ScenarioSnapshot] = {}
+        self._text_of: TextOf | Literal[False] | None = None  # False: there is none
+
+    @property
+    def log_folder(self) -> Path:
+        """Where the log is: in a training folder that of its rollouts. Raises SettingsError."""
+        return log_folder(self.folder)
+
+    @contextmanager
+    def reading(self) -> Iterator[LogReader]:
+        """The reader of the log, which one thread uses at a time. Raises LogError."""
+        with self._lock:
+            if self._reader is None:
+                self._reader = self._stack.enter_context(open_reader(self.log_folder))
+            yield self._reader
+
+    def index(self) -> RunIndex:
+        """The run's index. Raises LogError and SettingsError."""
+        with self._lock:
+            if self._index is None:
+                folder = self.log_folder
+                reader = self._stack.enter_context(open_reader(folder))
+                self._index = RunIndex(reader, index_path(folder))
+                self._stack.callback(self._index.close)
+            return self._index
+
+    def is_live(self) -> bool:
+        """Whether a process writes the log now."""
+        try:
+            return has_writer(self.log_folder)
+        except HarnessError:
+            return False
+
+    def settings(self) -> Settings:
+        """The settings of run.toml; defaults where there is none. Raises SettingsError."""
+        began = self.log_folder / "run.toml"
+        return resolve(began, {}) if began.is_file() else Settings()
+
+    def snapshots(self) -> dict[str, ScenarioSnapshot]:
+        """The logged scenarios, by their digests. Raises LogError."""
+        with self._lock:
+            if not self._snapshots or self.is_live():
+                with self.reading() as reader:
+                    self._snapshots = reader.scenarios()
+            return self._snapshots
+
+    def text_of(self) -> TextOf | None:
+        """What reads single token ids of this run; None: its tokenizer is not known."""
+        with self._lock:
+            if self._text_of is None:
+                versions = sorted((self.folder / "versions").glob("v*"))
+                self._text_of = token_reader(self.settings(), versions) or False
+            return self._text_of or None
+
+    def num_planned(self) -> int:
+        """How many episodes the run planned; 0: it is not known."""
+        with self._lock:
+            if self._planned is None:
+                try:
+                    self._planned = num_planned(self.log_folder)
+                except Exception:  # a package that is gone, or a list that has changed since
+                    self._planned = 0
+            return self._planned
+
+    def was_written_lately(self) -> bool:
+        """Whether the log was written in the last seconds: what it has is not all folded yet."""
+        path = self.log_folder / LOG_NAME
+        return any(
+            time.time() - _changed_at(one) < _LATELY_S
+            for one in (path, path.with_name(f"{path.name}-wal"))
+        )
+
+    def is_reported(self, episodes: int) -> bool:
+        """Whether report.json, which a run writes at its end, has so many episodes."""
+        try:
+            data = (self.log_folder / "report.json").read_bytes()
+            return msgspec.json.decode(data, type=_Report).episodes == episodes
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, SettingsError):
+            return False
+
+    def close(self) -> None:
+        """Close the log and the index."""
+        with self._lock:
+            self._stack.close()
+            self._reader = self._index = None
+
+
+class Runs:
+    """The runs by their ids. `base` is a folder whose runs are shown, too, as they come."""
+
+    def __init__(self, folders: Sequence[Path], base: Path | None = None) -> None:
+        self._base = base
+        self._runs: dict[str, OpenRun] = {}
+        self._lock = RLock()
+        for folder in folders:
+            self.add(folder)
+
+    def add(self, folder: Path) -> OpenRun:
+        """Show a folder; returns its run."""
+        with self._lock:
+            run = self._runs.get(run_id(folder))
+            if run is None:
+                run = OpenRun(folder)
+                self._runs[run.id] = run
+            return run
+
+    def all(self) -> list[OpenRun]:
+        """All runs, those of the base folder after the named ones."""
+        with self._lock:
+            if self._base is not None:
+                for folder in found_in(self._base):
+                    self.add(folder)
+            return list(self._runs.values())
+
+    def get(self, run: str) -> OpenRun:
+        """The run of an id. Raises NotHereError."""
+        with self._lock:
+            if run not in self._runs and self._base is not None:
+                self.all()
+            try:
+                return self._runs[run]
+            except KeyError:
+                raise NotHereError(f"there is no run {run!r} here") from None
+
+    def close(self) -> None:
+        """Close all runs."""
+        with self._lock:
+            for run in self._runs.values():
+                run.close()
+
+
+def run_id(folder: Path) -> str:
+    """A short name for a folder in URLs: its own name, and a digest of its path.
+
+    Example: runs/My run -> "My-run-5f0c3a"
+    """
+    path = folder.resolve()
+    name = re.sub(r"[^A-Za-z0-9_.]+", "-", path.name)[:40].strip("-") or "run"
+    return f"{name}-{blake2b(str(path).encode(), digest_size=3).hexdigest()}"
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run or of a training run."""
+    return (folder / LOG_NAME).is_file() or (folder / TRAINING_FILE).is_file()
+
+
+def found_in(base: Path) -> list[Path]:
+    """The runs and training runs directly inside of a folder, the newest first."""
+    try:
+        folders = [path for path in base.iterdir() if path.is_dir() and is_run(path)]
+    except OSError:
+        return []
+    return sorted(folders, key=_changed_at, reverse=True)
+
+
+def checked(folders: Iterable[Path]) -> list[Path]:
+    """The folders that are named: each is a run, or holds runs. Raises SettingsError."""
+    found: list[Path] = []
+    for folder in folders:
+        if is_run(folder):
+            found.append(folder)
+            continue
+        if not folder.is_dir():
+            raise SettingsError(f"RUN: {folder} is not a folder; name the folder of a run")
+        inside = found_in(folder)
+        if not inside:
+            raise SettingsError(
+                f"RUN: {folder} is not a run: it has no log ({LOG_NAME}) and no {TRAINING_FILE}"
+            )
+        found += inside
+    return found
+
+
+def check_readable(runs: Sequence[OpenRun]) -> None:
+    """Raise the error of the first run where none of them can be read."""
+    faults: list[HarnessError] = []
+    for run in runs:
+        try:
+            run.index()
+            return
+        except (LogError, SettingsError) as exc:
+            if run.kind == "training":
+                return  # its metrics can be shown
+            faults.append(exc)
+    if faults:
+        raise faults[0]
+
+
+def _changed_at(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0

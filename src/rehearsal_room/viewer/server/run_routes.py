@@ -1,0 +1,81 @@
+"""Routes that read runs: lists, pages, episodes."""
+
+import anyio
+from starlette.requests import Request
+from starlette.routing import Route
+
+from rehearsal_room.viewer.reading.episode_rows import episode_table, grid
+from rehearsal_room.viewer.reading.lines import RunLine, run_line
+from rehearsal_room.viewer.reading.logged_episodes import read_episode
+from rehearsal_room.viewer.reading.open_runs import OpenRun
+from rehearsal_room.viewer.reading.run_page import run_page
+from rehearsal_room.viewer.server.answers import answering, query_of
+from rehearsal_room.viewer.server.viewer import Viewer, in_thread
+
+_LIST_WAIT_S = 1.5  # in which the list of runs waits for their indexes
+
+
+class RunRoutes:
+    """The handlers of /api/runs."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+
+    def routes(self) -> list[Route]:
+        """The routes."""
+        run = "/api/runs/{run}"
+        return [
+            Route("/api/runs", answering(self.runs)),
+            Route(run, answering(self.page)),
+            Route(f"{run}/episodes", answering(self.episodes)),
+            Route(f"{run}/grid", answering(self.grid)),
+            Route(f"{run}/episodes/{{episode}}", answering(self.episode)),
+            Route(f"{run}/episodes/{{episode}}/failures", answering(self.failures)),
+        ]
+
+    async def runs(self, request: Request) -> object:
+        """The list of runs."""
+        viewer = self._viewer
+        runs = await in_thread(viewer.runs.all)
+        lines: dict[str, RunLine] = {}
+
+        async def fold(run: OpenRun) -> None:
+            try:
+                await viewer.updates.look(run, wait_s=_LIST_WAIT_S)
+            except Exception:
+                return  # its line has the error
+
+        with anyio.move_on_after(_LIST_WAIT_S):
+            async with anyio.create_task_group() as group:
+                for run in runs:
+                    group.start_soon(fold, run)
+        for run in runs:
+            lines[run.id] = await in_thread(run_line, run, viewer.parts.interval)
+        return {"runs": list(lines.values())}
+
+    async def page(self, request: Request) -> object:
+        """The page of a run."""
+        parts = self._viewer.parts
+        run = await self._viewer.run_of(request.path_params["run"])
+        return await in_thread(run_page, run, parts.interval, parts.statistics)
+
+    async def episodes(self, request: Request) -> object:
+        """Some rows of the table of episodes."""
+        run = await self._viewer.run_of(request.path_params["run"])
+        return await in_thread(episode_table, run.index(), query_of(request))
+
+    async def grid(self, request: Request) -> object:
+        """Tasks by members."""
+        run = await self._viewer.run_of(request.path_params["run"])
+        return await in_thread(grid, run.index())
+
+    async def episode(self, request: Request) -> object:
+        """One episode."""
+        run = await self._viewer.run_of(request.path_params["run"])
+        return await in_thread(read_episode, run, request.path_params["episode"])
+
+    async def failures(self, request: Request) -> object:
+        """What went wrong in an episode, with the turns."""
+        run = await self._viewer.run_of(request.path_params["run"])
+        found = await self._viewer.parts.failures(run.log_folder, request.path_params["episode"])
+        return {"failures": found}

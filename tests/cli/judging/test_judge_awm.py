@@ -1,0 +1,73 @@
+"""Models judge episodes of AWM records, whose verifiers can prove success only."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal_room.harness.core.events import Label
+from tests.support.cli import Rehearse, json_of
+from tests.support.judge_server import Speaks, biased, text_of
+from tests.support.judged_runs import (
+    COMPLETED,
+    PARTIAL,
+    judge,
+    labels_of,
+    no_environment,
+    served,
+    verdicts_of,
+)
+from tests.support.paths import AWM
+
+pytestmark = pytest.mark.usefixtures("kept_fork_servers")
+NAME = "e_commerce_lab_1"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests go to the server of the test, whatever the environment names."""
+    no_environment(monkeypatch)
+
+
+def played(rehearse: Rehearse, folder: Path, which: str) -> Path:
+    """A run of each task's `oracle` or `near_miss`, judged by code."""
+    plans = [json.loads(line) for line in (AWM / "oracle.jsonl").read_text().splitlines()]
+    script = folder.with_suffix(".jsonl")
+    script.write_text("\n".join(json.dumps(episode_line(plan, which)) for plan in plans))
+    flags = ("--awm", AWM, "-p", "scripted", "--script", script)
+    json_of(rehearse, "run", NAME, *flags, "-o", folder)
+    return folder
+
+
+def episode_line(plan: dict[str, Any], which: str) -> dict[str, Any]:
+    return {
+        "scenario": NAME,
+        "task": str(plan["task_idx"]),
+        "calls": [
+            {"name": call["tool"], "arguments": call["arguments"]} for call in plan[which]["calls"]
+        ],
+        "answer": plan[which]["final_answer"],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("which", "answer", "label"),
+    [("oracle", "agent_error", COMPLETED), ("near_miss", "partially_completed", PARTIAL)],
+)
+def test_success_that_an_awm_verifier_proves_counts(
+    rehearse: Rehearse, tmp_path: Path, which: str, answer: str, label: Label
+) -> None:
+    """Where an AWM verifier returns complete, a model that answers otherwise is overruled and
+    queued; where it returns that it does not know, the model decides. What a verifier of kind sql
+    saw is shown to the model."""
+    run = played(rehearse, tmp_path / "run", which)
+    with served(Speaks(biased(answer))) as server:
+        summary = judge(rehearse, run, server.url)
+
+    assert set(labels_of(run, "hybrid:m").values()) == {label}
+    assert (summary["episodes"], summary["disagreements"]) == (10, 10)
+    proofs = {judged.proof != "" for [judged] in verdicts_of(run, "hybrid:m").values()}
+    assert proofs == {which == "oracle"}
+    assert all("\nV " in text_of(asked, "user") for asked in server.requests)

@@ -1,0 +1,198 @@
+"""The suites of τ²-bench, on a small checkout in its layout: an agent and a customer who talk."""
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal_room.harness.core.events import Label
+from rehearsal_room.harness.log.reader import open_reader
+from tests.support.cli import Rehearse, json_of
+from tests.support.judge_server import Speaks, biased
+from tests.support.judged_runs import served
+from tests.support.model_server import Completes, ReceivedRequest
+from tests.support.paths import SUITES
+
+CHECKOUT = SUITES / "tau2_checkout"
+
+
+def asked(suite: str, *more: object) -> tuple[object, ...]:
+    return ("eval", suite, "--tau2", CHECKOUT, *more)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("suite", "tasks", "floor"), [("tau2_retail", 3, 1 / 3), ("tau2_telecom", 2, 0.0)]
+)
+def test_reference_actions_and_silence(
+    rehearse: Rehearse, tmp_path: Path, suite: str, tasks: int, floor: float
+) -> None:
+    """The reference actions, the customer's among them, have reward 1. Silence has it where the
+    only reference write raises."""
+    report = json_of(rehearse, *asked(suite, "-p", "oracle", "-o", tmp_path / "run"))
+    assert report["scores"] == {suite.removeprefix("tau2_"): 1.0}
+    assert (report["tasks"], report["floor"], report["ceiling"]) == (tasks, floor, 1.0)
+    replayed = json_of(rehearse, "replay", tmp_path / "run")
+    assert (replayed["episodes"], replayed["divergences"]) == (tasks, [])
+    mutants = json_of(rehearse, *asked(suite, "-p", "mutant", "-k", 3, "-o", tmp_path / "mutants"))
+    assert mutants["scores"][suite.removeprefix("tau2_")] < 1.0
+
+
+@pytest.mark.slow
+def test_records_are_kept_one_by_one(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A call's changes are the records that it changed, also new ones and removed ones; searching
+    all records changes none."""
+    run = tmp_path / "run"
+    json_of(rehearse, *asked("tau2_retail", "-p", "oracle", "-o", run))
+    with open_reader(run) as reader:
+        changes = {
+            call.name: [(one.key, one.before is None, one.after is None) for one in result.changes]
+            for trajectory in reader.trajectories()
+            if trajectory.started.task == "retail_1"
+            for step in trajectory.steps
+            for call, result in zip(step.executed_calls, step.executed_results, strict=True)
+        }
+    assert changes == {
+        "find_orders": [],
+        "add_order": [(("orders", "O40"), True, False)],
+        "remove_order": [(("orders", "O5"), False, True)],
+    }
+
+
+@pytest.mark.slow
+def test_failures_are_named(rehearse: Rehearse, tmp_path: Path) -> None:
+    """The reference actions are the solution with which episodes are compared."""
+    run = tmp_path / "run"
+    json_of(rehearse, *asked("tau2_retail", "-p", "mutant", "-k", 6, "-o", run))
+    found = json_of(rehearse, "failures", run)
+    assert found["without_solution"] == 0
+    assert found["failed"] == sum(one["failed"]["episodes"] for one in found["tasks"].values()) > 0
+    assert {"missing_write", "wrong_record"} <= set(found["kinds"])
+    example = found["kinds"]["wrong_record"]["examples"][0]
+    assert "order_id" in example["why"] and "(right: 'O" in example["why"]
+
+
+class Pair:
+    """A model server that plays the agent or the customer, by the prompt that it gets."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+
+    async def perform(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> bool:
+        """Answer as the one who is asked."""
+        body = request.body
+        self.bodies.append(body)
+        system = str(body["messages"][0]["content"])
+        answer = self._customer if system.startswith("You play a customer") else self._agent
+        return await answer(body["messages"]).perform(request, writer)
+
+    def _customer(self, messages: list[dict[str, Any]]) -> Completes:
+        last = str(messages[-1]["content"])
+        if "airplane" in last:
+            return Completes(None, (("u1", "toggle_airplane_mode", "{}"),))
+        if messages[-1]["role"] == "tool":
+            return Completes("It works, thank you. ###STOP###")
+        return Completes("My phone has no signal.")
+
+    def _agent(self, messages: list[dict[str, Any]]) -> Completes:
+        roles = Counter(message["role"] for message in messages)
+        if roles["tool"] == 0:
+            return Completes(None, (("c1", "resume_line", '{"line_id": "L1"}'),))
+        return Completes("Please switch airplane mode off.")
+
+
+@pytest.mark.slow
+def test_a_model_plays_the_customer(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Two models talk at one server. The agent sees neither the scenario nor the customer's tools;
+    the customer acts, and ends the talk."""
+    both, run = Pair(), tmp_path / "run"
+    with served(both) as server:
+        models = ("-m", "agent", "--base-url", server.url)
+        models += ("--user-model", "customer", "--user-base-url", server.url)
+        report = json_of(rehearse, *asked("tau2_telecom", *models, "-o", run))
+    assert report["scores"] == {"telecom": 1.0}
+    agents = [body for body in both.bodies if body["model"] == "agent" and body.get("tools")]
+    customers = [body for body in both.bodies if body["model"] == "customer" and body.get("tools")]
+    assert agents and customers
+    names = {tool["function"]["name"] for body in agents for tool in body["tools"]}
+    assert names == {"get_line", "resume_line"}
+    names = {tool["function"]["name"] for body in customers for tool in body["tools"]}
+    assert names == {"check_signal", "toggle_airplane_mode"}
+    first = [(one["role"], one["content"]) for one in agents[0]["messages"][1:]]
+    assert first == [
+        ("user", "A customer has joined the chat. Help the customer by the rules."),
+        ("assistant", "Hi! How can I help you today?"),
+        ("user", "My phone has no signal."),
+    ]
+    assert customers[0]["messages"][1:] == [
+        {"role": "user", "content": "Hi! How can I help you today?"}
+    ]
+    assert "Your phone has no signal." in customers[0]["messages"][0]["content"]
+    _, out, _ = rehearse("show", run, "e000000")
+    assert "user: It works, thank you. ###STOP###" in out
+
+
+@pytest.mark.slow
+def test_an_evaluation_with_a_customer_goes_on(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A whole run that is resumed asks no model again."""
+    both, run = Pair(), tmp_path / "run"
+    with served(both) as server:
+        models = ("-m", "agent", "--base-url", server.url, "--no-preflight")
+        models += ("--user-model", "customer", "--user-base-url", server.url)
+        first = json_of(rehearse, *asked("tau2_telecom", *models, "-o", run))
+        count = len(both.bodies)
+        assert json_of(rehearse, *asked("tau2_telecom", *models, "-o", run, "--resume")) == first
+        assert len(both.bodies) == count
+
+
+@pytest.mark.slow
+def test_a_model_judges_what_code_cannot(rehearse: Rehearse, tmp_path: Path) -> None:
+    """It is asked about the one task with assertions in words, and decides on it; the others are
+    proved."""
+    judge = Speaks(biased(Label.PARTIALLY_COMPLETED))
+    with served(judge) as server:
+        models = ("--judge", "hybrid", "--judge-model", "m", "--judge-base-url", server.url)
+        run = ("-p", "oracle", "-o", tmp_path / "run")
+        report = json_of(rehearse, *asked("tau2_retail", *models, *run))
+        prompts = [json.dumps(one.body) for one in server.requests if "messages" in one.body]
+    assert report["scores"] == {"retail": pytest.approx(2 / 3)}
+    assert any("The agent is polite." in prompt for prompt in prompts)
+    with open_reader(tmp_path / "run") as reader:
+        labels = {row.task: row.label for row in reader.episodes()}
+    assert labels["retail_1"] is Label.PARTIALLY_COMPLETED
+    assert labels["retail_0"] is Label.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("eval", "tau2_retail"), "needs a checkout of τ²-bench: clone https://github.com/"),
+        (("eval", "tau2_retail", "--tau2", "nowhere"), "there is no checkout of τ²-bench"),
+        (("eval", "tau2_airline", "--tau2", CHECKOUT), "is the checkout complete?"),
+        (
+            (
+                "eval",
+                "tau2_retail",
+                "--tau2",
+                CHECKOUT,
+                "-m",
+                "m",
+                "--base-url",
+                "http://127.0.0.1:9/v1",
+            ),
+            "a model plays the user of these tasks: name it with --user-model",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    rehearse: Rehearse, tmp_path: Path, arguments: tuple[object, ...], sentence: str
+) -> None:
+    """No checkout, an incomplete one, and no model for the customer: status 2."""
+    policy = () if "-m" in arguments else ("-p", "oracle")
+    more = ("--no-preflight",) if "-m" in arguments else ()
+    status, _, err = rehearse(*arguments, *policy, *more, "-o", tmp_path / "run")
+    assert (status, sentence in err) == (2, True), err
+    assert err.strip().count("\n") == 0

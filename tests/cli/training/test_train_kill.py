@@ -1,0 +1,236 @@
+"""Training in a separate process, killed in the middle and interrupted."""
+
+import json
+import signal
+import time
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+from safetensors.numpy import load_file
+
+from rehearsal_room.harness.core.events import WEIGHTS_EPISODE, Ending, EpisodeEnded
+from rehearsal_room.harness.log.reader import open_reader
+from rehearsal_room.learner.core.training_folder import METRICS_NAME
+from rehearsal_room.learner.loop.metrics import read_metrics
+from rehearsal_room.scenarios.microworlds.writing import write_microworlds
+from tests.support.broker import free_port
+from tests.support.budgets import IS_LONG, repeats
+from tests.support.cli import Rehearse
+from tests.support.tiny_model import write_model_for
+from tests.support.warm_process import (
+    Child,
+    Job,
+    WarmProcess,
+    torchrun_environment,
+)
+
+STEPS, GROUPS, SIZE = repeats(short=4, long=8), 2, 2
+COMPARED = ("reward", "groups", "loss", "entropy", "grad_norm", "num_trained", "mismatch_max")
+POINTS = ("judged", "published", "saved")
+if IS_LONG:
+    POINTS = ("ended", "judged", "taken", "published", "evaluated", "reported", "saved")
+# Batches, seconds.
+MOMENTS = ((1, 0.0), (3, 0.02), (4, 0.05)) if IS_LONG else ((1, 0.0), (2, 0.05))
+# Sums of floats have another order when other requests are computed together; the sampled tokens
+# are the same.
+TOLERANCE = 1e-4
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training file: strictly on policy, so that the samples do not depend on timing."""
+    folder = tmp_path_factory.mktemp("kill")
+    [world] = write_microworlds(folder, seed=3, count=1, split="train")
+    model = write_model_for(world, folder / "start", hidden=16, layers=1)
+    table = {
+        "model": str(model),
+        "steps": STEPS,
+        "rollouts": {
+            "scenarios": [str(world)],
+            "group_size": SIZE,
+            "history": "last:1",
+            "dialect": "hermes",
+            "max_steps": 2,
+            "max_tokens": 4,
+            "format_stop": False,
+        },
+        "data": {"groups": GROUPS, "keep_equal": True},
+        "loss": {"entropy": 0.1},
+        "optimizer": {"lr": 0.01},
+        "loop": {"staleness": 0},
+        "save": {"every": 2},
+        "metrics": {"tensorboard": False},
+    }
+    path = folder / "train.toml"
+    path.write_text(tomli_w.dumps(table))
+    return path
+
+
+def start(
+    warm: WarmProcess,
+    config: Path,
+    out: Path,
+    errors: Path,
+    *,
+    point: str | None = None,
+    **environment: str,
+) -> Child:
+    """Start `rehearse train --resume` in a child; `point` is where it kills itself."""
+    module = "rehearsal_room.cli.main" if point is None else "tests.support.train_victim"
+    arguments = ("train", str(config), "-o", str(out), "--resume")
+    points = () if point is None else (point,)
+    return warm.start(Job(module, "main", (*points, *arguments), str(errors), environment))
+
+
+def num_reported(out: Path) -> int:
+    """Batches whose metrics are written."""
+    path = out / METRICS_NAME
+    return sum('"loss"' in line for line in path.read_text().splitlines()) if path.exists() else 0
+
+
+def wait_for(child: Child, out: Path, batches: int, errors: Path) -> None:
+    while num_reported(out) < batches:
+        assert child.poll() is None, errors.read_text()[-3000:]
+        time.sleep(0.01)
+
+
+def metrics_of(out: Path) -> list[dict[str, Any]]:
+    return [{name: one[name] for name in COMPARED} for one in read_metrics(out) if one["step"]]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(
+    config: Path, warm_process: WarmProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A run that is not killed."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    errors = folder / "errors.txt"
+    assert start(warm_process, config, folder / "run", errors).wait() == 0, errors.read_text()
+    return folder / "run"
+
+
+def test_killed_again_and_again_a_run_trains_the_same(
+    config: Path, warm_process: WarmProcess, uninterrupted: Path, tmp_path: Path
+) -> None:
+    """Killed at several moments, a run resumes to the batches, metrics and weights of an
+    uninterrupted run: no group is trained twice, none is lost, no finished episode is repeated.
+    (Two kills in four batches; three in eight in `just test-long`.)"""
+    killed, errors = tmp_path / "killed", tmp_path / "errors.txt"
+    for batches, wait in MOMENTS:
+        child = start(warm_process, config, killed, errors)
+        wait_for(child, killed, batches, errors)
+        time.sleep(wait)
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+    assert start(warm_process, config, killed, errors).wait() == 0, errors.read_text()[-3000:]
+    assert_same(killed, uninterrupted)
+
+
+def assert_same(killed: Path, uninterrupted: Path) -> None:
+    """Assert that a killed run ended like the uninterrupted one."""
+    assert [one["step"] for one in read_metrics(killed)] == list(range(STEPS + 1))
+    for found, expected in zip(metrics_of(killed), metrics_of(uninterrupted), strict=True):
+        assert found == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
+    report = json.loads((killed / "report.json").read_text())
+    assert (report["steps"], report["groups"]) == (STEPS, STEPS * GROUPS)
+    assert report["episodes"] == STEPS * GROUPS * SIZE
+    assert report["shared"] > 0.4  # prefixes were shared
+    assert_same_weights(killed, uninterrupted)
+    with open_reader(killed / "rollouts") as reader:
+        records = [record for _, record in reader.records_after(0, 1_000_000)]
+        rows = reader.episodes()
+    ended = Counter(
+        record.episode
+        for record in records
+        if isinstance(record.event, EpisodeEnded) and record.event.ending is not Ending.CANCELLED
+    )
+    assert set(ended.values()) == {1}
+    assert len(ended) == len(rows) == STEPS * GROUPS * SIZE
+    versions = [record.event.version for record in records if record.episode == WEIGHTS_EPISODE]  # type: ignore[union-attr]
+    assert versions[-1] == f"v{STEPS}"
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    weights, expected = (
+        load_file(folder / "versions" / f"v{STEPS}" / "model.safetensors")
+        for folder in (one, other)
+    )
+    for name, value in weights.items():
+        np.testing.assert_allclose(value, expected[name], rtol=0, atol=TOLERANCE)
+
+
+def test_killed_at_critical_points_a_run_trains_the_same(
+    config: Path, warm_process: WarmProcess, rehearse: Rehearse, tmp_path: Path
+) -> None:
+    """Killed between the end of an episode, its verdict, its group and its update, and between
+    publishing, evaluating, reporting and saving, a run resumes to the same result, evaluations
+    included. (`just test` takes three of these points, `just test-long` all of them.)"""
+    uninterrupted, killed = tmp_path / "uninterrupted", tmp_path / "killed"
+    errors = tmp_path / "errors.txt"
+    table = tomllib.loads(config.read_text())
+    table["loop"]["evaluate_every"] = STEPS // 2
+    table["evaluation"] = {"episodes": 2}
+    config = tmp_path / "train.toml"
+    config.write_text(tomli_w.dumps(table))
+    # In the test's own process, whose hash seed is not that of the children.
+    status, _, stderr = rehearse("train", config, "-o", uninterrupted)
+    assert status == 0, stderr
+    for point in POINTS:
+        child = start(warm_process, config, killed, errors, point=point)
+        assert child.wait() == -signal.SIGKILL, (point, errors.read_text()[-3000:])
+    assert start(warm_process, config, killed, errors).wait() == 0, errors.read_text()[-3000:]
+    assert_same(killed, uninterrupted)
+    for out in (killed, uninterrupted):
+        evaluated = [one["step"] for one in read_metrics(out) if "evaluation/reward" in one]
+        assert evaluated == [0, STEPS // 2, STEPS]
+    found, expected = (
+        json.loads((out / "report.json").read_text())["evaluations"]
+        for out in (killed, uninterrupted)
+    )
+    assert found == expected
+
+
+def test_an_interrupted_run_saves_and_can_be_resumed(
+    config: Path, warm_process: WarmProcess, tmp_path: Path
+) -> None:
+    """Ctrl-C ends a run with the command that resumes it, status 130 and a checkpoint of the last
+    complete batch, from which it resumes."""
+    out, errors = tmp_path / "run", tmp_path / "errors.txt"
+    child = start(warm_process, config, out, errors)
+    wait_for(child, out, 1, errors)
+    child.send_signal(signal.SIGINT)
+    assert child.wait() == 130, errors.read_text()[-3000:]
+    lines = errors.read_text().splitlines()
+    assert lines[-1].startswith("interrupted; to continue: rehearse train ")
+    assert "Traceback" not in errors.read_text()
+    last = num_reported(out)
+    manifests = sorted((out / "checkpoints").glob("*/checkpoint.json"))
+    assert json.loads(manifests[-1].read_text())["step"] >= last
+    assert start(warm_process, config, out, errors).wait() == 0, errors.read_text()[-3000:]
+    assert [one["step"] for one in read_metrics(out)] == list(range(STEPS + 1))
+
+
+def test_two_processes_train_the_same_as_one(
+    config: Path, warm_process: WarmProcess, uninterrupted: Path, tmp_path: Path
+) -> None:
+    """In torchrun's environment the first process runs the rollouts and the other one follows:
+    metrics and published weights are those of one process (test_distributed starts torchrun)."""
+    both, port = tmp_path / "both", free_port()
+    outputs = [tmp_path / f"output-{rank}.txt" for rank in range(2)]
+    children = [
+        start(warm_process, config, both, output, **torchrun_environment(rank, 2, port))
+        for rank, output in enumerate(outputs)
+    ]
+    for child, output in zip(children, outputs, strict=True):
+        assert child.wait() == 0, output.read_text()[-3000:]
+    for found, expected in zip(metrics_of(both), metrics_of(uninterrupted), strict=True):
+        assert found == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
+    assert [output.read_text().count("run folder") for output in outputs] == [1, 0]
+    assert_same_weights(both, uninterrupted)

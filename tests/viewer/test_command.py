@@ -1,0 +1,71 @@
+"""Bad input of `rehearse view`: one sentence, exit status 2."""
+
+import socket
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rehearsal_room.cli.look import view as command
+from rehearsal_room.harness.log.schema import LOG_NAME
+from tests.support.cli import Rehearse
+
+
+def test_a_wrong_folder(tmp_path: Path, rehearse: Rehearse) -> None:
+    """A folder that is not there, and one that is not a run."""
+    for folder, sentence in (
+        (tmp_path / "nowhere", "is not a folder; name the folder of a run"),
+        (tmp_path, f"is not a run: it has no log ({LOG_NAME}) and no train.toml"),
+    ):
+        status, _, err = rehearse("view", folder, "--no-open")
+        assert (status, err.count("\n")) == (2, 1)
+        assert sentence in err
+
+
+def test_a_log_that_was_cut(mutants: Path, tmp_path: Path, rehearse: Rehearse) -> None:
+    """Half of a copied file."""
+    data = (mutants / LOG_NAME).read_bytes()
+    (tmp_path / LOG_NAME).write_bytes(data[: len(data) // 2])
+    status, _, err = rehearse("view", tmp_path, "--no-open")
+
+    assert status == 2
+    assert err == (
+        f"error: {tmp_path / LOG_NAME}: the log cannot be read: database disk image is malformed\n"
+    )
+
+
+def test_a_port_in_use(mutants: Path, rehearse: Rehearse) -> None:
+    """The port is named."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+        port = other.getsockname()[1]
+        status, _, err = rehearse("view", mutants, "--no-open", "--port", port)
+
+    assert status == 2
+    assert err.startswith(f"error: --port: 127.0.0.1:{port}: cannot listen there: ")
+
+
+def test_export_names_what_is_missing(mutants: Path, tmp_path: Path, rehearse: Rehearse) -> None:
+    """A run, a folder for the file, the built page."""
+    for words, sentence in (
+        (("view", "--export", tmp_path / "x.html"), "--export: name the run"),
+        (("view", mutants, "--export", tmp_path / "no" / "x.html"), "its folder does not exist"),
+        (("view", "x", "--bus", "mqtt://h", "--export", "x"), "cannot be exported"),
+    ):
+        status, _, err = rehearse(*words)
+        assert status == 2
+        assert sentence in err
+
+
+def test_the_extra_is_named(
+    mutants: Path, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without starlette the sentence says what to install; the rest of the command line works."""
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named 'starlette' ({name})", name="starlette")
+
+    monkeypatch.setattr(command, "import_module", missing)
+    status, _, err = rehearse("view", mutants, "--no-open")
+
+    assert status == 2
+    assert err == ("error: view needs the package starlette: pip install 'rehearsal-room[serve]'\n")

@@ -46,7 +46,6 @@ from rehearsal_room.harness.fleet.messages import (
 )
 from rehearsal_room.harness.fleet.stream import StreamSink
 from rehearsal_room.harness.fleet.transport import Transport
-from rehearsal_room.harness.history.windows import HistoryManager
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.policies.base import Observable, OpenPolicy
@@ -199,9 +198,8 @@ class Worker:
             self._connection.put(_measured(meters, statistics, self._sink.room_s))
 
     async def _play_leased(self, parts: RunParts, meters: Meters) -> None:
-        windows = HistoryManager()
-        recorder = Recorder(self._sink, folds=(windows.handle,))
-        context = make_context(parts, recorder, windows, meters)
+        recorder = Recorder(self._sink)
+        context = make_context(parts, recorder, meters)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_worlds, parts)
             tasks.start_soon(context.watchdog.run)

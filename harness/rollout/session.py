@@ -42,7 +42,6 @@ from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.base import Dialect
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.history.base import HistoryPolicy
-from rehearsal_room.harness.history.windows import HistoryManager
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.log.schema import LOG_NAME, EpisodeRow, ScenarioSnapshot
@@ -197,10 +196,9 @@ async def _run(
     )
     parts = msgspec.structs.replace(parts, admit=meters.timed(parts.admit))
     async with opened as (log, bus), measuring(log, meters):
-        windows = HistoryManager()
-        recorder = Recorder(log, folds=(windows.handle,))
+        recorder = Recorder(log)
         recorder.open(WEIGHTS_EPISODE, seq=left.num_weights)
-        context = make_context(parts, recorder, windows, meters)
+        context = make_context(parts, recorder, meters)
         async with anyio.create_task_group() as subscribers:
             await start_subscribers(
                 subscribers, bus, monitor, recorder, parts.judge, parts.listeners
@@ -255,9 +253,7 @@ async def open_log_and_bus(
         yield log, bus
 
 
-def make_context(
-    parts: RunParts, recorder: Recorder, windows: HistoryManager, meters: Meters
-) -> RunContext:
+def make_context(parts: RunParts, recorder: Recorder, meters: Meters) -> RunContext:
     """What every episode of a run shares."""
     return RunContext(
         pool=parts.pool,
@@ -267,7 +263,6 @@ def make_context(
         format=parts.format,
         limits=parts.limits,
         recorder=recorder,
-        windows=windows,
         watchdog=Watchdog(),
         meters=meters,
         users=parts.users,

@@ -22,7 +22,6 @@ from rehearsal_room.bridges.asked_episodes import OpenRun
 from rehearsal_room.bridges.finished import FinishedEpisodes
 from rehearsal_room.bridges.run_options import RunOptions, RunOverError, Tasks, tasks_of
 from rehearsal_room.envpool.router import RoutingPool
-from rehearsal_room.harness.history.windows import HistoryManager
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.reports.summary import read_report, write_report
@@ -76,13 +75,13 @@ async def _opened(
     """The run with its log, bus and subscribers, which end in the order of `run_session`."""
     is_judged = parts.judge is not None
     finished = FinishedEpisodes(is_judged=is_judged)
-    monitor, meters, windows = Monitor(total=0, judged=is_judged), Meters(), HistoryManager()
+    monitor, meters = Monitor(total=0, judged=is_judged), Meters()
     meters.start()
     snapshots = [await snapshot_of(parts.pool, scenario) for scenario in worlds]
     opened = open_log_and_bus(folder, snapshots, None, resume=False)
     async with opened as (log, bus), measuring(log, meters):
-        recorder = Recorder(log, folds=(windows.handle,))
-        context = make_context(parts, recorder, windows, meters)
+        recorder = Recorder(log)
+        context = make_context(parts, recorder, meters)
         try:
             async with anyio.create_task_group() as subscribers:
                 await start_subscribers(

@@ -34,7 +34,7 @@ from rehearsal_room.harness.core.events import (
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.format_rules import FormatSettings
 from rehearsal_room.harness.dialects.registry import dialect_of
-from rehearsal_room.harness.history.windows import HistoryManager, parse_history
+from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.rollout.deadlines import Watchdog
@@ -194,7 +194,6 @@ class _Importing:
             format=FormatSettings(),
             limits=_LIMITS,
             recorder=Recorder(sink),
-            windows=HistoryManager(),
             watchdog=Watchdog(),
             meters=Meters(),
             users=_users([one]),

@@ -82,13 +82,13 @@ class RolloutBench:
     def parts(self, policy: Policy, *, judged: bool = True) -> RunParts:
         """The components of a run."""
         return RunParts(
-            self.pool,
-            policy,
-            self.dialect,
-            parse_history("full"),
-            FormatSettings(),
-            Limits(max_steps=40),
-            self._judge if judged else None,
+            pool=self.pool,
+            policy=policy,
+            dialect=self.dialect,
+            history=parse_history("full"),
+            format=FormatSettings(),
+            limits=Limits(max_steps=40),
+            judge=self._judge if judged else None,
         )
 
     def run(self, policy: Policy, plans: Iterable[EpisodePlan], concurrency: int) -> BenchReport:

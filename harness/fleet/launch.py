@@ -59,13 +59,9 @@ from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.policies import LocalPolicy, open_policy, unplayed_lines
 from rehearsal_room.harness.rollout.process import raise_file_limit, run
-from rehearsal_room.harness.rollout.session import (
-    REPEATED,
-    Judge,
-    Remaining,
-    read_remaining,
-    sole_exception,
-)
+from rehearsal_room.harness.rollout.remaining import Remaining, read_remaining
+from rehearsal_room.harness.rollout.running import Judge, SessionParts
+from rehearsal_room.harness.rollout.session import sole_exception
 from rehearsal_room.harness.settings.judge import asks_models, judges_in_workers
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.users.left_out import num_left_out, report_left_out
@@ -272,8 +268,14 @@ class _Coordinating(msgspec.Struct, frozen=True):
                 start=start,
                 shares=[share_of(settings, one.number).number_at_once for one in handles],
                 timeout=settings.process_timeout,
-                admission=admission,
                 judges=self.open_judge is not None and not self.judges_here,
+            )
+            parts = SessionParts(
+                judge=judge,
+                link=link_of(settings, folder, len(self.plans), self.chaos)
+                if settings.bus.url
+                else None,
+                admission=admission,
                 faults=self.chaos,
                 open_database=open_sqlite
                 if self.chaos is None
@@ -281,13 +283,9 @@ class _Coordinating(msgspec.Struct, frozen=True):
             )
             return await run_fleet(
                 folder,
-                self.plans,
                 left,
                 fleet,
-                judge=judge,
-                link=link_of(settings, folder, len(self.plans), self.chaos)
-                if settings.bus.url
-                else None,
+                parts,
                 meters=meters,
                 resume=self.resume,
                 console=Terminal(stderr=True) if self.progress else None,
@@ -295,7 +293,7 @@ class _Coordinating(msgspec.Struct, frozen=True):
 
     async def _remaining(self) -> Remaining:
         judged = self.open_judge is not None
-        read = partial(read_remaining, self.folder, self.plans, self.resume, judged, REPEATED)
+        read = partial(read_remaining, self.folder, self.plans, resume=self.resume, judged=judged)
         return await anyio.to_thread.run_sync(read)
 
     @asynccontextmanager

@@ -1,8 +1,9 @@
 """A rollout process: plays the episodes that the coordinator leases to it, with a loop and a pool
 of its own, and streams their records back. It writes no file of the run.
 
-It uses the parts of `run_session`: recorder, windows, episode loop, bus, and where the judge asks
-no models, the judge. It ends when the coordinator closes the connection.
+It has the parts of a run that this process plays, and where the judge asks no models the judge. In
+place of a log it has a stream to the coordinator. It ends when the coordinator closes the
+connection.
 """
 
 import os
@@ -24,7 +25,7 @@ from rehearsal_room.harness.chaos.chaos import Chaos
 from rehearsal_room.harness.chaos.settings import ChaosFile
 from rehearsal_room.harness.continuation.beginning import Beginning
 from rehearsal_room.harness.continuation.kept_turns import KeptTurns, open_kept_turns
-from rehearsal_room.harness.core.events import Event, encode
+from rehearsal_room.harness.core.events import encode
 from rehearsal_room.harness.core.loop_lag import LagMonitor
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.fleet.admission import REPORT_S, RequestLog
@@ -47,18 +48,18 @@ from rehearsal_room.harness.fleet.messages import (
 from rehearsal_room.harness.fleet.stream import StreamSink
 from rehearsal_room.harness.fleet.transport import Transport
 from rehearsal_room.harness.log.reader import open_reader
-from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.policies.base import Observable, OpenPolicy
 from rehearsal_room.harness.rollout.episode import RunContext
 from rehearsal_room.harness.rollout.launch import OpenJudge, make_parts, pool_of
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.process import run
+from rehearsal_room.harness.rollout.remaining import scenarios_of
+from rehearsal_room.harness.rollout.running import attended
 from rehearsal_room.harness.rollout.session import (
     RunParts,
-    make_context,
+    context_of,
     play,
-    scenarios_of,
     snapshot_of,
     sole_exception,
 )
@@ -198,28 +199,22 @@ class Worker:
             self._connection.put(_measured(meters, statistics, self._sink.room_s))
 
     async def _play_leased(self, parts: RunParts, meters: Meters) -> None:
-        recorder = Recorder(self._sink)
-        context = make_context(parts, recorder, meters)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._send_worlds, parts)
-            tasks.start_soon(context.watchdog.run)
-            tasks.start_soon(meters.watch, parts.pool)
-            if parts.faults is not None:
-                tasks.start_soon(parts.faults.run, recorder)
-            if parts.judge is not None:
-                await tasks.start(self._judge, parts, recorder)
+        bus = None if parts.judge is None else self._bus
+        opened = attended(self._sink, bus, parts, meters=meters, live=parts.pool)
+        async with opened as session:
+            context = context_of(parts, session, meters)
+            session.helpers.start_soon(self._send_worlds, parts)
             with ExitStack() as stack:
                 async with anyio.create_task_group() as episodes:
                     episode = partial(self._episode, context, parts, stack)
                     self._slots = context.slots
                     self._slots.open(self._share, partial(self._begin_next, episodes, episode))
                     if self._requests is not None:
-                        tasks.start_soon(self._report_requests, self._slots, self._requests)
+                        reports = (self._slots, self._requests)
+                        session.helpers.start_soon(self._report_requests, *reports)
                     episodes.start_soon(self._begin_leased, context)
                     await self._stopped.wait()
                     episodes.cancel_scope.cancel()
-            await self._sink.flush()
-            tasks.cancel_scope.cancel()
 
     async def _report_requests(self, slots: Slots, requests: RequestLog) -> None:
         """Report the requests to the coordinator, until cancelled."""
@@ -291,21 +286,6 @@ class Worker:
             return CarriedAttempts(lease.logged).trajectory(episode, attempt=lease.attempt)
         with open_reader(self._spec.folder) as reader:
             return reader.trajectory(episode, attempt=lease.attempt)
-
-    async def _judge(
-        self, parts: RunParts, recorder: Recorder, *, task_status: anyio.abc.TaskStatus[None]
-    ) -> None:
-        """Judge every episode whose end is on disk."""
-        judge = parts.judge
-        assert judge is not None
-
-        async def record_verdict(episode: str, attempt: int, event: Event) -> None:
-            recorder.stamp(episode, attempt, event)
-            recorder.close(episode)
-
-        async with self._bus.subscribe(kinds=("started", "step", "ended")) as subscription:
-            task_status.started()
-            await judge.serve(subscription, record_verdict)
 
     async def _send_worlds(self, parts: RunParts) -> None:
         await self._worlds_wanted.wait()

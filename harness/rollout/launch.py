@@ -60,14 +60,9 @@ from rehearsal_room.harness.rollout.policies import (
     unplayed_lines,
 )
 from rehearsal_room.harness.rollout.process import raise_file_limit, run
-from rehearsal_room.harness.rollout.session import (
-    Judge,
-    Link,
-    RunParts,
-    WorkLeft,
-    run_session,
-    work_left,
-)
+from rehearsal_room.harness.rollout.remaining import Remaining, read_remaining
+from rehearsal_room.harness.rollout.running import Judge, Link
+from rehearsal_room.harness.rollout.session import RunParts, run_session
 from rehearsal_room.harness.rollout.trust_notice import name_trusted
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.harness.settings.run import Settings, save, stops_with_world
@@ -178,8 +173,8 @@ class _Launching(msgspec.Struct, frozen=True):
 
     async def launch(self) -> Launched:
         settings, client = self.settings, self.client
-        left = await self._work_left()
-        if left.episodes:
+        left = await self._left()
+        if left.missing:
             await preflight(settings, client)
         async with AsyncExitStack() as stack:
             pool = await stack.enter_async_context(pool_of(settings, chaos=self.chaos))
@@ -203,9 +198,9 @@ class _Launching(msgspec.Struct, frozen=True):
             if note := unplayed_lines(settings, self.plans):
                 console.print(note, highlight=False, soft_wrap=True)
             warn_of_mismatches(settings, parts.history, console)
-            if left.episodes or left.verdicts:
+            if left.missing or left.unjudged:
                 await preflight(settings, parts.judge)
-            if client is not None and left.episodes:
+            if client is not None and left.missing:
                 await stack.enter_async_context(client)
             meters = Meters(pool, lag=LagMonitor())
             admission = admission_of(settings, client)
@@ -225,9 +220,9 @@ class _Launching(msgspec.Struct, frozen=True):
             settled = None if admission is None else admission.settled
             return Launched(meters, statistics, result, settled)
 
-    async def _work_left(self) -> WorkLeft:
+    async def _left(self) -> Remaining:
         judged = self.open_judge is not None
-        read = partial(work_left, self.folder, self.plans, resume=self.resume, judged=judged)
+        read = partial(read_remaining, self.folder, self.plans, resume=self.resume, judged=judged)
         return await anyio.to_thread.run_sync(read)
 
 

@@ -37,7 +37,8 @@ from rehearsal_room.harness.fleet.transport import CarriedTransport
 from rehearsal_room.harness.fleet.worker import Worker, WorkerSpec
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
-from rehearsal_room.harness.rollout.session import REPEATED, read_remaining
+from rehearsal_room.harness.rollout.remaining import read_remaining
+from rehearsal_room.harness.rollout.running import SessionParts
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.judge.verdicts.factory import open_judge
 from tests.devtools.simulation.ledger import Ledger, Life, Observer
@@ -288,7 +289,7 @@ async def fleet_life(
     def start(number: int) -> SimulatedWorker:
         return SimulatedWorker(spec, process, choices, ledger, carry, number)
 
-    left = read_remaining(folder, list(plans), True, True, REPEATED)
+    left = read_remaining(folder, plans, resume=True, judged=True)
     faults = Chaos(chaos, settings, "coordinator")
     handles, _, worlds = await start_workers(start, settings.processes, silence=TIMEOUT_S)
     fleet = Fleet(
@@ -298,15 +299,15 @@ async def fleet_life(
         shares=[share_of(settings, one.number).number_at_once for one in handles],
         timeout=TIMEOUT_S,
         judges=True,
+    )
+    parts = SessionParts(
         admission=admission,
         faults=faults if chaos.faults() else None,
         open_database=faults.database(process.open_database),
     )
     with ended_on_failure(handles):
         await run_fleet(
-            *(folder, plans, left, fleet),
-            judge=None,
-            link=None,
+            *(folder, left, fleet, parts),
             meters=Meters(),
             resume=True,
             console=None,

@@ -41,7 +41,8 @@ from rehearsal_room.harness.rollout.deadlines import Watchdog
 from rehearsal_room.harness.rollout.episode import RunContext, run_episode
 from rehearsal_room.harness.rollout.launch import OpenJudge
 from rehearsal_room.harness.rollout.meters import Meters
-from rehearsal_room.harness.rollout.session import Judge, RecordVerdict, RunParts, run_session
+from rehearsal_room.harness.rollout.running import Judge, RecordVerdict
+from rehearsal_room.harness.rollout.session import RunParts, run_session
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.interop.imports.conversation_pool import ConversationPool
 from rehearsal_room.interop.imports.conversations import Conversation

@@ -50,7 +50,6 @@ from rehearsal_room.harness.fleet.transport import Transport
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.base import Observable, OpenPolicy
 from rehearsal_room.harness.rollout.episode import RunContext
-from rehearsal_room.harness.rollout.launch import OpenJudge, make_parts, pool_of
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.process import run
@@ -64,9 +63,12 @@ from rehearsal_room.harness.rollout.session import (
     sole_exception,
 )
 from rehearsal_room.harness.rollout.slots import Slots
-from rehearsal_room.harness.rollout.trust_notice import name_trusted
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.parts import OpenJudge, make_parts
+from rehearsal_room.harness.setup.trust_notice import name_trusted
+from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.harness.users.opening import users_of
+from rehearsal_room.scenarios import distribution
 from rehearsal_room.scenarios.format import Scenario, Task
 
 HEARTBEAT_S = 0.5  # seconds between two heartbeats
@@ -85,7 +87,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     open_judge: OpenJudge | None  # None: the episodes are not judged here
     beginning: Beginning | None
     names_trusted: bool  # whether to name the packages that run in this process
-    chaos: ChaosFile | None = None  # faults on purpose; None: none are injected
+    chaos: ChaosFile = ChaosFile()  # faults on purpose
 
 
 def work(spec: WorkerSpec, sock: socket.socket) -> None:
@@ -170,9 +172,9 @@ class Worker:
         spec, settings = self._spec, self._spec.settings
         async with AsyncExitStack() as stack:
             report = name_trusted if spec.names_trusted else _name_none
-            chaos = None if spec.chaos is None else Chaos(spec.chaos, settings, "process")
+            chaos = Chaos(spec.chaos, settings.model, "process")
             pool = await stack.enter_async_context(
-                pool_of(settings, report_trusted=report, chaos=chaos)
+                pool_of(settings, report_trusted=report, open_spawner=chaos.open_spawner)
             )
             await pool.host_all(scenario for scenario, _ in spec.tasks)
             judge = None
@@ -181,16 +183,23 @@ class Worker:
                 folder = spec.folder or Path()  # a judge that asks no models writes no file
                 opened = spec.open_judge(pool=pool, scenarios=scenarios, folder=folder, spent=0.0)
                 judge = await stack.enter_async_context(opened)
-            parts = await make_parts(settings, pool, spec.tasks, spec.policy, judge, chaos)
-            users = await stack.enter_async_context(users_of(settings, spec.tasks))
-            parts = msgspec.structs.replace(parts, beginning=spec.beginning, users=users)
+            parts = await make_parts(
+                settings,
+                spec.tasks,
+                spec.policy,
+                pool=pool,
+                users=await stack.enter_async_context(users_of(settings, spec.tasks)),
+                judge=judge,
+                beginning=spec.beginning,
+            )
+            parts = chaos.parts(parts, spec.policy)
             if spec.policy is not None:
                 await stack.enter_async_context(spec.policy)
             if self._requests is not None and isinstance(spec.policy, Observable):
                 spec.policy.observe(self._requests)
             meters = Meters(pool, lag=self._lag)
             meters.start()
-            self._connection.put(Ready(pool.level))
+            self._connection.put(Ready(pool.level, distribution.version()))
             with self._episodes:
                 await self._play_leased(parts, meters)
             await self._sink.flush()

@@ -19,9 +19,9 @@ from rehearsal_room.harness.dialects.registry import dialect_of
 from rehearsal_room.harness.history.base import HistoryPolicy
 from rehearsal_room.harness.history.windows import parse_history
 from rehearsal_room.harness.logged_runs.logged_run import is_complete
-from rehearsal_room.harness.rollout.launch import OpenJudge, warn_of_mismatches
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.parts import OpenJudge, warn_of_mismatches
 from rehearsal_room.harness.tokenization.chat_tokenizer import ChatTokenizer
 from rehearsal_room.harness.tokenization.template_check import check_template
 from rehearsal_room.harness.vllm.policy import VllmPolicy

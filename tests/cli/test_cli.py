@@ -12,7 +12,7 @@ import pytest
 
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.log.schema import LOG_NAME
-from rehearsal_room.harness.rollout.launch import has_episodes
+from rehearsal_room.harness.setup.run_folder import has_episodes
 from rehearsal_room.learner.core.errors import CheckpointError
 from rehearsal_room.scenarios.catalogue import find
 from tests.support.broker import running_broker
@@ -430,7 +430,7 @@ def test_a_run_that_fails_at_its_start_leaves_no_folder(
         (folder / LOG_NAME).touch()
         raise LogError("the disk is full")
 
-    monkeypatch.setattr("rehearsal_room.harness.rollout.launch.run_session", full)
+    monkeypatch.setattr("rehearsal_room.harness.setup.launching.play_left", full)
     out = tmp_path / "run"
     status, _, err = rehearse("run", world, "-o", out)
     assert (status, without_trust_line(err)) == (2, "error: the disk is full\n")

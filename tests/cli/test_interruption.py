@@ -50,11 +50,11 @@ def test_a_run_that_has_begun_is_resumed(
 ) -> None:
     """Its folder and --resume are named; one that has not begun is not continued."""
     world, out = write_package(tmp_path / "ledger"), tmp_path / "run"
-    interrupt("rehearsal_room.harness.rollout.launch.run_session")
+    interrupt("rehearsal_room.harness.setup.launching.play_left")
     status, _, err = rehearse("run", world, "-o", out)
     sentence = f"interrupted; to continue: rehearse run -o {out} --resume\n"
     assert (status, without_trust_line(err)) == (130, sentence)
-    interrupt("rehearsal_room.harness.rollout.launch.planned")
+    interrupt("rehearsal_room.harness.launch.planned")
     status, _, err = rehearse("run", world, "-o", tmp_path / "other")
     assert (status, err) == (130, "interrupted\n")
 

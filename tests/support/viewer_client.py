@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from rehearsal_room.cli.main import COMMAND_CONTEXT
-from rehearsal_room.harness.rollout.launch import launch
+from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.settings.run import resolve
 from rehearsal_room.scenarios.catalogue import find
 from rehearsal_room.viewer.judging import judging_parts

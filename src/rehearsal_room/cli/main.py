@@ -32,10 +32,10 @@ from rehearsal_room.harness.log.schema import EpisodeRow
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.rollout.process import configure_logging
-from rehearsal_room.harness.rollout.trust_notice import forget_named
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.schema import Schema, run_schema, schema_of
+from rehearsal_room.harness.setup.trust_notice import forget_named
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.experiments.file import ExperimentFile
 from rehearsal_room.judge.llm.rubric import Rubric

@@ -23,8 +23,9 @@ from rehearsal_room.harness.chaos.chaos import Chaos
 from rehearsal_room.harness.chaos.settings import ChaosFile
 from rehearsal_room.harness.fleet import worker as worker_module
 from rehearsal_room.harness.fleet.carried import with_logged
+from rehearsal_room.harness.fleet.coordinated import ended_on_failure
 from rehearsal_room.harness.fleet.coordinator import start_workers
-from rehearsal_room.harness.fleet.launch import ended_on_failure, share_of
+from rehearsal_room.harness.fleet.engine import share_of
 from rehearsal_room.harness.fleet.messages import (
     FromWorker,
     Leases,
@@ -243,7 +244,7 @@ def stand_ins(pools: FleetPools) -> Iterator[None]:
     """A block in which workers have these pools, and no process is measured: that takes a thread,
     and fifty samples a second."""
 
-    def pool_of(settings: Settings, *, chaos: Any = None, **_: Any) -> Any:
+    def pool_of(settings: Settings, **_: Any) -> Any:
         return pools.open(_LIFE.get())
 
     with (
@@ -279,7 +280,7 @@ async def fleet_life(
             open_judge=partial(open_judge, settings.judge),
             beginning=None,
             names_trusted=False,
-            chaos=chaos if chaos.faults() else None,
+            chaos=chaos,
         )
 
     def carry(leases: Leases) -> Leases:
@@ -290,7 +291,7 @@ async def fleet_life(
         return SimulatedWorker(spec, process, choices, ledger, carry, number)
 
     left = read_remaining(folder, plans, resume=True, judged=True)
-    faults = Chaos(chaos, settings, "coordinator")
+    faults = Chaos(chaos, settings.model, "coordinator")
     handles, _, worlds = await start_workers(start, settings.processes, silence=TIMEOUT_S)
     fleet = Fleet(
         handles=handles,
@@ -300,14 +301,10 @@ async def fleet_life(
         timeout=TIMEOUT_S,
         judges=True,
     )
-    parts = SessionParts(
-        admission=admission,
-        faults=faults if chaos.faults() else None,
-        open_database=faults.database(process.open_database),
-    )
+    parts = SessionParts(admission=admission, open_database=process.open_database)
     with ended_on_failure(handles):
         await run_fleet(
-            *(folder, left, fleet, parts),
+            *(folder, left, fleet, faults.session(parts)),
             meters=Meters(),
             resume=True,
             console=None,

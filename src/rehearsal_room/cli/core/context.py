@@ -12,10 +12,10 @@ from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.following.judge_elsewhere import OpenJudgeElsewhere
 from rehearsal_room.harness.policies.base import OpenPolicy
 from rehearsal_room.harness.reports.summary import StatisticsOf
-from rehearsal_room.harness.rollout.launch import OpenJudge
 from rehearsal_room.harness.rollout.running import Judge
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.harness.settings.run import Settings, judge_settings
+from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.scenarios.format import Scenario
 
 

@@ -12,7 +12,6 @@ from rehearsal_room.cli.core.flags import flags_of
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import LogReader
 from rehearsal_room.harness.logged_runs.logged_run import run_settings, scenario_finder
-from rehearsal_room.harness.rollout.launch import pool_of
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.judge import (
     FOR_EVERY_MODE,
@@ -22,6 +21,7 @@ from rehearsal_room.harness.settings.judge import (
     read_judge,
 )
 from rehearsal_room.harness.settings.run import judge_settings
+from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.judge.core.evidence import scenario_info
 from rehearsal_room.judge.llm.llm_judge import LLMJudge
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges

@@ -15,9 +15,9 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.reader import require_format
 from rehearsal_room.harness.log.schema import write_atomically
-from rehearsal_room.harness.rollout.launch import finder
 from rehearsal_room.harness.settings.fields import fields_of
 from rehearsal_room.harness.settings.run import Settings, difference, resolve
+from rehearsal_room.harness.setup.worlds import world_source
 
 
 def _writable(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
@@ -97,7 +97,9 @@ def settings_of(config: Path | None, output: Path | None, resume: bool, flags: A
             return _fork_settings(config, flags)
         settings = resolve(config, flags)
         if settings.forked_from and not settings.scenarios:
-            return with_its_task(settings, finder(settings), episodes=settings.episodes)
+            return with_its_task(
+                settings, world_source(settings.worlds).find, episodes=settings.episodes
+            )
         return settings
     assert output is not None
     require_format(output)  # other formats came with other settings
@@ -116,7 +118,9 @@ def _fork_settings(config: Path | None, flags: Any) -> Settings:
     require_format(folder)
     began = folder / "run.toml"
     settings = resolve(config or (began if began.is_file() else None), flags)
-    return with_its_task(settings, finder(settings), episodes=flags.get("episodes"))
+    return with_its_task(
+        settings, world_source(settings.worlds).find, episodes=flags.get("episodes")
+    )
 
 
 def write_json(result: Any, json_file: str | None) -> None:

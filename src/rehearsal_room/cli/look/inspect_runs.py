@@ -38,11 +38,11 @@ from rehearsal_room.harness.replay.run import replay as replay_log
 from rehearsal_room.harness.reports.episode_view import render_episode
 from rehearsal_room.harness.reports.live_view import watch as watch_run
 from rehearsal_room.harness.reports.run_view import ENDINGS, LABELS, SORTS, render_run
-from rehearsal_room.harness.rollout.launch import pool_of
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.worlds import pool_of
 from rehearsal_room.interop.exports.formats import EPISODE_FORMATS, OTLP_NAME
 from rehearsal_room.interop.exports.formats import export as write_export
 from rehearsal_room.interop.exports.source import rows_with

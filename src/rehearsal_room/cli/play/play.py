@@ -17,12 +17,13 @@ from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.policies.human import Exchange, HumanPolicy, Surface
 from rehearsal_room.harness.reports.episode_view import render_episode
-from rehearsal_room.harness.rollout.launch import fresh_folder, launch
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.harness.setup.run_folder import fresh_folder
 from rehearsal_room.interop.exports.episode_lines import EpisodeLine, episode_line
 from rehearsal_room.play.terminal import TerminalSurface
 

@@ -2,7 +2,6 @@
 
 import sys
 import tempfile
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from rehearsal_room.harness.chaos.settings import read_chaos
 from rehearsal_room.harness.core.errors import ModelOutageError, SettingsError
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.history.windows import parse_history
+from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
 from rehearsal_room.harness.reports.bench import (
@@ -36,10 +36,11 @@ from rehearsal_room.harness.reports.summary import (
     render_run_report,
     write_report,
 )
-from rehearsal_room.harness.rollout.launch import Launched, described, fresh_folder, launch, planned
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.settings.policy import MODEL_POLICIES
 from rehearsal_room.harness.settings.run import Settings, sweep
+from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.run_folder import described, fresh_folder
 
 
 @click.command("run", cls=SectionedCommand)
@@ -102,7 +103,7 @@ def play_run(
     """Run the episodes of the settings into a folder; returns their report. Raises
     ModelOutageError where the model server went away."""
     with continued_by(lambda: resumed_run(folder)):
-        _launch(
+        launch(
             settings,
             folder,
             resume=resume,
@@ -193,7 +194,7 @@ def _measured(context: CommandContext, settings: Settings, folder: Path) -> Benc
         )
 
     try:
-        launched = _launch(
+        launched = launch(
             settings,
             folder,
             resume=False,
@@ -205,19 +206,6 @@ def _measured(context: CommandContext, settings: Settings, folder: Path) -> Benc
         stop_for_outage(exc)
     measured: BenchReport = launched.after
     return with_policy(with_admission(measured, launched.settled), launched.policy)
-
-
-def _launch(settings: Settings, folder: Path, **arguments: Any) -> Launched:
-    """Run the episodes in this process, in several, or in actors of a Ray cluster."""
-    if settings.cluster.engine == "ray":
-        cluster = import_module("rehearsal_room.harness.cluster.launch")
-        on_ray: Launched = cluster.launch_on_ray(settings, folder, **arguments)
-        return on_ray
-    if settings.processes == 1:
-        return launch(settings, folder, **arguments)
-    fleet = import_module("rehearsal_room.harness.fleet.launch")
-    launched: Launched = fleet.launch_processes(settings, folder, **arguments)
-    return launched
 
 
 def print_settings(settings: Settings) -> None:

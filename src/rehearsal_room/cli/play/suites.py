@@ -25,15 +25,17 @@ from rehearsal_room.cli.core.options import (
 from rehearsal_room.cli.play.run import play_run, print_settings
 from rehearsal_room.envpool.served.needs import ServedSettings
 from rehearsal_room.envpool.served.needs import faults as faults_of
+from rehearsal_room.envpool.sources.suites import SuiteWorlds
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import plural
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.outcomes.run_statistics import RunStatistics, statistics_lines
 from rehearsal_room.harness.reports.bar_chart import bar_chart, most_first
 from rehearsal_room.harness.reports.summary import write_report
-from rehearsal_room.harness.rollout.launch import opened_suite, planned
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.settings.worlds import WorldSettings
+from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.harness.setup.worlds import source_arguments
 from rehearsal_room.judge.suites.scores import SuiteScores, findings_of, scores_of
 from rehearsal_room.scenarios.errors import ScenarioError
 from rehearsal_room.scenarios.format import Scenario
@@ -117,7 +119,7 @@ def needs_command(suite_name: str, json_file: str | None, **flags: Any) -> None:
         raise SettingsError(f"suite {suite_name!r} starts no MCP servers; it needs {found.needs}")
     given = {name: value for name, value in flags.items() if value}
     worlds = msgspec.structs.replace(WorldSettings(suite=suite_name), **given)
-    source = opened_suite(worlds)[1]
+    source = SuiteWorlds(source_arguments(worlds)).data
     served = ServedSettings(worlds.suite_python, worlds.mcp_env)
     result = []
     for category in found.categories:
@@ -227,7 +229,7 @@ def eval_command(
     }
     result = SuiteReport(
         suite=suite_name,
-        version=opened_suite(settings.worlds)[1].version,
+        version=SuiteWorlds(source_arguments(settings.worlds)).data.version,
         tasks=scores.tasks,
         episodes=scores.episodes,
         scores=scores.scores,

@@ -13,7 +13,7 @@ from rehearsal_room.cli.core.interruption import command_line, continued_by
 from rehearsal_room.cli.core.options import DRY_RUN, JSON, OUTPUT, RESUME, console_of, write_json
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.rollout.launch import planned
+from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.learner.config.loader import read_settings
 from rehearsal_room.learner.config.runs import Runs, runs_of
 from rehearsal_room.learner.config.settings import TrainSettings

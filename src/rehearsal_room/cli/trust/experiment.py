@@ -18,9 +18,9 @@ from rehearsal_room.cli.trust.judge import judge_run_again
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.schema import LOG_NAME, write_atomically
 from rehearsal_room.harness.reports.summary import write_report
-from rehearsal_room.harness.rollout.launch import planned
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.harness.settings.run import Settings, resolve_table
+from rehearsal_room.harness.setup.planning import planned
 from rehearsal_room.judge.experiments.file import Arm, read_experiment
 
 

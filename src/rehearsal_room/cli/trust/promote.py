@@ -16,8 +16,8 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import write_atomically
 from rehearsal_room.harness.logged_runs.logged_run import log_folder, run_settings
-from rehearsal_room.harness.rollout.launch import planned
 from rehearsal_room.harness.settings.run import with_episodes
+from rehearsal_room.harness.setup.planning import planned
 
 _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
 

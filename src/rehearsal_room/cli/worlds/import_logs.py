@@ -12,14 +12,10 @@ from rehearsal_room.harness.core.errors import ConversationError
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.reports.summary import read_report, write_report
-from rehearsal_room.harness.rollout.launch import (
-    finder,
-    pool_of,
-    removed_if_nothing_happened,
-    require_new,
-)
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.run_folder import removed_if_nothing_happened, require_new
+from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.interop.imports.atif import read_atif
 from rehearsal_room.interop.imports.chat import read_chats
 from rehearsal_room.interop.imports.conversations import Conversation
@@ -102,7 +98,7 @@ async def _play(
     context: CommandContext, folder: Path, conversations: list[Conversation], scenario: str
 ) -> ImportedRun:
     settings = Settings()
-    worlds = WorldFinder(finder(settings), scenario)
+    worlds = WorldFinder(world_source(settings.worlds).find, scenario)
     async with pool_of(settings) as pool:
         return await import_conversations(
             folder, conversations, worlds, pool, context.judge_opener(settings)

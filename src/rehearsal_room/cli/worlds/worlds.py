@@ -29,12 +29,13 @@ from rehearsal_room.envpool.wires.served import ServedWires
 from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.harness.reports.world_view import WorldReport, render_world, world_report
-from rehearsal_room.harness.rollout.launch import OpenJudge, finder, pool_of
 from rehearsal_room.harness.rollout.process import raise_file_limit, run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 from rehearsal_room.harness.serving.world_episodes import ServedEpisodes
 from rehearsal_room.harness.settings.judge import asks_models
 from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.harness.setup.parts import OpenJudge
+from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.harness.users.left_out import report_left_out
 from rehearsal_room.scenarios.awm.folder import CLOCK
 from rehearsal_room.scenarios.awm.importing import ImportReport, import_awm
@@ -87,7 +88,7 @@ def _cell(text: str) -> str:
 def show_scenario_command(name: str, json_file: str | None, **flags: Any) -> None:
     """Show a world: its tables, tools, rules and tasks."""
     settings = resolve(None, flags)
-    report: WorldReport = run(_world_report, settings, finder(settings)(name))
+    report: WorldReport = run(_world_report, settings, world_source(settings.worlds).find(name))
     render_world(report, console_of(json_file))
     write_json(report, json_file)
 
@@ -260,7 +261,7 @@ async def _serve(
     stdio: bool,
     open_judge: OpenJudge | None,
 ) -> None:
-    find = finder(settings)
+    find = world_source(settings.worlds).find
     scenarios = [find(name) for name in names]
     unserved = sum(not is_served(one) for scenario in scenarios for one in scenario.tasks)
     report_left_out(unserved, "their users are not automata, and a server plays no others")

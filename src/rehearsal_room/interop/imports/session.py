@@ -39,11 +39,11 @@ from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.rollout.deadlines import Watchdog
 from rehearsal_room.harness.rollout.episode import RunContext, run_episode
-from rehearsal_room.harness.rollout.launch import OpenJudge
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.running import Judge, RecordVerdict
 from rehearsal_room.harness.rollout.session import RunParts, run_session
 from rehearsal_room.harness.settings.limits import Limits
+from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.interop.imports.conversation_pool import ConversationPool
 from rehearsal_room.interop.imports.conversations import Conversation
 from rehearsal_room.interop.imports.plans import (

@@ -21,11 +21,13 @@ from rehearsal_room.harness.core.errors import SettingsError
 from rehearsal_room.harness.core.messages import Briefing
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.dialects.registry import dialect_of
+from rehearsal_room.harness.launch import launch
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
 from rehearsal_room.harness.policies.human import Exchange, HumanPolicy
-from rehearsal_room.harness.rollout.launch import OpenJudge, fresh_folder, launch
 from rehearsal_room.harness.settings.run import Settings, resolve
+from rehearsal_room.harness.setup.parts import OpenJudge
+from rehearsal_room.harness.setup.run_folder import fresh_folder
 from rehearsal_room.viewer.acting.shown import played_calls
 from rehearsal_room.viewer.reading.episode import tools_of
 from rehearsal_room.viewer.reading.open_runs import NotHereError

@@ -13,8 +13,8 @@ import msgspec
 from rehearsal_room.envpool.core.errors import PoolError
 from rehearsal_room.envpool.server.http_server import listening
 from rehearsal_room.harness.core.errors import SettingsError
-from rehearsal_room.harness.rollout.launch import OpenJudge
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.scenarios.format import Scenario
 from rehearsal_room.viewer.acting.catalogue import Catalogue
 from rehearsal_room.viewer.acting.copies import copies_of

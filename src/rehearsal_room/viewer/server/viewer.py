@@ -8,8 +8,8 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from rehearsal_room.harness.rollout.launch import OpenJudge
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.viewer.acting.catalogue import Catalogue
 from rehearsal_room.viewer.acting.episodes import Plays
 from rehearsal_room.viewer.acting.pools import Pools

@@ -286,7 +286,6 @@ LATE = {
     ("envpool.hosting.determinism.clock", "time_machine"),
     ("envpool.workers.confine", "landlock"),
     ("envpool.workers.confine", "pyseccomp"),
-    ("harness.chat.client", "harness.chat.transport_aiohttp"),
     ("harness.chat.client", "harness.chat.transport_openai"),
     ("rehearsal_room.cli.main", "learner.demo.schema"),
     ("rehearsal_room.cli.main", "learner.data.trained_content"),

@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from rehearsal_room.harness.bus.local import LocalBus
-from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.bus.mqtt_client import mark_on
 from rehearsal_room.harness.bus.mqtt_link import MqttLink
 from rehearsal_room.harness.bus.mqtt_settings import MqttSettings, broker_of
@@ -28,6 +27,7 @@ from rehearsal_room.harness.settings.run import Settings, log_id_of
 from tests.support.broker import Mosquitto, free_port, mosquitto, running_broker
 from tests.support.chaos import chaos_of, injecting
 from tests.support.events import episode
+from tests.support.mqtt_bus import PublishingBus
 from tests.support.mqtt_runs import Log, by_episode, following, mixed, settings_for, take
 
 _RECORDS = mixed(12, 12)
@@ -219,7 +219,7 @@ async def test_verdicts_of_a_judge_elsewhere(tmp_path: Path) -> None:
         topic = verdicts_topic(run.name, log_id_of(run / "run.toml"))
         async with (
             opening(folder=run) as judge,
-            MqttBus(settings, topic) as there,
+            PublishingBus(settings, topic) as there,
             bus.subscribe() as subscription,
             anyio.create_task_group() as tasks,
         ):

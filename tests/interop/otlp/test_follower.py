@@ -10,7 +10,6 @@ import anyio.to_thread
 import pytest
 
 from rehearsal_room.harness.bus.log_follower import LogFollower
-from rehearsal_room.harness.bus.mqtt_bus import MqttBus
 from rehearsal_room.harness.chat.retry import Backoff
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.log.writer import open_log
@@ -22,6 +21,7 @@ from tests.support.broker import free_port, running_broker
 from tests.support.cli import Rehearse
 from tests.support.collector import OK, Answer, running_collector
 from tests.support.ledger_world import write_package
+from tests.support.mqtt_bus import PublishingBus
 from tests.support.mqtt_runs import settings_for
 from tests.support.paths import ROOT
 from tests.support.timed_records import begin, end, merged, records, turn, verdict
@@ -83,13 +83,13 @@ async def test_a_follower_over_a_broker_sends_the_same_spans(tmp_path: Path) -> 
     exports = await anyio.to_thread.run_sync(exported, tmp_path / "export", STORED)
     with running_broker(tmp_path) as broker, running_collector() as collector:
         settings = settings_for(broker)
-        async with anyio.create_task_group() as tasks, MqttBus(settings, "run") as bus:
+        async with anyio.create_task_group() as tasks, PublishingBus(settings, "run") as bus:
             for record in STORED:
                 await bus.publish(record)
 
             async def follow() -> None:
                 async with (
-                    MqttBus(settings, "run") as other,
+                    PublishingBus(settings, "run") as other,
                     other.subscribe() as subscription,
                     sender(collector.url) as opened,
                 ):

@@ -10,11 +10,11 @@ import os
 import signal
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -71,6 +71,7 @@ from rehearsal_room.harness.users.opening import users_of
 from rehearsal_room.scenarios import distribution
 from rehearsal_room.scenarios.format import Scenario, Task
 
+PlayOne = Callable[[Lease], Coroutine[Any, Any, None]]  # plays one leased episode
 HEARTBEAT_S = 0.5  # seconds between two heartbeats
 
 
@@ -245,7 +246,7 @@ class Worker:
             self._leased = anyio.Event()
             context.slots.begin_more()
 
-    def _begin_next(self, tasks: anyio.abc.TaskGroup, episode: "_PlayOne") -> bool:
+    def _begin_next(self, tasks: anyio.abc.TaskGroup, episode: PlayOne) -> bool:
         if self._stopped.is_set() or not self._waiting:
             return False
         tasks.start_soon(episode, self._waiting.popleft())
@@ -300,13 +301,6 @@ class Worker:
         await self._worlds_wanted.wait()
         worlds = [await snapshot_of(parts.pool, one) for one in scenarios_of(self._spec.plans)]
         self._connection.put(Worlds([encode(world) for world in worlds]))
-
-
-class _PlayOne(Protocol):
-    """Plays one leased episode."""
-
-    async def __call__(self, lease: Lease) -> None:
-        """Play it."""
 
 
 def _name_none(_scenarios: Sequence[Scenario]) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -62,6 +62,7 @@ from rehearsal_room.harness.history.windows import HistoryFold, summary_of
 from rehearsal_room.harness.log.recorder import Recorder
 from rehearsal_room.harness.policies.base import Agent, Assignment, Policy
 from rehearsal_room.harness.rollout.deadlines import Watch, Watchdog
+from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import EpisodePlan
 from rehearsal_room.harness.rollout.slots import Slots
 from rehearsal_room.harness.settings.limits import Limits
@@ -69,22 +70,6 @@ from rehearsal_room.harness.users.base import User, UserSource
 from rehearsal_room.harness.users.scripted import TaskUsers
 from rehearsal_room.scenarios.checks import Finding
 from rehearsal_room.scenarios.format import Scenario, Task
-
-
-class MeterSink(Protocol):
-    """What takes the measurements (see harness.rollout.meters)."""
-
-    def leased(self, seconds: float) -> None:
-        """A world was leased."""
-
-    def called(self, seconds: float) -> None:
-        """A call was executed."""
-
-    def held_back(self, seconds: float) -> None:
-        """A live episode waited to be admitted to the model server again."""
-
-    def stepped(self, seconds: float) -> None:
-        """A step was taken; the time spent waiting for the reply is not included."""
 
 
 class RunContext(msgspec.Struct, frozen=True):
@@ -98,7 +83,7 @@ class RunContext(msgspec.Struct, frozen=True):
     limits: Limits
     recorder: Recorder
     watchdog: Watchdog
-    meters: MeterSink
+    meters: Meters
     users: UserSource = msgspec.field(default_factory=TaskUsers)
     slots: Slots = msgspec.field(default_factory=Slots)
 

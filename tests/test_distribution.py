@@ -36,7 +36,7 @@ def test_the_project_page_is_named() -> None:
     assert PROJECT["urls"]["Homepage"] == f"https://pypi.org/project/{PROJECT['name']}/"
 
 
-def test_the_package_says_that_it_is_typed() -> None:
+def test_the_package_is_marked_as_typed() -> None:
     """The one package that is installed has py.typed."""
     assert (ROOT / "src" / "rehearsal_room" / "py.typed").exists()
 

@@ -36,7 +36,7 @@ def test_the_project_page_is_named() -> None:
     assert PROJECT["urls"]["Homepage"] == f"https://pypi.org/project/{PROJECT['name']}/"
 
 
-def test_the_package_says_that_it_is_typed() -> None:
+def test_the_package_is_marked_as_typed() -> None:
     """The one package that is installed has py.typed."""
     assert (ROOT / "src" / "rehearsal_room" / "py.typed").exists()
 
@@ -58,7 +58,7 @@ def test_a_folder_is_not_a_package_of_its_own(name: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_users_package_of_the_same_name_is_left_alone(tmp_path: Path, name: str) -> None:
-    """A folder `judge/` beside a user's script hides nothing of ours, and is not imported."""
+    """A folder `judge/` beside a user's script hides none of our packages, and is not imported."""
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text("raise SystemExit('imported')")
     done = run_beside(tmp_path, "scenarios", "list")

@@ -1,6 +1,7 @@
 """The public API: `import rehearsal_room as rr`."""
 
 import ast
+import re
 import subprocess
 import sys
 
@@ -22,7 +23,7 @@ def test_a_name_is_what_its_module_defines(name: str) -> None:
 
 
 def test_the_names_are_the_documented_and_typed_ones() -> None:
-    """The table in the docstring, the imports for type checkers and `dir` agree."""
+    """The docstring, the imports for type checkers and `dir` agree."""
     tree = ast.parse(INIT.read_text())
     typed = {
         alias.asname or alias.name
@@ -31,8 +32,8 @@ def test_the_names_are_the_documented_and_typed_ones() -> None:
         for alias in node.names
     }
     assert typed == set(dir(rr))
-    table = [line for line in (rr.__doc__ or "").splitlines() if line.startswith("| ")][1:]
-    assert {word for line in table for word in line.split("`")[1::2]} == set(dir(rr))
+    documented = set(re.findall(r"`(\w+)`", rr.__doc__ or ""))
+    assert documented == set(dir(rr))
 
 
 def test_a_name_that_does_not_exist() -> None:

@@ -500,7 +500,8 @@ def test_no_circles(imports: list[Import]) -> None:
 def test_imports_stand_at_the_top(imports: list[Import]) -> None:
     """Imports inside of functions are the ones listed; none is relative."""
     late = {(who, what) for who, what, at_top in imports if not at_top}
-    assert {(who, what) for who, what in late if not who.startswith(ELSEWHERE)} == LATE
+    late = {(who, what) for who, what in late if not who.startswith(ELSEWHERE) and who != ROOF}
+    assert late == LATE  # the public API names what it imports on first use
     assert [who for who, what, _ in imports if what.startswith(".")] == []
 
 

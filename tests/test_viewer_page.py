@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-WEB = ROOT / "harness" / "viewer" / "web"
+WEB = ROOT / "src" / "rehearsal_room" / "viewer" / "web"
 SOURCES = sorted((WEB / "src").rglob("*.js"))
 # What would make markup or code of a text.
 _DANGEROUS = re.compile(

@@ -22,7 +22,6 @@ RETIRED = {
     "tells": "reports, states",
     "said": "text, answered, reported",
     "says": "states, contains",
-    "place": "index, offset, path, source, slot, error prefix",
     "places": "indices, offsets, paths, slots",
     "court": "judge",
     "opinion": "model judgement",
@@ -38,7 +37,6 @@ RETIRED = {
     "lineup": "batch queue",
     "star": "prefix group",
     "leaf": "suffix",
-    "roof": "composition root",
     "zygote": "fork server client",
     "witness": "audit hook",
     "bury": "reap",
@@ -74,7 +72,7 @@ PHRASES = {
     r"\bthat (?:is|are) wanted\b": "that was requested",
     r"\bin its midst\b": "in the middle of",
     r"\b(?:save for|anew)\b": "except for; again",
-    r"\bthe (?:roof|court|purse|zygote)\b": "the composition root, judge, budget …",
+    r"\bthe (?:court|purse|zygote)\b": "judge, budget …",
     r"\bnobody (?:asked|waits|needs)\b": "name the actor",
 }
 # Prompts, code that the gate's study injects, and the tests of this and of other lists of words.

@@ -66,10 +66,11 @@ from pathlib import Path
 
 import msgspec
 
-from rehearsal_room import envpool, scenarios
 from rehearsal_room.envpool.core.errors import PoolError
 
-_PACKAGE = Path(sys.modules["rehearsal_room"].__file__ or "").parent  # the folder of our code
+_PACKAGE = Path(sys.modules["rehearsal_room"].__file__ or "").parent  # the one that is installed
+_ENVPOOL = Path(__file__).parent.parent  # in a checkout the five packages lie elsewhere
+_SCENARIOS = _ENVPOOL.parent / "scenarios"
 MAX_FILE = 64 * 2**20  # bytes
 MAX_SCRATCH = 512 * 2**20  # bytes, of all workers together, under bubblewrap
 MAX_DESCRIPTORS = 128
@@ -126,11 +127,10 @@ def _without(path: Path, hidden: Path) -> list[Path]:
 def _own_code() -> list[Path]:
     """Our own code that workers need: the package's first file, envpool, and scenarios without the
     bundled worlds, whose tasks reveal the answers."""
-    inside = Path(scenarios.__path__[0]).iterdir()
     return [
         _PACKAGE / "__init__.py",
-        Path(envpool.__path__[0]),
-        *(path for path in inside if path.name != "bundled"),
+        _ENVPOOL,
+        *(path for path in _SCENARIOS.iterdir() if path.name != "bundled"),
     ]
 
 

@@ -10,15 +10,19 @@
 
 The names below are the public API. Everything else is internal and may change in any version.
 
-| you want to | names |
-|---|---|
-| run an agent of your own | `rehearse`, `AgentEnv`, `ForkedEnv`, `TaskView`, `Limits`, `Rehearsal`, `StepLimit`, `WorldFailed` |
-| open a run whose episodes your program asks for | `OpenRun`, `BackgroundRun`, `RunOptions`, `RunOverError` |
-| read a log | `open_log`, `LogReader`, `Trajectory`, `StepTaken`, `Ending`, `Label`, `Judged` |
-| judge | `ScenarioJudges` |
-| load a world | `find_world`, `Scenario`, `Task`, `ToolResult`, `ToolSpec` |
+run an agent of your own: `rehearse`, `AgentEnv`, `ForkedEnv`, `TaskView`, `Limits`, `Rehearsal`,
+`StepLimit`, `WorldFailed`
 
-A name is imported when it is first used: `import rehearsal_room` itself imports nothing.
+open a run whose episodes your program asks for: `OpenRun`, `BackgroundRun`, `RunOptions`,
+`RunOverError`
+
+read a log: `open_log`, `LogReader`, `Trajectory`, `StepTaken`, `Ending`, `Label`, `Judged`
+
+judge: `ScenarioJudges`
+
+load a world: `find_world`, `Scenario`, `Task`, `ToolResult`, `ToolSpec`
+
+A name is imported when it is first used; the package itself imports nothing of ours before that.
 """
 
 from importlib import import_module as _import_module
@@ -45,10 +49,10 @@ if TYPE_CHECKING:
     from rehearsal_room.harness.library import WorldFailed as WorldFailed
     from rehearsal_room.harness.library import rehearse as rehearse
     from rehearsal_room.harness.log.reader import LogReader as LogReader
-    from rehearsal_room.harness.log.reader import open_reader as open_log
+    from rehearsal_room.harness.log.reader import open_reader as open_log  # noqa: F401
     from rehearsal_room.harness.settings.limits import Limits as Limits
     from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges as ScenarioJudges
-    from rehearsal_room.scenarios.catalogue import find as find_world
+    from rehearsal_room.scenarios.catalogue import find as find_world  # noqa: F401
     from rehearsal_room.scenarios.format import Scenario as Scenario
     from rehearsal_room.scenarios.format import Task as Task
 

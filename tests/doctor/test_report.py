@@ -112,7 +112,7 @@ def test_a_broken_core_is_status_1(
     monkeypatch.setattr(
         report.metadata,
         "packages_distributions",
-        lambda: {"envpool": [distribution.NAME, "envpool"], "other": ["other"]},
+        lambda: {"rehearsal_room": [distribution.NAME, "guest"], "other": ["other"]},
     )
     path = tmp_path / "doctor.json"
     status, out, _ = rehearse("doctor", "--json", path)
@@ -121,8 +121,8 @@ def test_a_broken_core_is_status_1(
     assert faults[0].startswith("msgspec is ")
     assert faults[1:] == [
         "no-such-package is not installed",
-        "the distribution 'envpool' has installed files in the folder of our package 'envpool': "
-        "install rehearsal-room in a clean virtual environment",
+        "the distribution 'guest' has installed files in the folder of our package "
+        "'rehearsal_room': install rehearsal-room in a clean virtual environment",
     ]
     assert "incomplete: msgspec is " in out
     assert "pip install --upgrade rehearsal-room" in out

@@ -5,7 +5,7 @@ import tomllib
 
 from rehearsal_room.envpool.server.settings import ServeSettings
 from rehearsal_room.scenarios.catalogue import bundled_names
-from tests.install.check_files import TO_BUILD
+from tests.install.check_files import PACKAGES, TO_BUILD
 from tests.install.dockerfile import (
     PORT,
     arguments_of,
@@ -24,8 +24,7 @@ IGNORED = (ROOT / ".dockerignore").read_text().splitlines()
 def test_a_build_gets_what_it_needs_and_nothing_else() -> None:
     """The first stage copies all that the sdist has; .dockerignore lets exactly this through."""
     copied = set(copied_of(STAGES[0]))
-    packages = {path.parent.name for path in ROOT.glob("*/py.typed")}
-    assert copied == TO_BUILD | packages
+    assert copied == TO_BUILD | {"src", *PACKAGES}
     allowed = {line[1:] for line in IGNORED if line.startswith("!")}
     assert allowed == copied
     assert IGNORED[1] == "*"

@@ -124,7 +124,7 @@ def value_kind(value: Any) -> ValueKind:
 
 
 def _library(cls: type) -> str:
-    """The library of a class: the first part of its module's name, of ours the first two."""
+    """The library of a class: the first part of its module name; of our own the first two."""
     first, _, rest = cls.__module__.partition(".")
     return f"{first}.{rest.partition('.')[0]}" if first == "rehearsal_room" else first
 

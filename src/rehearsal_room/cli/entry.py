@@ -8,7 +8,7 @@ def main() -> None:
     """The command `rehearse`."""
     try:
         from rehearsal_room.cli.main import main as run_command_line
-    except ImportError as exc:
+    except (ImportError, AttributeError) as exc:
         sys.stderr.write(
             f"error: rehearsal-room cannot start: {exc}: install rehearsal-room in a clean virtual "
             "environment\n"

@@ -2,15 +2,15 @@
 
 EXTRAS = {
     "awm": "worlds whose code a model wrote, in sandboxed workers",
-    "bridges": "learner.bridges, inside a trainer's environment",
-    "inspect": "tasks and agents of Inspect AI (harness.bridges.inspect)",
+    "bridges": "rehearsal_room.bridges.trainers, inside a trainer's environment",
+    "inspect": "tasks and agents of Inspect AI (rehearsal_room.bridges.inspect)",
     "mcp": "any MCP server as a world (--mcp)",
     "openai": "the openai package as client of model servers (--client package)",
     "otlp": "OpenTelemetry spans (export --to otlp, watch --otlp)",
     "parquet": "export --to parquet",
     "ray": "episodes on a Ray cluster (--engine ray)",
     "report": "scenarios report, a page about worlds",
-    "serve": "serve, worlds over HTTP; view, runs in the browser",
+    "serve": "nothing more: worlds over HTTP and the viewer are part of the core since 0.2",
     "skyrl": "the bridge to SkyRL",
     "tinker": "the bridge to tinker-cookbook",
     "tokens": "policy vllm, which samples token by token",

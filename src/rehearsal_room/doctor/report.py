@@ -104,11 +104,7 @@ def _requirements(needed: Sequence[Requirement], extra: str) -> Iterator[Require
 
 
 def shared_packages() -> list[str]:
-    """Our packages into whose folder another distribution has written, as sentences.
-
-    One that is first on the path and in another folder is found before any command runs
-    (rehearsal_room.py); one that pip installed into the same folder mixes its files with ours.
-    """
+    """Our package, if another distribution has written into its folder, as sentences."""
     return [
         f"the distribution {other!r} has installed files in the folder of our package {name!r}: "
         f"{_NEW_ENVIRONMENT}"

@@ -1,4 +1,4 @@
-"""The pool of conversations whose world we do not have: a call gives the result that the file has."""
+"""The pool of conversations whose world is unknown: a call gives the result in the file."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

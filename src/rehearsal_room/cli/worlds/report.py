@@ -1,11 +1,10 @@
-"""The command `scenarios report`: a folder of worlds as figures, a page and a picture."""
+"""The command `worlds report`: a folder of worlds as figures, a page and a picture."""
 
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import click
 import msgspec
@@ -72,13 +71,12 @@ def report_command(
         sys.exit(1)
 
 
-def _drawing() -> tuple[Any, Any]:
+def _drawing() -> tuple[ModuleType, ModuleType]:
     try:
-        return import_module("rehearsal_room.authoring.charts"), import_module(
-            "rehearsal_room.authoring.html"
-        )
+        from rehearsal_room.authoring import charts, html
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("report", exc, "report")) from exc
+    return charts, html
 
 
 def _beside(worlds: Sequence[WorldFigures], folder: Path) -> list[WorldFigures]:

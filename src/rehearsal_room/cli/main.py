@@ -44,11 +44,14 @@ def _show_version(ctx: click.Context, _option: click.Parameter, is_given: bool) 
     count=True,
     help="Log the run's steps, retries and rate limits to standard error; -vv: everything.",
 )
-def cli(verbose: int) -> None:
+@click.pass_context
+def cli(context: click.Context, verbose: int) -> None:
     """A rehearsal room for tool-using agents."""
-    from rehearsal_room.harness.rollout.process import configure_logging
-    from rehearsal_room.harness.rollout.trust_notice import forget_named
-
+    try:
+        from rehearsal_room.harness.rollout.process import configure_logging
+        from rehearsal_room.harness.rollout.trust_notice import forget_named
+    except (ImportError, AttributeError) as exc:
+        raise CannotStartError(context.invoked_subcommand, exc) from exc
     configure_logging(verbose)
     forget_named()
 

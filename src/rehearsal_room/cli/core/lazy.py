@@ -177,21 +177,16 @@ class Family(SectionedCommand, LazyGroup):
 class CannotStartError(click.ClickException):
     """A dependency is missing or too old: one sentence instead of a traceback."""
 
-    def __init__(self, command: str, exc: Exception) -> None:
-        super().__init__(cannot_start(exc))
+    def __init__(self, command: str | None, exc: Exception) -> None:
+        super().__init__(
+            f"error: rehearsal-room cannot start: {exc}: install rehearsal-room in a clean virtual "
+            "environment"
+        )
         self.status = 1 if command == "doctor" else 2  # for doctor that is the answer
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the sentence."""
         click.echo(self.message, err=True, file=file)
-
-
-def cannot_start(exc: Exception) -> str:
-    """The sentence about a command line that cannot be imported."""
-    return (
-        f"error: rehearsal-room cannot start: {exc}: install rehearsal-room in a clean virtual "
-        "environment"
-    )
 
 
 def loaded(name: str, verb: Verb) -> click.Command:

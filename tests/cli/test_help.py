@@ -224,6 +224,17 @@ def test_the_families() -> None:
     } == FAMILIES
 
 
+def test_the_path_of_a_command_below_another_has_no_arguments() -> None:
+    """The reference (mkdocs-click) makes contexts of its own for the commands of a group."""
+    judge = command_of("judge")
+    context = click.Context(
+        judge, info_name="judge", parent=click.Context(cli, info_name="rehearse")
+    )
+    below = click.Context(command_of("judge label"), info_name="label", parent=context)
+    assert below.command_path == "rehearse judge label"
+    assert next(one.name for one in judge.get_params(context)) == "folder"
+
+
 @pytest.mark.parametrize("path", FAMILIES)
 def test_help_of_a_family_has_both(path: str, rehearse: Rehearse) -> None:
     """Its own flags and the commands below it."""

@@ -43,8 +43,8 @@ def test_an_old_run_is_refused(
     rehearse: Rehearse, old_run: Path, command: tuple[str, ...], tmp_path: Path
 ) -> None:
     """The log's format is read before the settings of the run, which may have changed as well."""
-    places = {"RUN": old_run, "out.jsonl": tmp_path / "out.jsonl"}
-    assert rehearse(*(places.get(word, word) for word in command)) == (2, "", sentence(old_run))
+    values = {"RUN": old_run, "out.jsonl": tmp_path / "out.jsonl"}
+    assert rehearse(*(values.get(word, word) for word in command)) == (2, "", sentence(old_run))
 
 
 def test_an_old_run_is_not_resumed(rehearse: Rehearse, old_run: Path) -> None:

@@ -156,6 +156,11 @@ class Family(SectionedCommand, LazyGroup):
             return group.make_context(info_name, args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The parameters of the command itself; in the path of a command below it there are
+        none: `judge label`, not `judge RUN label`."""
+        return super().get_params(ctx) if ctx.command is self else []
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words of the command itself."""
         return click.Command.parse_args(self, ctx, args)

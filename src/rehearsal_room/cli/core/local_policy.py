@@ -10,7 +10,7 @@ def local_policy(settings: Settings) -> OpenPolicy:
     """The policy of the settings, whose model this process runs. Raises SettingsError where the
     learner's libraries are not installed."""
     try:
-        from rehearsal_room.learner.inference import local_policy as learner
+        from rehearsal_room.learner.inference.local_policy import local_policy as opened
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("policy: 'local'", exc, "train")) from exc
-    return learner.local_policy(settings)
+    return opened(settings)

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 import click
 import msgspec
@@ -52,31 +51,42 @@ def report_command(
     for flag, path in (("--output", output), ("--png", png)):
         if path is not None and not path.absolute().parent.is_dir():
             raise SettingsError(f"{flag}: {path}: its folder does not exist")
-    drawing = _drawing() if output or png else None
+    if output or png:
+        _require_drawing()
     read, unread = _read(worlds_in(paths))
     figures = catalogue_figures(read, unread)
-    if drawing is not None:
-        charts, page = drawing
-        drawn, title = charts.charts_of(figures), title_of(figures)
-        if output is not None:
-            with ProgressDisplay("charts", total=len(drawn)) as display:
-                listed = _beside(read, output.absolute().parent)
-                html = page.page_of(figures, drawn, listed, title=title, done=display.advance)
-                _write(output, html.encode())
-        if png is not None:
-            _write(png, charts.png_of(drawn, title))
+    if output or png:
+        _draw(figures, read, output, png)
     _render(figures, console_of(json_file))
     write_json(figures, json_file)
     if figures.unread:
         sys.exit(1)
 
 
-def _drawing() -> tuple[ModuleType, ModuleType]:
+def _require_drawing() -> None:
+    """Raise SettingsError where the libraries of the page are not installed."""
     try:
-        from rehearsal_room.authoring import charts, html
+        import rehearsal_room.authoring.charts
+        import rehearsal_room.authoring.html  # noqa: F401
     except ModuleNotFoundError as exc:
         raise SettingsError(missing_package("report", exc, "report")) from exc
-    return charts, html
+
+
+def _draw(
+    figures: CatalogueFigures, read: Sequence[WorldFigures], output: Path | None, png: Path | None
+) -> None:
+    """Write the page and the picture, those that are asked for."""
+    from rehearsal_room.authoring.charts import charts_of, png_of
+    from rehearsal_room.authoring.html import page_of
+
+    drawn, title = charts_of(figures), title_of(figures)
+    if output is not None:
+        with ProgressDisplay("charts", total=len(drawn)) as display:
+            listed = _beside(read, output.absolute().parent)
+            html = page_of(figures, drawn, listed, title=title, done=display.advance)
+            _write(output, html.encode())
+    if png is not None:
+        _write(png, png_of(drawn, title))
 
 
 def _beside(worlds: Sequence[WorldFigures], folder: Path) -> list[WorldFigures]:

@@ -76,9 +76,9 @@ def test_a_generation_is_continued_by_the_same_command(
 ) -> None:
     """As it was typed."""
     interrupt("rehearsal_room.cli.worlds.generate.generate_worlds")
-    command = ("generate", "--count", 3, "-o", tmp_path / "w")
+    command = ("worlds", "generate", "--count", 3, "-o", tmp_path / "w")
     status, _, err = rehearse(*command)
-    typed = f"rehearse generate --count 3 -o {tmp_path / 'w'}"
+    typed = f"rehearse worlds generate --count 3 -o {tmp_path / 'w'}"
     assert (status, err) == (130, f"interrupted; to continue: {typed}\n")
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rehearsal_room.cli.main import COMMAND_CONTEXT
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.fleet.carried import CarriedAttempts, with_logged
 from rehearsal_room.harness.fleet.coordinator import StartWorker
@@ -17,6 +16,7 @@ from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.settings.policy import PolicySettings
 from rehearsal_room.harness.settings.run import Settings
 from rehearsal_room.harness.setup.planning import planned
+from rehearsal_room.judge.verdicts.opener import judge_opener
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.carried_worker import CarriedWorker, kinds_in
 
@@ -54,7 +54,7 @@ def _play(folder: Path, kinds: tuple[str, ...]) -> list[CarriedWorker]:
 
         yield start
 
-    opener = COMMAND_CONTEXT.judge_opener(_SETTINGS)
+    opener = judge_opener(_SETTINGS)
     launch(_SETTINGS, folder, engine=engine, resume=False, open_judge=opener, progress=False)
     assert not left
     return workers
@@ -64,7 +64,7 @@ def _play(folder: Path, kinds: tuple[str, ...]) -> list[CarriedWorker]:
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same episodes in one process."""
     folder = tmp_path_factory.mktemp("alone") / "run"
-    opener = COMMAND_CONTEXT.judge_opener(_SETTINGS)
+    opener = judge_opener(_SETTINGS)
     launch(_SETTINGS, folder, resume=False, open_judge=opener, progress=False)
     return folder
 

@@ -109,7 +109,7 @@ def test_the_command_on_a_folder(rehearse: Rehearse, tmp_path: Path) -> None:
     assert rehearse("run", package, "-p", "oracle", "-n", 3, "-o", folder)[0] == 0
     assert rehearse("export", folder, "--to", "otlp", "--content")[0] == 0
     with running_collector() as collector:
-        status, out, err = rehearse("watch", folder, "--otlp", collector.url, "--content")
+        status, out, err = rehearse("show", "watch", folder, "--otlp", collector.url, "--content")
     assert status == 0, err
     assert collector.spans == decoded(folder / "spans.otlp")
     assert out == f"{len(collector.spans)} spans of 3 episodes sent to {collector.url}/v1/traces\n"
@@ -137,7 +137,9 @@ def test_the_command_over_a_broker(rehearse: Rehearse, tmp_path: Path) -> None:
         try:
             status, err = 2, ""
             while status and player.poll() is None:  # until the run is announced
-                status, _, err = rehearse("watch", "--bus", broker.url, "--otlp", collector.url)
+                status, _, err = rehearse(
+                    "show", "watch", "--bus", broker.url, "--otlp", collector.url
+                )
         finally:
             assert player.wait() == 0
     assert status == 0, err
@@ -160,7 +162,7 @@ def test_the_command_over_a_broker(rehearse: Rehearse, tmp_path: Path) -> None:
 )
 def test_bad_input(rehearse: Rehearse, arguments: tuple[str, ...], sentence: str) -> None:
     """One sentence each."""
-    status, _, err = rehearse("watch", *arguments)
+    status, _, err = rehearse("show", "watch", *arguments)
     assert status == 2
     assert err.startswith(f"error: {sentence}")
     assert err.count("\n") == 1
@@ -169,7 +171,7 @@ def test_bad_input(rehearse: Rehearse, arguments: tuple[str, ...], sentence: str
 def test_a_dead_collector(rehearse: Rehearse, tmp_path: Path) -> None:
     """One sentence, and exit status 2."""
     url = f"http://127.0.0.1:{free_port()}"
-    status, _, err = rehearse("watch", tmp_path, "--otlp", url)
+    status, _, err = rehearse("show", "watch", tmp_path, "--otlp", url)
     assert (status, err) == (
         2,
         f"error: {url}/v1/traces: the collector cannot be reached: connection refused\n",
@@ -185,6 +187,6 @@ def test_without_the_package(
     nothing: dict[str, ModuleType | None] = {name: None}
     for module, found in nothing.items():
         monkeypatch.setitem(sys.modules, module, found)
-    status, _, err = rehearse("watch", tmp_path, "--otlp", "http://h")
+    status, _, err = rehearse("show", "watch", tmp_path, "--otlp", "http://h")
     assert status == 2
     assert err == f"error: otlp needs the package {name}: pip install 'rehearsal-room[otlp]'\n"

@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 
 from rehearsal_room.cli.core.flags import flags_of
@@ -27,7 +26,6 @@ from rehearsal_room.judge.llm.llm_judge import LLMJudge
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
 from rehearsal_room.judge.verdicts.factory import open_judge
 
-RUN = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 _MODES = ("code", "llm", "hybrid")
 _NAMES = {
     "mode": ("--mode", "--judge"),

@@ -34,6 +34,7 @@ JSON = click.option(
     callback=_writable,
     help="Write the result to this file as JSON; - for standard output.",
 )
+RUN = click.argument("folder", metavar="RUN", type=click.Path(path_type=Path))
 OUTPUT = click.option(
     "-o",
     "--output",
@@ -63,6 +64,11 @@ _CONFIG = click.option(
     "win over it.",
 )
 _SCENARIOS = click.argument("scenarios", nargs=-1, metavar="[SCENARIO[:TASK]]...")
+# Names of the flags that `run --help` shows; `run --help-all` shows the others, too.
+USUAL = (
+    *("policy", "model", "base_url", "episodes", "group_size", "concurrency", "max_steps"),
+    *("temperature", "seed", "judge", "output", "resume", "dry_run", "config", "json_file"),
+)
 _HOSTING = ("awm", "seeding", "isolate", "workers", "worker_memory_mb", "sandbox")
 _NOT_SERVED = ("judge_concurrency", "judge_backlog")  # of runs: a server's clients wait themselves
 judge_flags = flags_of(  # of commands that judge what others play

@@ -1,4 +1,4 @@
-"""The command `scenarios check`: the quality gate, on one world or on thousands."""
+"""The command `worlds check`: the quality gate, on one world or on thousands."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ import click
 import msgspec
 from anyio.from_thread import BlockingPortal
 
-from rehearsal_room.cli.core.flags import SectionedCommand
+from rehearsal_room.cli.core.help import SectionedCommand
 from rehearsal_room.cli.core.options import JOBS, JSON, console_of, pool_flags, write_json
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.core.errors import SettingsError

@@ -71,7 +71,7 @@ def texts_of(code: str) -> Iterator[str]:
 
 
 def names_in(text: str) -> list[str]:
-    """The modules of ours that a text names, by their whole names.
+    """Our modules that a text names, by their whole names.
 
     Example: "judge.core:find" -> ["rehearsal_room.judge.core:find"]
     """
@@ -194,8 +194,8 @@ def test_the_watch_does_not_name_itself() -> None:
 
 
 def test_objects_of_ours_are_no_state_of_a_world() -> None:
-    """For the isolation of generated code an instance of a class of envpool is stateless, and a
-    container of ours is opaque; those of a stranger's classes are state."""
+    """For the isolation of generated code an instance of a class of envpool is stateless, and our
+    container is opaque; those of a stranger's classes are state."""
 
     class OurList(list[int]):
         __module__ = dict_versions.__name__

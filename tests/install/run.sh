@@ -3,7 +3,7 @@
 # environments outside of the checkout, and used there. Each extra gets an environment of its own
 # and a command that needs it, so that no extra leans on packages of another one.
 #
-#   tests/install/run.sh            core, sdist, beside (foreign packages with names of ours) and the
+#   tests/install/run.sh            core, sdist, beside (foreign packages with our names) and the
 #                                   extras that are small                       (four minutes of CPU)
 #   tests/install/run.sh --all      also the Dockerfile's steps and the extras that are large (gigabytes)
 #   tests/install/run.sh NAME...    only these: core, sdist, beside, docker or extras

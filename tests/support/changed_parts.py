@@ -105,7 +105,7 @@ def _names(tree: ast.AST) -> Iterator[str]:
 
 
 def _files(name: str) -> Iterator[Path]:
-    """The files of a module of ours and of the packages around it; none for another's."""
+    """The files of one of our modules and of the packages around it; none for a library."""
     top, *parts = name.split(".")
     if top not in (NAME, "tests", "benchmarks"):
         return

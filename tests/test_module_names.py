@@ -188,7 +188,7 @@ def test_our_stand_ins_for_library_functions_are_no_culprits() -> None:
 
 
 def test_the_watch_does_not_name_itself() -> None:
-    """What loop_lag's own code runs is nobody's lag, whoever has called it."""
+    """What loop_lag's own code runs is nobody's lag, though a tool has called it."""
     frame = called_in(world, called_in(loop_lag, _FOREIGN["work"]))()
     assert loop_lag.culprit_of(frame) == ""
 

@@ -13,7 +13,7 @@ from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.core.events import Judged, Label
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import ScenarioSnapshot
-from rehearsal_room.harness.outcomes.run_statistics import Estimate
+from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.judge.core.case import Case
 from rehearsal_room.judge.core.errors import JudgeError
 from rehearsal_room.judge.core.evidence import Verification, episode_digest, gather, scenario_info
@@ -54,11 +54,10 @@ def judging_parts(find: Callable[[str], Scenario]) -> JudgingParts:
     )
 
 
-def _interval(tries: Tries) -> Estimate | None:
-    found = share_interval(
+def _interval(tries: Tries) -> Interval[float] | None:
+    return share_interval(
         {key: [1.0] * hits + [0.0] * (total - hits) for key, (hits, total) in tries.items()}
     )
-    return None if found is None else Estimate(found.value, found.lower, found.upper)
 
 
 def _compare(first: Path, second: Path) -> Any:

@@ -8,7 +8,8 @@ import msgspec
 
 from rehearsal_room.harness.core.trajectory import Trajectory
 from rehearsal_room.harness.log.schema import EpisodeRow, ScenarioSnapshot
-from rehearsal_room.harness.outcomes.run_statistics import Estimate, RunStatistics
+from rehearsal_room.harness.outcomes.intervals import Interval
+from rehearsal_room.harness.outcomes.run_statistics import RunStatistics
 
 Tries = Mapping[tuple[str, str], tuple[int, int]]  # by scenario and task: completed, in all
 
@@ -16,7 +17,7 @@ Tries = Mapping[tuple[str, str], tuple[int, int]]  # by scenario and task: compl
 class ShareInterval(Protocol):
     """Estimates a share with its 95 % interval; tries at one task resemble each other."""
 
-    def __call__(self, tries: Tries, /) -> Estimate | None:
+    def __call__(self, tries: Tries, /) -> Interval[float] | None:
         """The share that is completed; None: there is no try."""
 
 

@@ -32,7 +32,6 @@ STUMBLES = {
     r"\b(?:verb|verbs)\b(?! phrase)": "command",
     r"\bsave for\b": "except for",
     r"\banew\b": "again",
-    r"\bthe roof\b": "the composition root",
     r"\bof which it took nothing\b": "reused, so the cost is zero",
 }
 CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.DOTALL)

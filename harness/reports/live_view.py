@@ -33,7 +33,7 @@ from rehearsal_room.harness.core.terminal_text import printable
 from rehearsal_room.scenarios.core.short_text import one_line
 
 SPAN = 10.0  # seconds of the run over which speed is measured
-_LONGEST = 60  # characters of a text in an event's line
+_LONGEST = 59  # characters of a text in an event's line
 
 
 class Tally:

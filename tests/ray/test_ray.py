@@ -26,6 +26,7 @@ from ray.cluster_utils import Cluster
 from rehearsal_room.harness.cluster import actor
 from rehearsal_room.harness.log.schema import LOG_NAME
 from rehearsal_room.scenarios.catalogue import find
+from rehearsal_room.scenarios.distribution import version
 from tests.support.attempts import check_attempts, outcomes_of, records_of
 from tests.support.cli import Rehearse
 from tests.support.warm_process import Child, WarmProcess
@@ -340,8 +341,8 @@ async def test_a_node_with_another_version_answers_with_one_sentence() -> None:
     made = actor.RolloutActor("rehearsal-room", "0.1", "pip install it")
     _, sentence = [one async for one in made.play(b"not a payload")]
     assert sentence.startswith("node ") and sentence.endswith(
-        f" has version {distribution.version()} of rehearsal-room, the driver 0.1; every node needs "
-        "the same version: pip install it"
+        f" has version {version()} of rehearsal-room, the driver 0.1; every node needs the same "
+        "version: pip install it"
     )
 
 

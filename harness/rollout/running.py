@@ -152,8 +152,8 @@ async def running(
     resume: bool = False,
     console: Console | None = None,
 ) -> AsyncIterator[Session]:
-    """The run in this folder, open for the block: the program that plays its episodes does so in
-    it. The module says what is opened and closed when.
+    """The run in this folder, open for the block, in which its episodes are played. The
+    module says what is opened and closed when.
 
     `left` is what is to be done of its plan (None: it has no plan; the block sets the monitor's
     total). `judged`: episodes get verdicts, here or in workers. `live` are the worlds that the

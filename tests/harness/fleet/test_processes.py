@@ -315,11 +315,11 @@ async def test_a_worker_that_does_not_say_its_version_is_refused() -> None:
     """An older worker, whose message lacks the version, gets the same sentence."""
     old = from_worker(msgspec.msgpack.encode({"type": "ready", "level": ""}))
     with pytest.raises(BaseExceptionGroup) as caught:
-        await start_workers(lambda number: _Says(number, old), 1, silence=1.0)
+        await start_workers(lambda number: _OneMessage(number, old), 1, silence=1.0)
     assert str(sole_exception(caught.value)).startswith("worker 0 has version unknown of ")
 
 
-class _Says:
+class _OneMessage:
     """A WorkerHandle that sends one message."""
 
     ahead = 1

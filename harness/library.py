@@ -163,7 +163,7 @@ class AgentEnv:
                 heard, seconds = await run.hear_user(run.user, text, len(run.steps))
                 await run.record_step(
                     StepTaken(
-                        *(Reply(text), Answer(text)), policy_s=waited, user=heard, user_s=seconds
+                        Reply(text), Answer(text), policy_s=waited, user=heard, user_s=seconds
                     )
                 )
             except Exception as exc:
@@ -411,9 +411,13 @@ def driver_of(agent: AgentFunction) -> EpisodeDriver:
 def _view_of(run: Episode) -> TaskView:
     briefing = run.briefing
     return TaskView(
-        *(run.plan.episode, run.plan.seed),
-        *(briefing.instruction, briefing.rules, briefing.user, briefing.now),
-        briefing.is_dialogue,
+        episode=run.plan.episode,
+        seed=run.plan.seed,
+        instruction=briefing.instruction,
+        rules=briefing.rules,
+        user=briefing.user,
+        now=briefing.now,
+        is_dialogue=briefing.is_dialogue,
     )
 
 

@@ -58,7 +58,7 @@ def test_a_folder_is_not_a_package_of_its_own(name: str) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_users_package_of_the_same_name_is_left_alone(tmp_path: Path, name: str) -> None:
-    """A folder `judge/` beside a user's script hides none of our packages, and is not imported."""
+    """A folder `judge/` beside a user's script hides none of our modules and is not imported."""
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text("raise SystemExit('imported')")
     done = run_beside(tmp_path, "worlds", "list")

@@ -106,8 +106,13 @@ def trajectory_of(played: PlayedWorld) -> Trajectory:
         ending = Ending.ANSWERED
         steps.append(StepTaken(Reply(played.answer), Answer(played.answer)))
     ended = EpisodeEnded(
-        *(ending, played.answer, len(steps), played.state, played.error),
-        *(played.seconds, played.checked),
+        ending=ending,
+        answer=played.answer,
+        num_steps=len(steps),
+        state=played.state,
+        error=played.error,
+        seconds=played.seconds,
+        checked=played.checked,
     )
     return Trajectory(played.episode, 1, _started(played), tuple(steps), ended, ())
 

@@ -20,7 +20,6 @@ from rehearsal_room.harness.core.events import (
     HistorySummarized,
     Record,
     StepTaken,
-    decode_record,
     encode,
 )
 from rehearsal_room.harness.core.messages import Message, Reply, Usage, Window
@@ -43,6 +42,7 @@ from rehearsal_room.harness.rollout.session import RunParts, run_session
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.interop.exports.formats import export
 from rehearsal_room.scenarios.format import Scenario, read
+from tests.support.decoded_records import decode_record
 from tests.support.immediate import finished
 from tests.support.paths import LIBRARY
 from tests.support.prompts import BRIEFING

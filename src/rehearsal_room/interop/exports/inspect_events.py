@@ -191,7 +191,8 @@ class SampleMaker:
         replied = max(before, at - calls_s)
         began = max(before, replied - event.policy_s)
         yield self._event(
-            *("model", began),
+            "model",
+            began,
             model=self._model,
             input=[],
             input_refs=[list(one) for one in shown.window],
@@ -219,7 +220,8 @@ class SampleMaker:
             **({"digest": result.digest} if result.digest else {}),
         }
         yield self._event(
-            *("tool", began),
+            "tool",
+            began,
             type="function",
             id=call.id,
             function=call.name,
@@ -231,7 +233,8 @@ class SampleMaker:
         )
         if result.changes:
             yield self._event(
-                *("state", ended),
+                "state",
+                ended,
                 changes=patches_of(result.changes),
                 metadata={"call": call.id, "tables": True},
             )

@@ -165,7 +165,9 @@ class _Importing:
             )
             plans = [one.plan for one in members]
             await run_session(
-                *(self._folder, plans, parts),
+                self._folder,
+                plans,
+                parts,
                 concurrency=_CONCURRENCY,
                 meters=Meters(),
                 resume=resume,

@@ -80,12 +80,13 @@ def run_beside(path: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize("library", ["msgspec", "rich"])
 @pytest.mark.parametrize(("command", "status"), [("run", 2), ("doctor", 1)])
 def test_a_core_that_cannot_be_imported_is_one_sentence(
-    tmp_path: Path, command: str, status: int
+    tmp_path: Path, command: str, status: int, library: str
 ) -> None:
     """A dependency that is missing or too old stops every command; for doctor it is the answer."""
-    (tmp_path / "msgspec.py").write_text("")  # a module without what we import from it
+    (tmp_path / f"{library}.py").write_text("")  # a module without what we import from it
     done = run_beside(tmp_path, command)
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith("error: rehearsal-room cannot start: ")

@@ -12,6 +12,8 @@ import click
 
 from rehearsal_room.cli.core.lazy import CannotStartError, LazyGroup
 from rehearsal_room.cli.verbs import HIDDEN, MOVED, SECTIONS
+from rehearsal_room.harness.core.terminal import escaped_output, show_traceback
+from rehearsal_room.harness.core.terminal_text import printable
 
 
 def _show_version(ctx: click.Context, _option: click.Parameter, is_given: bool) -> None:
@@ -66,8 +68,6 @@ def run_command(command: click.Command, name: str) -> None:
 
     What others wrote is escaped on its way out.
     """
-    from rehearsal_room.harness.core.terminal import escaped_output, show_traceback
-
     sys.excepthook = show_traceback
     with escaped_output():
         _run(command, name)
@@ -96,8 +96,6 @@ def _run(command: click.Command, name: str) -> None:
         failures = _failures(exc)
         if not all(map(_is_expected, failures)):
             raise
-        from rehearsal_room.harness.core.terminal_text import printable
-
         for sentence in dict.fromkeys(map(str, failures)):
             click.echo(f"error: {printable(sentence)}", err=True)  # else click drops escapes
         sys.exit(2)

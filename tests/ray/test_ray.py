@@ -330,7 +330,7 @@ def test_a_node_without_the_project_answers_with_one_sentence() -> None:
     command = [sys.executable, "-I", "-S", "-c", code]  # -S: no editable installs
     done = subprocess.run(command, input=data, capture_output=True, check=True)
     text = done.stdout.decode()
-    assert "cannot play: No module named 'harness'" in text
+    assert "cannot play: No module named 'rehearsal_room'" in text
     assert text.endswith("every node needs the same version of this package: pip install it\n")
 
 

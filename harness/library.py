@@ -51,7 +51,8 @@ from rehearsal_room.harness.rollout.episode import Episode, EpisodeDriver, answe
 from rehearsal_room.harness.rollout.meters import Meters
 from rehearsal_room.harness.rollout.plan import plan_of, select_tasks
 from rehearsal_room.harness.rollout.process import warnings_only
-from rehearsal_room.harness.rollout.session import Judge, RunParts, run_session, sole_exception
+from rehearsal_room.harness.rollout.running import Judge
+from rehearsal_room.harness.rollout.session import RunParts, run_session, sole_exception
 from rehearsal_room.harness.settings.limits import Limits
 from rehearsal_room.scenarios.format import Scenario
 

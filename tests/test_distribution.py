@@ -61,7 +61,7 @@ def test_a_users_package_of_the_same_name_is_left_alone(tmp_path: Path, name: st
     """A folder `judge/` beside a user's script hides none of our packages, and is not imported."""
     (tmp_path / name).mkdir()
     (tmp_path / name / "__init__.py").write_text("raise SystemExit('imported')")
-    done = run_beside(tmp_path, "scenarios", "list")
+    done = run_beside(tmp_path, "worlds", "list")
     assert (done.returncode, done.stderr) == (0, "")
     assert "shop_support" in done.stdout
 
@@ -80,7 +80,7 @@ def run_beside(path: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("command", "status"), [("--version", 2), ("doctor", 1)])
+@pytest.mark.parametrize(("command", "status"), [("run", 2), ("doctor", 1)])
 def test_a_core_that_cannot_be_imported_is_one_sentence(
     tmp_path: Path, command: str, status: int
 ) -> None:

@@ -25,8 +25,8 @@ from rehearsal_room.harness.dialects.base import call_id
 from rehearsal_room.harness.dialects.native import Native
 from rehearsal_room.harness.history.last_turns import Full
 from rehearsal_room.harness.rollout.episode import briefing_of
-from rehearsal_room.harness.rollout.launch import OpenJudge
-from rehearsal_room.harness.rollout.session import Judge
+from rehearsal_room.harness.rollout.running import Judge
+from rehearsal_room.harness.setup.parts import OpenJudge
 from rehearsal_room.scenarios.format import Scenario, Task
 
 _NO_JUDGE = "this server has no judge (--judge none)"

@@ -51,7 +51,7 @@ def stumbles(text: str) -> list[str]:
 
 
 def commands(group: click.Group, path: str = "rehearse") -> Iterator[tuple[str, click.Command]]:
-    """Every command with its path, such as `rehearse scenarios check`."""
+    """Every command with its path, such as `rehearse worlds check`."""
     yield path, group
     for name, command in group.commands.items():
         if isinstance(command, click.Group):

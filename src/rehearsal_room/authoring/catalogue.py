@@ -58,7 +58,7 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 class CatalogueFigures(msgspec.Struct, frozen=True):
-    """The output of `rehearse scenarios report --json`. Counts are sorted, the largest first."""
+    """The output of `rehearse worlds report --json`. Counts are sorted, the largest first."""
 
     worlds: int
     tasks: int

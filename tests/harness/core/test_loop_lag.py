@@ -56,7 +56,7 @@ def _blocked_by(caller: str, seconds: float) -> Callable[[], object]:
         ("rehearsal_room.harness.rollout.episode", "policy"),
         ("rehearsal_room.harness.policies.scripted", "policy"),
         ("rehearsal_room.judge.code.runners", "judge"),
-        ("rehearsal_room.harness.rollout.session", "subscriber"),
+        ("rehearsal_room.harness.rollout.running", "subscriber"),
         ("rehearsal_room.learner.loop.run", "subscriber"),
     ],
 )

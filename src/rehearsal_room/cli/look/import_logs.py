@@ -6,25 +6,22 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from rehearsal_room.cli.core.context import CommandContext
 from rehearsal_room.cli.core.options import JSON, OUTPUT, console_of, write_json
 from rehearsal_room.harness.core.errors import ConversationError
 from rehearsal_room.harness.core.terminal_text import plural, printable
 from rehearsal_room.harness.log.reader import open_reader
 from rehearsal_room.harness.reports.summary import read_report, write_report
-from rehearsal_room.harness.rollout.launch import (
-    finder,
-    pool_of,
-    removed_if_nothing_happened,
-    require_new,
-)
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.settings.run import Settings
+from rehearsal_room.harness.setup.run_folder import removed_if_nothing_happened, require_new
+from rehearsal_room.harness.setup.worlds import pool_of, world_source
 from rehearsal_room.interop.imports.atif import read_atif
 from rehearsal_room.interop.imports.chat import read_chats
 from rehearsal_room.interop.imports.conversations import Conversation
 from rehearsal_room.interop.imports.session import ImportedRun, import_conversations
 from rehearsal_room.interop.imports.worlds import WorldFinder
+from rehearsal_room.judge.statistics.run_statistics import statistics_of
+from rehearsal_room.judge.verdicts.opener import judge_opener
 
 Read = Callable[[Path], Iterator[Conversation]]
 _MAX_SHOWN = 10  # episodes of unknown worlds
@@ -42,10 +39,7 @@ _SCENARIO = click.option(
 @_SCENARIO
 @OUTPUT
 @JSON
-@click.pass_obj
 def import_atif_command(
-    context: CommandContext,
-    /,
     path: Path,
     scenario: str,
     output: Path | None,
@@ -55,7 +49,7 @@ def import_atif_command(
 
     PATH is a document (.json), a file with one a line (.jsonl), or a folder of such files.
     """
-    _import(context, read_atif, path, scenario, output, json_file)
+    _import(read_atif, path, scenario, output, json_file)
 
 
 @click.command("chat")
@@ -63,21 +57,17 @@ def import_atif_command(
 @_SCENARIO
 @OUTPUT
 @JSON
-@click.pass_obj
 def import_chat_command(
-    context: CommandContext,
-    /,
     path: Path,
     scenario: str,
     output: Path | None,
     json_file: str | None,
 ) -> None:
     """Make a run of conversations in the chat format of OpenAI: JSON lines with `messages`."""
-    _import(context, read_chats, path, scenario, output, json_file)
+    _import(read_chats, path, scenario, output, json_file)
 
 
 def _import(
-    context: CommandContext,
     read: Read,
     path: Path,
     scenario: str,
@@ -91,21 +81,19 @@ def _import(
         raise ConversationError(f"{path}: the file has no conversation")
     with removed_if_nothing_happened(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        imported: ImportedRun = run(_play, context, folder, conversations, scenario)
+        imported: ImportedRun = run(_play, folder, conversations, scenario)
     with open_reader(folder) as reader:
-        write_report(folder, read_report(reader, context.statistics))
+        write_report(folder, read_report(reader, statistics_of))
     _render(imported, console_of(json_file))
     write_json(imported, json_file)
 
 
-async def _play(
-    context: CommandContext, folder: Path, conversations: list[Conversation], scenario: str
-) -> ImportedRun:
+async def _play(folder: Path, conversations: list[Conversation], scenario: str) -> ImportedRun:
     settings = Settings()
-    worlds = WorldFinder(finder(settings), scenario)
+    worlds = WorldFinder(world_source(settings.worlds).find, scenario)
     async with pool_of(settings) as pool:
         return await import_conversations(
-            folder, conversations, worlds, pool, context.judge_opener(settings)
+            folder, conversations, worlds, pool, judge_opener(settings)
         )
 
 

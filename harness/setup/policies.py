@@ -6,9 +6,7 @@ others are made from the tasks, or from a file.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from rehearsal_room.envpool.router import RoutingPool
 from rehearsal_room.harness.core.errors import SettingsError
@@ -43,8 +41,7 @@ def open_policy(
             raise SettingsError("policy: 'local' is not available here")
         return local_policy(settings)
     if settings.policy.name == "vllm":
-        made: OpenPolicy = _with_tokens("policy: 'vllm'").vllm(settings)
-        return made
+        return _vllm(settings)
     if settings.policy.name == "human":
         raise SettingsError("policy: 'human' plays one episode at a time: rehearse play")
     if settings.policy.name == "replay":
@@ -65,7 +62,7 @@ async def policy_of(
     that the settings name. Raises SettingsError."""
     policy: Policy = opened or await _prepared_policy(settings, dialect, pool, tasks)
     if settings.policy.tokens:
-        policy = _with_tokens("tokens").tokenize(policy, Path(settings.policy.tokens), dialect)
+        policy = _tokenized(policy, Path(settings.policy.tokens), dialect)
     if settings.policy.think:
         policy = LatencyPolicy(policy, *think_range(settings.policy.think), settings.seed)
     return policy
@@ -91,13 +88,20 @@ def _openai(settings: Settings) -> OpenAIPolicy:
     )
 
 
-def _with_tokens(what: str) -> Any:
-    """The module of the policies that need a tokenizer. Raises SettingsError where the package is
-    missing; `what` asked for it."""
+def _vllm(settings: Settings) -> OpenPolicy:
     try:
-        return import_module("rehearsal_room.harness.rollout.token_policies")
+        from rehearsal_room.harness.setup.token_policies import vllm
     except ModuleNotFoundError as exc:
-        raise SettingsError(missing_package(what, exc, "tokens")) from exc
+        raise SettingsError(missing_package("policy: 'vllm'", exc, "tokens")) from exc
+    return vllm(settings)
+
+
+def _tokenized(policy: Policy, folder: Path, dialect: Dialect) -> Policy:
+    try:
+        from rehearsal_room.harness.setup.token_policies import tokenize
+    except ModuleNotFoundError as exc:
+        raise SettingsError(missing_package("tokens", exc, "tokens")) from exc
+    return tokenize(policy, folder, dialect)
 
 
 async def _prepared_policy(

@@ -1,6 +1,5 @@
-"""The commands `study` and `label`: how far a judge can be trusted, and labels by people."""
+"""The command `judge study`: how far a judge can be trusted."""
 
-import getpass
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -8,27 +7,24 @@ from typing import Any
 import click
 import msgspec
 
-from rehearsal_room.cli.core.flags import SectionedCommand
-from rehearsal_room.cli.core.judge_options import RUN, judge_flags, open_run_judge, settings_of
-from rehearsal_room.cli.core.options import JSON, console_of, write_json
+from rehearsal_room.cli.core.help import SectionedCommand
+from rehearsal_room.cli.core.judge_options import judge_flags, open_run_judge, settings_of
+from rehearsal_room.cli.core.options import JSON, RUN, console_of, write_json
 from rehearsal_room.harness.core.errors import LogError
 from rehearsal_room.harness.core.events import Judged, Label
-from rehearsal_room.harness.core.terminal import Terminal
 from rehearsal_room.harness.log.reader import LogReader, open_reader
 from rehearsal_room.harness.rollout.process import run
 from rehearsal_room.harness.rollout.progress_display import ProgressDisplay
 from rehearsal_room.harness.settings.judge import JudgeSettings
 from rehearsal_room.judge.core.case import Case
-from rehearsal_room.judge.core.evidence import episode_digest, scenario_info
+from rehearsal_room.judge.core.evidence import episode_digest
 from rehearsal_room.judge.reliability import report as study_report
-from rehearsal_room.judge.reliability.annotate import LabellingSession, shuffled_episodes
-from rehearsal_room.judge.reliability.annotations import LabelBook, labels_of, read_labels
+from rehearsal_room.judge.reliability.annotations import labels_of, read_labels
 from rehearsal_room.judge.reliability.perturbations import INJECTIONS, REWORDINGS
 from rehearsal_room.judge.reliability.sampling import sample_of
 from rehearsal_room.judge.reliability.study import study
 from rehearsal_room.judge.reliability.types import StudyReport
 from rehearsal_room.judge.verdicts.code_judges import ScenarioJudges
-from rehearsal_room.judge.verdicts.disagreements import queue
 
 
 @click.command("study", cls=SectionedCommand)
@@ -52,7 +48,7 @@ from rehearsal_room.judge.verdicts.disagreements import queue
     "--labels",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File of labels by people, as `rehearse label` writes it, to compare with.",
+    help="File of labels by people, as `rehearse judge label` writes it, to compare with.",
 )
 @click.option(
     "--rewordings/--no-rewordings",
@@ -133,69 +129,3 @@ def _human_labels(reader: LogReader, path: Path) -> dict[str, dict[str, Label]]:
         return episode_digest(reader.trajectory(episode)) if episode in known else None
 
     return labels_of(read_labels(path), digest_of)
-
-
-@click.command("label")
-@RUN
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="File of the labels (default: labels.jsonl in the run's folder).",
-)
-@click.option(
-    "--labeller",
-    metavar="NAME",
-    help="Name of the person who labels (default: the user's name on this machine).",
-)
-@click.option(
-    "--sample",
-    type=click.IntRange(1),
-    help="Number of episodes to label (default: all).",
-)
-@click.option(
-    "--only",
-    type=click.Choice(["disagreements"]),
-    help="Label only the episodes on which judges disagree (default: all).",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Seed of the sample and of the order.",
-)
-def label_command(
-    folder: Path,
-    output: Path | None,
-    labeller: str | None,
-    sample: int | None,
-    only: str | None,
-    seed: int,
-) -> None:
-    """Label episodes yourself, for `rehearse study --labels`.
-
-    Each label is saved at once; give the same command again to continue.
-    """
-    who = labeller or getpass.getuser()
-    with open_reader(folder) as reader:
-        infos = {
-            world.scenario_digest: scenario_info(world) for world in reader.scenarios().values()
-        }
-        rows = [row for row in reader.episodes() if row.ending is not None]
-        if only is not None:
-            contested = {entry.episode for entry in queue(reader.trajectories())}
-            rows = [row for row in rows if row.episode in contested]
-        names = sample_of(rows, sample or len(rows), seed=seed)
-        book = LabelBook(output or folder / "labels.jsonl")
-        session = LabellingSession(
-            shuffled_episodes(names, book.by(who), seed=seed),
-            book,
-            labeller=who,
-            trajectory_of=reader.trajectory,
-            scenario_info=lambda trajectory: infos[trajectory.started.scenario_digest],
-            read=input,
-            console=Terminal(),
-        ).run()
-    click.echo(f"{session.labelled} labelled, {session.left} left; the file is {book.path}")

@@ -1,40 +1,29 @@
-"""Faults of rollout processes: killed, stopped for a while, or short of memory.
-
-The coordinator kills and stops them by real signals; each process takes the memory itself.
-"""
+"""Faults of rollout processes: the coordinator kills them, or stops them for a while, by real
+signals."""
 
 import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
 
 import anyio
-import anyio.to_thread
 
 from rehearsal_room.harness.chaos.injector import Injector
-from rehearsal_room.harness.chaos.settings import Ballast, TimedHang
+from rehearsal_room.harness.chaos.settings import TimedHang
 from rehearsal_room.harness.chaos.triggers import draw
 from rehearsal_room.harness.chaos.workers import stop_for
 from rehearsal_room.harness.core.events import FaultInjected
+from rehearsal_room.harness.fleet.coordinator import StartWorker
+from rehearsal_room.harness.fleet.messages import Batch, FromWorker, Leases, ToWorker
+from rehearsal_room.harness.fleet.process_worker import WorkerHandle
 
 
-class Handle(Protocol):
-    """What the coordinator has of a rollout process (see harness.fleet.process_worker)."""
-
-    number: int
-    ahead: int
-
-    @property
-    def name(self) -> str: ...
-
-    def put(self, message: Any) -> None: ...
-
-    async def send_all(self) -> None: ...
-
-    async def receive(self, within: float) -> Any: ...
-
-    def end(self) -> str: ...
+def with_process_faults(start: StartWorker, injector: Injector) -> StartWorker:
+    """What starts a rollout process, which the injector's faults may hit."""
+    if not injector.has("processes"):
+        return start
+    processes = FaultyProcesses(injector)
+    return lambda number: processes.start(start, number)
 
 
 class FaultyProcesses:
@@ -46,7 +35,7 @@ class FaultyProcesses:
         injector.on_time("processes.kill", self._kill)
         injector.on_time("processes.hang", self._hang)
 
-    def start(self, start: Callable[[int], Handle], number: int) -> "WatchedProcess":
+    def start(self, start: StartWorker, number: int) -> "WatchedProcess":
         """Start a process with this number. Raises OSError."""
         process = WatchedProcess(start(number), self._live.remove)
         self._live.append(process)
@@ -102,7 +91,7 @@ class WatchedProcess:
     """The handle of a rollout process that counts the episodes which the process has. It implements
     harness.fleet.process_worker.WorkerHandle."""
 
-    def __init__(self, inner: Handle, on_end: "Callable[[WatchedProcess], None]") -> None:
+    def __init__(self, inner: WorkerHandle, on_end: "Callable[[WatchedProcess], None]") -> None:
         self._inner = inner
         self._on_end = on_end
         self.number = inner.number
@@ -115,19 +104,18 @@ class WatchedProcess:
     def name(self) -> str:
         return self._inner.name
 
-    def put(self, message: Any) -> None:
-        self.num_episodes += sum(
-            lease.judge_from is None for lease in getattr(message, "leases", ())
-        )
+    def put(self, message: ToWorker) -> None:
+        if isinstance(message, Leases):
+            self.num_episodes += sum(lease.judge_from is None for lease in message.leases)
         self._inner.put(message)
 
     async def send_all(self) -> None:
         await self._inner.send_all()
 
-    async def receive(self, within: float) -> Any:
+    async def receive(self, within: float) -> FromWorker:
         message = await self._inner.receive(within)
-        for record in getattr(message, "records", ()):
-            self.num_episodes -= record[3] == "ended"
+        if isinstance(message, Batch):
+            self.num_episodes -= sum(record[3] == "ended" for record in message.records)
         return message
 
     def end(self) -> str:
@@ -135,37 +123,3 @@ class WatchedProcess:
             self.ended.set()  # from now on its process id may be another process's
             self._on_end(self)
         return self._inner.end()
-
-
-class FaultyMemory:
-    """The memory of this rollout process."""
-
-    def __init__(self, injector: Injector) -> None:
-        self._injector = injector
-        injector.on_time("processes.memory", self._take)
-
-    async def _take(self, number: int) -> None:
-        ballast = self._injector.fault("processes.memory")
-        assert isinstance(ballast, Ballast)
-        held, landed = b"", True
-        try:
-            try:
-                held = await anyio.to_thread.run_sync(_filled, ballast.megabytes << 20)
-            except MemoryError:  # so there was too little of it, as the fault is to be
-                landed = True
-            await anyio.sleep(ballast.seconds)
-        finally:
-            del held
-            self._injector.report(
-                FaultInjected(
-                    "processes.memory",
-                    landed,
-                    target=f"pid {os.getpid()}",
-                    seconds=ballast.seconds,
-                )
-            )
-
-
-def _filled(num_bytes: int) -> bytes:
-    """Memory that is really used: every page is written to."""
-    return b"\1" * num_bytes

@@ -324,7 +324,7 @@ def test_a_node_without_the_project_answers_with_one_sentence() -> None:
         f"sys.path.append({str(Path(ray.__file__).parent.parent)!r})\n"
         "import ray.cloudpickle\n"
         "made = ray.cloudpickle.loads(sys.stdin.buffer.read())\n"
-        "made = made('rehearsal-room', 'unknown', 'pip install it')\n"
+        f"made = made('rehearsal-room', {distribution.version()!r}, 'pip install it')\n"
         "async def main():\n"
         "    return [one async for one in made.play(b'')]\n"
         "print(asyncio.run(main())[1])\n"

@@ -62,8 +62,8 @@ def study(rehearse: Rehearse, folder: Path, url: str, *flags: object) -> Any:
 
 def within(estimate: Any, value: float) -> bool:
     """Whether a value is in the interval of an uncertain figure."""
-    inside: bool = estimate["low"] <= value <= estimate["high"]
-    return inside and estimate["low"] < estimate["high"] < 0.5
+    inside: bool = estimate["lower"] <= value <= estimate["upper"]
+    return inside and estimate["lower"] < estimate["upper"] < 0.5
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def test_a_study_of_an_unreachable_judge_reports_why(rehearse: Rehearse, oracles
 
     why = f"no judgement of model 'm' at {server.url}: status 401: no such key (after 1 attempt)"
     assert report["unjudged_reasons"] == {why: 12}
-    assert report["pairwise_agreement"]["binary"] == {"value": None, "low": None, "high": None}
+    assert report["pairwise_agreement"]["binary"] == {"value": None, "lower": None, "upper": None}
     assert report["code_agreement"] is None
     assert shown[0] == 0
     assert "12 of 12 judgings gave no verdict" in shown[1]

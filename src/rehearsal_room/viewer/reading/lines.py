@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from rehearsal_room.harness.core.errors import HarnessError, SettingsError
-from rehearsal_room.harness.outcomes.run_statistics import Estimate
+from rehearsal_room.harness.outcomes.intervals import Interval
 from rehearsal_room.viewer.index.tables import COLUMNS
 from rehearsal_room.viewer.reading.open_runs import Kind, OpenRun
 from rehearsal_room.viewer.reading.shares import completed_share
@@ -43,7 +43,7 @@ class RunLine(msgspec.Struct, frozen=True):
     judged: int = 0
     unjudged: int = 0
     failed_worlds: int = 0
-    completed: Estimate | None = None
+    completed: Interval[float] | None = None
     mean_reward: float | None = None
     cost_usd: float | None = None  # of judging; None: no model was asked, or a price is unknown
     tokens: Tokens = Tokens()

@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Generic, TypeVar
 
+from rehearsal_room.harness.outcomes.intervals import Interval
+
+Figure = Interval[float | None]
 U = TypeVar("U")
 RESAMPLES = 2_000
 TAIL = 0.025  # of a 95 % interval, on each side
@@ -43,3 +46,34 @@ def percentile_interval(values: Sequence[float]) -> tuple[float, float]:
     """
     last = len(values) - 1
     return values[math.floor(TAIL * last)], values[math.ceil((1 - TAIL) * last)]
+
+
+class Bootstrap(Generic[U]):
+    """95 % intervals of statistics, from resampled units.
+
+    100 episodes take about 0.05 s and 1,000 about 0.5 s, and each statistic 0.01 to 0.1 s more.
+    """
+
+    def __init__(
+        self, units: Mapping[U, int], *, seed: int = 0, num_resamples: int = RESAMPLES
+    ) -> None:
+        self._units = units
+        self._resamples = Resamples(units, seed=seed, num_resamples=num_resamples)
+
+    def of(self, statistic: Callable[[Mapping[U, int]], float | None]) -> Figure:
+        """A statistic with its interval, over the resamples for which it is defined. Where these
+        are all equal, they show nothing about other values, and there is no interval."""
+        value = statistic(self._units)
+        found = self._resamples.values(statistic)
+        if value is None or not found or math.isclose(found[0], found[-1]):
+            return Figure(value, None, None)
+        return Figure(value, *percentile_interval(found))
+
+    def share(self, statistic: Callable[[Mapping[U, int]], float | None]) -> Figure:
+        """The same for a share from 0 to 1. Where it is 0 or 1 in all episodes, the interval is the
+        exact one for n equal among n (C. Clopper and E. Pearson, 1934): 0 of 100 is 0 to 3.6 %."""
+        found = self.of(statistic)
+        if found.lower is not None or found.value not in (0.0, 1.0):
+            return found
+        unseen = 1 - TAIL ** (1 / max(1, sum(self._units.values())))
+        return Figure(1.0, 1 - unseen, 1.0) if found.value else Figure(0.0, 0.0, unseen)

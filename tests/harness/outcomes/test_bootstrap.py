@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rehearsal_room.harness.reports.bootstrap import Resamples, percentile_interval
+from rehearsal_room.harness.outcomes.bootstrap import Resamples, percentile_interval
 
 
 def _mean(units: Mapping[float, int]) -> float:

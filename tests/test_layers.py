@@ -174,6 +174,8 @@ LIBRARIES: dict[str, set[str]] = {
         "rehearsal_room.bridges.inspect",
         "rehearsal_room.bridges.inspect_agents",
         "rehearsal_room.bridges.inspect_tools",
+        "rehearsal_room.interop.exports.inspect_log",
+        "rehearsal_room.interop.exports.inspect_sample",
     },
     "jinja2": {
         "harness.tokenization.chat_template",
@@ -312,6 +314,7 @@ LATE = {
     ("rehearsal_room.cli.look.spans", "rehearsal_room.interop.otlp.sender"),
     ("rehearsal_room.cli.main", "rehearsal_room.viewer.judging"),
     ("rehearsal_room.cli.worlds.worlds", "envpool.server.serve"),
+    ("rehearsal_room.interop.exports.formats", "rehearsal_room.interop.exports.inspect_log"),
     ("rehearsal_room.interop.exports.lines", "rehearsal_room.interop.exports.parquet"),
     ("rehearsal_room.viewer.acting.copies", "harness.bus.mqtt_runs"),
     ("rehearsal_room.viewer.acting.copies", "harness.following.run_copy"),

@@ -79,7 +79,7 @@ def read_the_judge():
     for folder in rehearsal_room.__path__:
         for name in ("judge", "learner", "harness"):
             with open(os.path.join(folder, name, "__init__.py")) as file:
-                found.append(file.read())  # noqa: PERF401 # a list of open files would stay open
+                found.append(file.read())  # a list of open files would stay open
     return found
 
 

@@ -140,6 +140,8 @@ LIBRARIES: dict[str, set[str]] = {
         "rehearsal_room.bridges.inspect",
         "rehearsal_room.bridges.inspect_agents",
         "rehearsal_room.bridges.inspect_tools",
+        "rehearsal_room.interop.exports.inspect_log",
+        "rehearsal_room.interop.exports.inspect_sample",
     },
     "jinja2": {
         "harness.tokenization.chat_template",
@@ -266,6 +268,7 @@ LATE = {
     ("envpool.workers.confine", "pyseccomp"),
     ("harness.chat.client", "harness.chat.transport_openai"),
     ("harness.cluster.actor", "harness.cluster.node"),
+    ("rehearsal_room.interop.exports.formats", "rehearsal_room.interop.exports.inspect_log"),
     ("rehearsal_room.interop.exports.lines", "rehearsal_room.interop.exports.parquet"),
     ("rehearsal_room.viewer.reading.token_texts", "harness.tokenization.chat_tokenizer"),
     ("rehearsal_room.bridges.trainers.areal", "areal.api"),

@@ -16,20 +16,44 @@ Inspect has no field for token ids, so they are left out (`--to atif` has them).
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
+
+from inspect_ai.event import (
+    Event,
+    ModelEvent,
+    ScoreEvent,
+    SpanBeginEvent,
+    SpanEndEvent,
+    StateEvent,
+    ToolEvent,
+)
+from inspect_ai.log import EvalError, EvalSample, EvalSampleLimit
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageTool,
+    ChatMessageUser,
+    GenerateConfig,
+    ModelOutput,
+    ModelUsage,
+)
+from inspect_ai.scorer import Score
+from inspect_ai.tool import ToolCall, ToolCallError, ToolInfo, ToolParams
 
 from rehearsal_room.envpool.core.types import ToolError, ToolResult, ToolSpec
 from rehearsal_room.harness.core.events import Ending, Judged, StepTaken
-from rehearsal_room.harness.core.messages import AgentCall, FormatError, Message, Usage
+from rehearsal_room.harness.core.messages import AgentCall, FormatError, Usage
 from rehearsal_room.harness.dialects.base import result_text
 from rehearsal_room.interop.exports.conversation import Conversation, ShownReply
+from rehearsal_room.interop.exports.inspect_names import model_name, moment, stamp
 from rehearsal_room.interop.exports.row_patches import patches_of
 from rehearsal_room.interop.exports.source import LoggedEpisode
 
 Json = dict[str, Any]
 _FAILURES = (Ending.POLICY_ERROR, Ending.WORLD_ERROR, Ending.CANCELLED)
-_LIMITS = {
+_LIMITS: dict[Ending, Literal["turn", "token", "time"]] = {
     Ending.STEP_LIMIT: "turn",
     Ending.TOKEN_LIMIT: "token",
     Ending.TIME_LIMIT: "time",
@@ -37,20 +61,7 @@ _LIMITS = {
 _STOPS = {"length": "max_tokens", "stop": "stop", "tool_calls": "tool_calls"}
 # Inspect's words for what failed in a call; ours is in the event's metadata.
 _ERRORS: dict[ToolError, str] = {"arguments": "parsing", "timeout": "timeout"}
-
-
-def model_name(policy: str) -> str:
-    """A policy in the form of Inspect's models, `provider/model`.
-
-    Example: "openai:gpt-5" -> "openai/gpt-5"; "oracle" -> "rehearsal/oracle"
-    """
-    provider, found, model = policy.partition(":")
-    return f"{provider}/{model}" if found else f"rehearsal/{policy}"
-
-
-def stamp(at: float) -> str:
-    """Unix seconds as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(at, UTC).isoformat()
+_SPAN = "episode"
 
 
 class SampleMaker:
@@ -63,55 +74,36 @@ class SampleMaker:
         self._conversation = Conversation(episode.trajectory, episode.world)
         self._message_calls = _calls_of_messages(self._conversation)
         self._end = episode.ended_at or (*episode.replied_at, episode.started_at)[-1]
+        self._shown: tuple[tuple[ToolSpec, ...], list[ToolInfo]] | None = None
+        self._messages = list(map(self._message, range(len(self._conversation.messages))))
 
-    def sample(self) -> Json:
+    def sample(self) -> EvalSample:
         """The whole sample."""
-        conversation, row = self._conversation, self._episode.row
-        pool = [self._message(index) for index in range(len(conversation.messages))]
+        episode, row = self._episode, self._episode.row
         events = list(self._events())
-        outputs = [event["output"] for event in events if event["event"] == "model"]
-        return {
-            **self.summary(),
-            "messages": [pool[index] for index in conversation.history_indexes()],
-            "output": outputs[-1] if outputs else {"model": self._model, "choices": []},
-            "store": {},
-            "events": events,
-            "attachments": {},
-            "events_data": {"messages": pool, "calls": []},
-            **({"error": _error(row.error or str(row.ending))} if row.ending in _FAILURES else {}),
-            **self._limit(),
-        }
-
-    def summary(self) -> Json:
-        """What lists of samples show."""
-        episode, started = self._episode, self._episode.trajectory.started
-        return {
-            "id": self._id,
-            "epoch": self._epoch,
-            "input": started.instruction,
-            "target": "",
-            "metadata": self._metadata(),
-            "scores": {one.judge: score_of(one, self._answer) for one in self._scored()},
-            "model_usage": {self._model: usage_of(self._usage())},
-            "started_at": stamp(episode.started_at),
-            "completed_at": stamp(self._end),
-            "total_time": self._end - episode.started_at,
-            "working_time": self._end - episode.started_at,
-            "uuid": f"{episode.row.episode}-{episode.row.attempt}",
-            "turn_count": len(episode.trajectory.steps),
-        }
-
-    def listed(self) -> Json:
-        """The summary as the log's lists have it."""
-        row = self._episode.row
-        limit = _LIMITS.get(row.ending) if row.ending is not None else None
-        return {
-            **self.summary(),
-            "completed": row.ending is not None,
-            "message_count": sum(1 for _ in self._conversation.history_indexes()),
-            **({"error": row.error or str(row.ending)} if row.ending in _FAILURES else {}),
-            **({"limit": limit} if limit else {}),
-        }
+        outputs = [event.output for event in events if isinstance(event, ModelEvent)]
+        failed = row.ending in _FAILURES
+        return EvalSample(
+            id=self._id,
+            epoch=self._epoch,
+            input=episode.trajectory.started.instruction,
+            target="",
+            metadata=self._metadata(),
+            scores={one.judge: score_of(one, self._answer) for one in self._scored()},
+            messages=[self._messages[index] for index in self._conversation.history_indexes()],
+            output=outputs[-1] if outputs else ModelOutput(model=self._model),
+            events=events,
+            events_data={"messages": self._messages, "calls": []},
+            model_usage={self._model: usage_of(self._usage())},
+            started_at=stamp(episode.started_at),
+            completed_at=stamp(self._end),
+            total_time=self._end - episode.started_at,
+            working_time=self._end - episode.started_at,
+            uuid=f"{row.episode}-{row.attempt}",
+            turn_count=len(episode.trajectory.steps),
+            error=_error(row.error or str(row.ending)) if failed else None,
+            limit=self._limit(),
+        )
 
     @property
     def _answer(self) -> str:
@@ -158,51 +150,55 @@ class SampleMaker:
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    def _limit(self) -> Json:
+    def _limit(self) -> EvalSampleLimit | None:
         row = self._episode.row
         kind = _LIMITS.get(row.ending) if row.ending is not None else None
         if kind is None:
-            return {}
+            return None
         reached = {
             "turn": float(row.num_steps),
             "token": float(self._usage().completion_tokens),
             "time": row.seconds,
         }
-        return {"limit": {"type": kind, "limit": reached[kind], "reason": row.error or kind}}
+        return EvalSampleLimit(type=kind, limit=reached[kind], reason=row.error or kind)
 
     # Events -------------------------------------------------------------------------------------
 
-    def _events(self) -> Iterator[Json]:
-        episode, span = self._episode, "episode"
-        begin = {"id": span, "parent_id": None, "type": "agent", "name": "episode"}
-        yield self._event("span_begin", episode.started_at, **begin)
+    def _events(self) -> Iterator[Event]:
+        episode = self._episode
+        start, end = self._at(episode.started_at), self._at(self._end)
+        yield _plain(SpanBeginEvent(id=_SPAN, type="agent", name="episode", **start))
         before = episode.started_at
         for reply, at in zip(self._conversation.replies, episode.replied_at, strict=True):
-            yield from self._reply(reply, before, at)
+            yield from map(_plain, self._reply(reply, before, at))
             before = at
         for verdict in self._scored():
             score = score_of(verdict, self._answer)
-            yield self._event("score", self._end, score=score, scorer=verdict.judge)
-        yield self._event("span_end", self._end, id=span)
+            yield _plain(ScoreEvent(score=score, scorer=verdict.judge, span_id=_SPAN, **end))
+        yield _plain(SpanEndEvent(id=_SPAN, **end))
 
-    def _reply(self, shown: ShownReply, before: float, at: float) -> Iterator[Json]:
+    def _at(self, at: float) -> Json:
+        """The times of an event."""
+        return {"timestamp": moment(at), "working_start": at - self._episode.started_at}
+
+    def _reply(self, shown: ShownReply, before: float, at: float) -> Iterator[Event]:
         event = shown.event
         calls_s = event.calls_s if isinstance(event, StepTaken) else 0.0
         replied = max(before, at - calls_s)
         began = max(before, replied - event.policy_s)
-        yield self._event(
-            "model",
-            began,
+        yield ModelEvent(
             model=self._model,
             input=[],
-            input_refs=[list(one) for one in shown.window],
-            tools=[_tool_info(tool) for tool in shown.tools],
+            input_refs=list(shown.window),
+            tools=self._infos(shown.tools),
             tool_choice="auto" if isinstance(event, StepTaken) else "none",
-            config={},
+            config=GenerateConfig(),
             output=self._output(shown),
-            completed=stamp(replied),
+            completed=moment(replied),
             working_time=event.policy_s,
             metadata=_turn_metadata(shown),
+            span_id=_SPAN,
+            **self._at(began),
         )
         if not isinstance(event, StepTaken):
             return
@@ -210,91 +206,95 @@ class SampleMaker:
         for call, result in zip(event.executed_calls, event.executed_results, strict=False):
             yield from self._call(call, result, replied, at, by_user=by_user)
 
+    def _infos(self, tools: tuple[ToolSpec, ...]) -> list[ToolInfo]:
+        """The tools in Inspect's form, which is made once for all turns that show the same."""
+        if self._shown is None or self._shown[0] is not tools:
+            self._shown = tools, list(map(_tool_info, tools))
+        return self._shown[1]
+
     def _call(
         self, call: AgentCall, result: ToolResult, began: float, ended: float, *, by_user: bool
-    ) -> Iterator[Json]:
+    ) -> Iterator[Event]:
         metadata = {
             **({"error": result.error} if result.error else {}),
             **({"by_user": True} if by_user else {}),
             **({"injected": True} if result.injected else {}),
             **({"digest": result.digest} if result.digest else {}),
         }
-        yield self._event(
-            "tool",
-            began,
-            type="function",
+        yield ToolEvent(
             id=call.id,
             function=call.name,
             arguments=call.arguments,
             result=result.text,
             error=_tool_error(result),
-            completed=stamp(ended),
+            completed=moment(ended),
             metadata=metadata,
+            span_id=_SPAN,
+            **self._at(began),
         )
         if result.changes:
-            yield self._event(
-                "state",
-                ended,
+            yield StateEvent(
                 changes=patches_of(result.changes),
                 metadata={"call": call.id, "tables": True},
+                span_id=_SPAN,
+                **self._at(ended),
             )
 
-    def _output(self, shown: ShownReply) -> Json:
+    def _output(self, shown: ShownReply) -> ModelOutput:
         reply = shown.event.reply
         finish = "tool_calls" if shown.calls and reply.finish == "stop" else reply.finish
-        return {
-            "model": self._model,
-            "choices": [
-                {
-                    "message": {
-                        "id": f"m{shown.turn[0]}",
-                        "role": "assistant",
-                        "source": "generate",
-                        "content": reply.text,
-                        "model": self._model,
-                        **_tool_calls(shown.calls),
-                    },
-                    "stop_reason": _STOPS.get(finish, finish),
-                }
-            ],
-            "completion": reply.text,
-            "usage": usage_of(reply.usage),
-            "time": shown.event.policy_s,
-        }
+        message = ChatMessageAssistant(
+            id=f"m{shown.turn[0]}",
+            source="generate",
+            content=reply.text,
+            model=self._model,
+            tool_calls=_tool_calls(shown.calls),
+        )
+        return ModelOutput(
+            model=self._model,
+            choices=[ChatCompletionChoice(message=message, stop_reason=_STOPS.get(finish, finish))],
+            usage=usage_of(reply.usage),
+            time=shown.event.policy_s,
+        )
 
-    def _event(self, kind: str, at: float, **fields: Any) -> Json:
-        event = {
-            "event": kind,
-            "timestamp": stamp(at),
-            "working_start": at - self._episode.started_at,
-            **fields,
-        }
-        if kind not in ("span_begin", "span_end"):
-            event["span_id"] = "episode"
-        return {name: value for name, value in event.items() if value is not None}
-
-    def _message(self, index: int) -> Json:
-        """A pooled message."""
-        message: Message = self._conversation.messages[index]
-        found: Json = {"id": f"m{index}", "role": message.role, "content": message.content}
-        if message.role == "tool":
-            call = self._message_calls.get(message.call_id or "")
-            found |= {"tool_call_id": message.call_id}
-            found |= {"function": call.name} if call else {}
-        if message.role == "assistant":
-            found |= {"source": "generate", "model": self._model, **_tool_calls(message.calls)}
-        elif index < self._conversation.head[1]:
-            found |= {"source": "input"}
-        return found
+    def _message(self, index: int) -> ChatMessage:
+        message = self._conversation.messages[index]
+        source = "input" if index < self._conversation.head[1] else None
+        named: Json = {"id": f"m{index}", "content": message.content}
+        match message.role:
+            case "system":
+                return ChatMessageSystem(**named, source=source)
+            case "user":
+                return ChatMessageUser(**named, source=source)
+            case "assistant":
+                return ChatMessageAssistant(
+                    **named,
+                    source="generate",
+                    model=self._model,
+                    tool_calls=_tool_calls(message.calls),
+                )
+        call = self._message_calls.get(message.call_id or "")
+        return ChatMessageTool(
+            **named,
+            source=source,
+            tool_call_id=message.call_id,
+            function=None if call is None else call.name,
+        )
 
 
-def score_of(verdict: Judged, answer: str) -> Json:
+def _plain(event: Event) -> Event:
+    """The event without Inspect's random id: equal logs give equal samples."""
+    event.uuid = None
+    return event
+
+
+def score_of(verdict: Judged, answer: str) -> Score:
     """A verdict as a score; its value is the task's reward."""
-    return {
-        "value": verdict.reward,
-        "answer": answer,
-        "explanation": verdict.reasoning or verdict.proof or _sentence(verdict),
-        "metadata": {
+    return Score(
+        value=verdict.reward,
+        answer=answer,
+        explanation=verdict.reasoning or verdict.proof or _sentence(verdict),
+        metadata={
             "label": verdict.label,
             "step_rewards": list(verdict.step_rewards),
             "findings": [
@@ -307,17 +307,17 @@ def score_of(verdict: Judged, answer: str) -> Json:
                 for one in verdict.findings
             ],
         },
-    }
+    )
 
 
-def usage_of(usage: Usage) -> Json:
+def usage_of(usage: Usage) -> ModelUsage:
     """Token counts; Inspect counts cached ones apart from the others."""
-    return {
-        "input_tokens": usage.prompt_tokens - usage.cached_tokens,
-        "input_tokens_cache_read": usage.cached_tokens,
-        "output_tokens": usage.completion_tokens,
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    }
+    return ModelUsage(
+        input_tokens=usage.prompt_tokens - usage.cached_tokens,
+        input_tokens_cache_read=usage.cached_tokens,
+        output_tokens=usage.completion_tokens,
+        total_tokens=usage.prompt_tokens + usage.completion_tokens,
+    )
 
 
 def _sentence(verdict: Judged) -> str:
@@ -341,39 +341,34 @@ def _turn_metadata(shown: ShownReply) -> Json | None:
     return found
 
 
-def _tool_calls(calls: tuple[AgentCall, ...]) -> Json:
-    if not calls:
-        return {}
-    return {
-        "tool_calls": [
-            {
-                "id": call.id,
-                "function": call.name,
-                "type": "function",
-                **(
-                    {"arguments": call.arguments}
-                    if isinstance(call.arguments, dict)
-                    else {"arguments": {}, "parse_error": f"not an object: {call.arguments}"}
-                ),
-            }
-            for call in calls
-        ]
-    }
+def _tool_calls(calls: tuple[AgentCall, ...]) -> list[ToolCall] | None:
+    return list(map(_tool_call, calls)) or None
 
 
-def _tool_error(result: ToolResult) -> Json | None:
+def _tool_call(call: AgentCall) -> ToolCall:
+    if isinstance(call.arguments, dict):
+        return ToolCall(id=call.id, function=call.name, arguments=call.arguments)
+    why = f"not an object: {call.arguments}"
+    return ToolCall(id=call.id, function=call.name, arguments={}, parse_error=why)
+
+
+def _tool_error(result: ToolResult) -> ToolCallError | None:
     if result.error is None:
         return None
-    return {"type": _ERRORS.get(result.error, "unknown"), "message": result_text(result)}
+    return ToolCallError(_ERRORS.get(result.error, "unknown"), result_text(result))
 
 
-def _tool_info(tool: ToolSpec) -> Json:
+def _tool_info(tool: ToolSpec) -> ToolInfo:
     schema = {"properties": {}, **tool.schema, "type": "object"}
-    return {"name": tool.name, "description": tool.description, "parameters": schema}
+    return ToolInfo(
+        name=tool.name,
+        description=tool.description,
+        parameters=ToolParams.model_validate(schema),
+    )
 
 
-def _error(message: str) -> Json:
-    return {"message": message, "traceback": "", "traceback_ansi": ""}
+def _error(message: str) -> EvalError:
+    return EvalError(message=message, traceback="", traceback_ansi="")
 
 
 def _calls_of_messages(conversation: Conversation) -> dict[str, AgentCall]:

@@ -4,7 +4,7 @@ A model decides what is open and cannot change what is proved. So only what a ve
 has observed counts as proof:
 
     all findings pass, and doing nothing does not pass all   completed
-    the same, and a finding is left open (see checks.OPEN)   nothing of the world's fault
+    the only findings that failed are left open              nothing of the world's fault
     the world or one of its tools failed                     environment_error
     the agent's message could not be read                    agent_error
     a guard failed                                           agent_error
@@ -28,7 +28,7 @@ from rehearsal_room.harness.core.events import Ending, Label
 from rehearsal_room.judge.code.code_judge import met_goals
 from rehearsal_room.judge.core.case import Case, CodeVerdict
 from rehearsal_room.judge.core.evidence import Evidence
-from rehearsal_room.scenarios.checks import OPEN, Finding, failed
+from rehearsal_room.scenarios.checks import OPEN, Finding, failed, proved_wrong
 
 _ALL = frozenset(Label)
 _NOT_COMPLETED = _ALL - {Label.COMPLETED}
@@ -70,7 +70,7 @@ def _on_success(case: Case) -> CodeVerdict:
 def _on_failure(case: Case) -> CodeVerdict:
     """A working world, an episode that was not completed as far as the code can tell."""
     evidence, label = case.evidence, case.code.label
-    proved = [] if case.verifier == "awm" else failed(evidence.findings)
+    proved = [] if case.verifier == "awm" else proved_wrong(evidence.findings)
     if case.verifier == "tool_calls":
         proved = [finding for finding in proved if not _call_failed(finding)]
     guards = [finding for finding in proved if finding.kind == "guard"]
@@ -78,6 +78,8 @@ def _on_failure(case: Case) -> CodeVerdict:
         return _proved(Label.AGENT_ERROR, _failures(guards))
     if proved:
         return CodeVerdict(label, _NOT_COMPLETED, _failures(proved))
+    if evidence.ending is Ending.ANSWERED and failed(evidence.findings):  # all of them are open
+        return CodeVerdict(label, _ALL - {Label.ENVIRONMENT_ERROR}, "the world did not fail")
     if evidence.ending.is_truncation:
         limit = evidence.ending.replace("_", " ")
         return CodeVerdict(

@@ -114,6 +114,13 @@ _REFUSALS = re.compile(
 )
 
 
+# A text without any of these refuses nothing, in whatever words.
+_NEGATIVE = re.compile(
+    r"n't\b|\b(?:no|not|nor|never|none|nothing|neither|only|unless|until|without|against|sorry|afraid"
+    r"|unfortunately|however|but|rules?|policy|must|ha[sd] to|too|already|outside|beyond|closed)\b"
+)
+
+
 def says(answer: str, phrase: str) -> bool:
     """Whether a text contains a phrase: a value (number, amount, date, time, code) in any of its
     forms, words as whole words.
@@ -380,7 +387,7 @@ class Check:
             "a refusal in words",
             _excerpt(self.answer),
             "goal",
-            is_open=bool(self.answer.strip()),
+            is_open=_NEGATIVE.search(plain(self.answer)) is not None,
             is_of_words=True,
         )
         return self.answer_has(*reasons, name="answer gives the reason") and refused

@@ -83,8 +83,8 @@ def bounds_of(
         max_items=max(2 * max(map(_num_items, said)), _LEAST_ITEMS),
         must_refuse=task.kind == "decline",
         refusals=sum(len(_REFUSED.findall(plain(text))) for text in said),
-        undone=_undone(plain(task.answer)),
-        retracts=any(_RETRACTED.search(plain(text)) for text in (task.answer, *written)),
+        undone=frozenset[str]().union(*(_undone(plain(text)) for text in said)),
+        retracts=any(_RETRACTED.search(plain(text)) for text in (*said, *written)),
     )
 
 

@@ -78,7 +78,7 @@ def _on_failure(case: Case) -> CodeVerdict:
         return _proved(Label.AGENT_ERROR, _failures(guards))
     if proved:
         return CodeVerdict(label, _NOT_COMPLETED, _failures(proved))
-    if evidence.ending is Ending.ANSWERED and failed(evidence.findings):  # all of them are open
+    if any(finding.is_open for finding in evidence.findings):
         return CodeVerdict(label, _ALL - {Label.ENVIRONMENT_ERROR}, "the world did not fail")
     if evidence.ending.is_truncation:
         limit = evidence.ending.replace("_", " ")

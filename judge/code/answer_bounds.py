@@ -207,7 +207,7 @@ def _undone(text: str) -> frozenset[str]:
 def _num_items(text: str) -> int:
     """The parts of the longest list in a sentence: a sentence of many reasons is not a reason."""
     return max(
-        len(re.split(r",| or |;", sentence)) for sentence in re.split(r"[.!?:]\s", plain(text))
+        len(re.split(r", or |,| or |;", sentence)) for sentence in re.split(r"[.!?:]\s", plain(text))
     )
 
 

@@ -121,6 +121,20 @@ _NEGATIVE = re.compile(
 )
 
 
+_CLAIMS = re.compile(
+    r"\b(?:(?:i|we)(?:'ve| have)?|is|are|was|were|has been|have been)"
+    r" (?:just |now |already |also )?(?:approved|accepted|authori[sz]ed|issued|cancell?ed|refunded"
+    r"|booked|applied|paid|added|changed|moved|granted|processed|waived|extended|done|made|sent"
+    r"|created|credited|completed|updated|settled|registered|reset|lent)\b"
+)
+
+
+def _refuses_in_other_words(text: str) -> bool:
+    """Whether a text has a negative word and claims nothing that the agent did. That is a refusal
+    where nothing was changed and the reason is given."""
+    return _NEGATIVE.search(text) is not None and _CLAIMS.search(text) is None
+
+
 def says(answer: str, phrase: str) -> bool:
     """Whether a text contains a phrase: a value (number, amount, date, time, code) in any of its
     forms, words as whole words.
@@ -380,7 +394,7 @@ class Check:
     def declined(self, *reasons: str) -> bool:
         """Goals: the answer declines, and gives one of the reasons. Add `nothing_else()`: a
         declined request may change nothing."""
-        refused = declines(self.answer)
+        refused = declines(self.answer) or _refuses_in_other_words(plain(self.answer))
         self._add(
             DECLINES,
             refused,

@@ -57,6 +57,7 @@ _PHRASES = {
     "a pair": 2,
     "half a dozen": 6,
     "a dozen": 12,
+    "half an hour": 30,
 }
 _LOOSE = {"no", "none", "nothing", "neither", "one", "once", "a single", "zero"}
 
@@ -69,7 +70,10 @@ _MONTH = f"(?:{_any_of(_MONTH_OF)})"
 _DAY = r"(?<!\d)\d{1,2}(?:st|nd|rd|th)?"
 _YEAR = r"(?:,? \d{4}(?!\d))?"
 _TO_99 = f"(?:(?:{_any_of(_TENS)})(?:[- ](?:{_any_of(_UNITS[1:10])}))?|{_any_of(_UNITS[1:])})"
-_TO_999 = f"(?:(?:{_any_of(_UNITS[1:10])}|a) hundred(?: (?:and )?{_TO_99})?|{_TO_99}|zero)"
+_TO_999 = f"(?:(?:{_TO_99}|a) hundred(?: (?:and )?{_TO_99})?|{_TO_99}|zero)"
+_SPELLED = rf"(?:{_TO_999} thousand(?:,? (?:and )?{_TO_999})?|{_TO_999}(?: dozen)?)"
+_COINS = r"(?:cents?|pence)"
+_NOTES = r"(?:dollars?|euros?|pounds?|usd|eur|gbp)"
 _HALF = r"(?:am|pm|a\.m\.|p\.m\.)"
 _CURRENCY = r"(?:us\$|[$€£]|usd|eur|gbp)"
 _OF_MONEY = r"(?: ?(?:[$€£%]|usd|eur|gbp|euros?|dollars?|pounds?|cents?|per ?cent)(?![a-z]))"
@@ -98,16 +102,23 @@ _FORMS = {
     ),
     "phone": (
         r"(?<![\w+])(?:\+\d[\d ()./-]{6,}\d|\(\d{2,5}\) ?[\d ./-]{5,}\d|00\d[\d ./-]{7,}\d"
-        r"|0\d{1,4}[ /-][\d ./-]{5,}\d|\d{3}[-. ]\d{3}[-. ]\d{4}|\d{3}-\d{4})(?![\w-])"
+        r"|0\d{1,4}[ /-][\d ./-]{5,}\d|\d{3}[-. ]\d{3}[-. ]\d{4}|\d{3}-\d{4}"
+        r"|\d{2,4}(?:-\d{2,4}){3,})(?![\w-])"
     ),
+    "spelled_amount": (
+        rf"\b(?P<notes>{_SPELLED}|\d+) {_NOTES}(?:,? (?:and )?(?P<coins>{_TO_99}|\d{{2}})"
+        rf"(?: {_COINS})?(?!\w))"
+    ),
+    "short_day": r"(?<![\d/])\d{1,2}/\d{1,2}(?![\d/])",
     "ordinal": r"(?<![\w.,-])\d{1,4}(?:st|nd|rd|th)\b",
+    "plural": r"(?<!\w)\d+s\b",
     "number": (
         rf"(?:{_CURRENCY} ?)?(?<![\w.])[-+]?(?:\d{{1,3}}(?:[,']\d{{3}})+(?:\.\d+)?"
         r"|\d{1,3}(?:\.\d{3})+(?:,\d{1,2})?|\d{1,3}(?: \d{3})+(?:[.,]\d{1,2})?"
         rf"|\d+\.\d+|\d+,\d{{1,2}}(?={_OF_MONEY})|\d+)(?:{_OF_MONEY}|{_OF_UNITS})?(?!\w)"
     ),
     "code": r"(?<!\w)(?=[\w-]*\d)(?=[\w-]*[a-z_])\w+(?:-\w+)*",
-    "spelled": rf"\b(?:{_any_of(_PHRASES)}|{_TO_999})\b",
+    "spelled": rf"\b(?:half an hour|{_any_of(_PHRASES)}|{_SPELLED})\b",
 }
 _PATTERN = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()))
 
@@ -211,7 +222,24 @@ def _digits(text: str) -> str:
 
 
 def _ordinal(found: re.Match[str]) -> _Made:
-    yield "number", {float(re.sub(r"\D", "", found[0]))}, False
+    number = int(re.sub(r"\D", "", found[0]))
+    yield ("date", {(0, 0, number)}, False) if number <= 31 else ("number", {float(number)}, False)
+
+
+def _plural(found: re.Match[str]) -> _Made:
+    yield "number", {float(found[0][:-1])}, True
+
+
+def _short_day(found: re.Match[str]) -> _Made:
+    one, two = map(int, found[0].split("/"))
+    days = {(0, m, d) for m, d in ((one, two), (two, one)) if 0 < m <= 12 and 0 < d <= 31}
+    yield "date", set(days), not days
+    yield "number", {float(one)}, True
+    yield "number", {float(two)}, True
+
+
+def _spelled_amount(found: re.Match[str]) -> _Made:
+    yield "number", {_number_of(found["notes"]) + _number_of(found["coins"]) / 100}, False
 
 
 def _number(found: re.Match[str]) -> _Made:
@@ -248,13 +276,17 @@ def _number_of(text: str) -> int:
         return int(text)
     if text in _PHRASES:
         return _PHRASES[text]
-    total = 0
-    for word in text.replace("-", " ").split():
+    total = thousands = 0
+    for word in re.split(r"[-, ]+", text):
         if word == "hundred":
             total = 100 * (total or 1)
+        elif word == "dozen":
+            total *= 12
+        elif word == "thousand":
+            thousands, total = 1000 * (total or 1), 0
         else:
             total += _WORDS.get(word, 0)
-    return total
+    return thousands + total
 
 
 _READ: dict[str, Callable[[re.Match[str]], _Made]] = {
@@ -269,7 +301,10 @@ _READ: dict[str, Callable[[re.Match[str]], _Made]] = {
     "clock": _clock,
     "duration": _duration,
     "phone": _phone,
+    "spelled_amount": _spelled_amount,
+    "short_day": _short_day,
     "ordinal": _ordinal,
+    "plural": _plural,
     "number": _number,
     "code": _code,
     "spelled": _spelled,
@@ -277,12 +312,20 @@ _READ: dict[str, Callable[[re.Match[str]], _Made]] = {
 
 
 def are_equal(one: Reading, other: Reading) -> bool:
-    """Whether two readings can mean the same value. A date without a year equals that of any."""
+    """Whether two readings can mean the same value. A date without a year, or without a month,
+    equals that of any; a time without "am" or "pm" equals that of either half of the day."""
     if one.kind != other.kind:
-        return _are_same_digits(one, other)
+        return _are_same_digits(one, other) or _are_same_time(one, other)
     if one.kind == "date":
         return any(
-            a[1:] == b[1:] and (a[0] == b[0] or 0 in (a[0], b[0]))
+            all(x == y or 0 in (x, y) for x, y in zip(a, b, strict=True))
+            for a in one.options
+            for b in other.options
+            if isinstance(a, tuple) and isinstance(b, tuple)
+        )
+    if one.kind == "time":
+        return any(
+            a[1] == b[1] and a[0] % 12 == b[0] % 12
             for a in one.options
             for b in other.options
             if isinstance(a, tuple) and isinstance(b, tuple)
@@ -290,6 +333,22 @@ def are_equal(one: Reading, other: Reading) -> bool:
     if one.kind == "phone":
         return any(_same_phone(str(a), str(b)) for a in one.options for b in other.options)
     return not one.options.isdisjoint(other.options)
+
+
+def _sizes(reading: Reading) -> set[float]:
+    return {abs(value) for value in reading.options if isinstance(value, float | int)}
+
+
+def _are_same_time(one: Reading, other: Reading) -> bool:
+    """Whether a number such as 18.05 is a time that is written with a point."""
+    if {one.kind, other.kind} != {"time", "number"}:
+        return False
+    time, number = (one, other) if one.kind == "time" else (other, one)
+    return any(
+        isinstance(at, tuple) and abs(at[0] + at[1] / 100 - size) < 0.001
+        for at in time.options
+        for size in _sizes(number)
+    )
 
 
 def _same_phone(one: str, other: str) -> bool:

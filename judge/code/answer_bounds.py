@@ -24,7 +24,9 @@ from rehearsal_room.scenarios.format import Task
 from rehearsal_room.scenarios.statements import Reading, are_equal, plain, readings
 
 _LEAST_ITEMS = 6
-_LEAST_WORDS = 24  # a short accepted answer ("Done.") does not forbid two sentences
+_ALWAYS = ("done", "made", "given", "taken", "processed", "settled")
+_FEW = 12  # a count up to this is of the case, unless the accepted answer has such a count
+_LEAST_WORDS = 30  # a short accepted answer ("Done.") does not forbid two sentences
 _TEXT_WORDS = 4  # a value of a row with fewer words is a name or a state, and not a text
 _SHOWN = 5
 _RETRACTED = re.compile(
@@ -46,6 +48,32 @@ _UNDONE = re.compile(
     r"(?:\bnot|n't|\bnever)(?: yet)?(?: been| be)? (?:yet )?"
     r"(\w+ed|paid|sent|made|done|given|put|set|booked|written|taken|changed|moved|gone)\b"
 )
+# What agents do to records; the verbs of a row mean the same.
+_ACTIONS = (
+    ("approv", "accept", "authori", "grant", "confirm"),
+    ("reject", "declin", "deni", "refus", "turned down"),
+    ("cancel", "void", "withdr", "revok"),
+    ("refund", "credit", "return", "reimburs", "paid", "pay", "settl", "transfer", "sent"),
+    ("clos", "complet", "done", "solv", "finish", "mark"),
+    ("hid", "flag"),
+    ("disabl", "block", "lock", "deactivat"),
+    ("mov", "assign", "hand", "switch", "chang", "updat", "redirect", "reschedul", "now"),
+    ("issu", "creat", "register", "add", "book", "log", "record", "open", "note", "plan", "put"),
+    ("escalat", "pass", "ask", "refer", "forward"),
+    ("delet", "remov"),
+    ("waiv", "reduc", "discount", "appl"),
+    ("extend", "renew", "prolong", "defer", "postpon"),
+    ("releas",),
+    ("merg", "combin"),
+)
+_DEED = re.compile(
+    r"\b(?:i|we)(?:'ve| have|'d| had)? (?:also |now |just |already |both |then )?"
+    r"(\w+ed|paid|sent|put|hid|withdrew|done|made)\b"
+    r"|\b(?:is|are|was|were|been|got|it's|they're)(?: now| both| all| already)?"
+    r" (\w+ed|paid|sent|hidden|withdrawn|put)\b"
+)
+_CENTS = re.compile(r'cents"?: ?(-?\d+)')
+_NAME = re.compile(r"(?<![\w-])[A-ZÀ-Þ][\w'’-]+ [A-ZÀ-Þ][\w'’-]+")
 _OTHERS = re.compile(r"\b(?:other|others|else|further|additional|anything|any more|rest)\b")
 
 
@@ -60,11 +88,15 @@ class Bounds(msgspec.Struct, frozen=True):
     must_refuse: bool  # the task is to be declined
     refusals: int  # in the accepted answer
     undone: frozenset[str]  # of which the accepted answer states that it was not done
+    counts: bool  # the accepted answer has a small count
+    done: frozenset[int]  # rows of _ACTIONS that the oracle's writes are about
+    actions: frozenset[int]  # rows of _ACTIONS that the task is about
+    other_names: frozenset[str]  # of people and things that were read, but are not in question
     retracts: bool  # the accepted answer or text has words such as "that was wrong"
 
 
 def bounds_of(
-    task: Task, read: Iterable[str], changes: Sequence[RowChange], *, more: Iterable[str] = ()
+    task: Task, read: Sequence[str], changes: Sequence[RowChange], *, more: Iterable[str] = ()
 ) -> Bounds:
     """The bounds of a task. `read` are the texts of the oracle's calls, `changes` its rows."""
     said = [task.answer, *(utterance.text for utterance in task.utterances)]
@@ -74,16 +106,31 @@ def bounds_of(
     for table, column, text in _texts(changes):
         texts[table, column] = (*texts.get((table, column), ()), text)
     written = [text for each in texts.values() for text in each]
-    sources = [task.instruction, *said, *read, *written, *more, *_values(changes)]
+    amounts = [f"{int(cents) / 100:.2f}" for text in read for cents in _CENTS.findall(text)]
+    stated = _distinct(
+        one for text in (task.instruction, *said, *written) for one in readings(text)
+    )
+    sources = [task.instruction, *said, *read, *amounts, *written, *more, *_values(changes)]
+    about = " ".join([task.instruction, *said, *written])
+    doers = [call.name.replace("_", " ") for call in task.oracle]
     return Bounds(
         max_words=max(2 * num_words, _LEAST_WORDS) + len({one.options for one in values}),
         num_values=len({one.options for one in values}),
-        allowed=_distinct(reading for text in sources for reading in readings(text)),
+        allowed=_distinct(
+            one
+            for text in sources
+            for one in readings(text)
+            if not _is_key(one) or any(are_equal(one, other) for other in stated)
+        ),
         texts=texts,
         max_items=max(2 * max(map(_num_items, said)), _LEAST_ITEMS),
         must_refuse=task.kind == "decline",
         refusals=sum(len(_REFUSED.findall(plain(text))) for text in said),
         undone=frozenset[str]().union(*(_undone(plain(text)) for text in said)),
+        counts=any(_is_count(one) for one in values),
+        done=_actions(" ".join(doers)),
+        actions=_actions(plain(" ".join([about, *doers]))),
+        other_names=frozenset(_NAME.findall(" ".join(read))) - set(_NAME.findall(about)),
         retracts=any(_RETRACTED.search(plain(text)) for text in (*said, *written)),
     )
 
@@ -171,8 +218,12 @@ def answer_faults(
     refusals = [] if bounds.must_refuse else [one[0] for one in _REFUSED.finditer(text)]
     if len(refusals) > bounds.refusals:
         yield f"refuses: {refusals[-1]!r}"
-    if not bounds.must_refuse and (undone := _undone(text) - bounds.undone):
-        yield f"states that something was not {min(undone)}"
+    if foreign_names := sorted(bounds.other_names & set(_NAME.findall(answer))):
+        yield f"names {', '.join(foreign_names[:_SHOWN])}"
+    if deeds := _foreign_deeds(bounds, text):
+        yield f"claims another deed: {', '.join(deeds[:_SHOWN])}"
+    if not bounds.must_refuse and (undone := _denied(bounds, text)):
+        yield f"states that something was not {undone[0]}"
 
 
 def foreign_values(bounds: Bounds, text: str, own: Sequence[Reading] = ()) -> list[str]:
@@ -182,13 +233,67 @@ def foreign_values(bounds: Bounds, text: str, own: Sequence[Reading] = ()) -> li
         read[value.start : value.end]
         for value in readings(text)
         if not value.is_loose
-        and not any(are_equal(value, one) for one in bounds.allowed)
-        and not any(are_equal(value, one) for one in own)
+        and (bounds.counts or not _is_count(value))
+        and not any(_are_alike(value, one) for one in (*bounds.allowed, *own))
     ]
+
+
+def _actions(text: str) -> frozenset[int]:
+    return frozenset(
+        number
+        for number, stems in enumerate(_ACTIONS)
+        if any(re.search(rf"\b{stem}", text) for stem in stems)
+    )
+
+
+def _foreign_deeds(bounds: Bounds, text: str) -> list[str]:
+    """What a text claims to have been done that the task is not about."""
+    found = []
+    for deed in _DEED.finditer(text):
+        verb = deed[1] or deed[2]
+        rows = {n for n, stems in enumerate(_ACTIONS) if verb.startswith(stems)}
+        if rows and not rows & bounds.actions:
+            found.append(verb)
+    return found
 
 
 def _sentences(text: str) -> list[str]:
     return re.split(r"[.!?;:]\s", text)
+
+
+def _denied(bounds: Bounds, text: str) -> list[str]:
+    """What the oracle did, and a text states was not done."""
+    return [
+        verb
+        for verb in sorted(_undone(text) - bounds.undone)
+        if verb in _ALWAYS or bounds.done & _actions(verb)
+    ]
+
+
+def _is_key(value: Reading) -> bool:
+    """Whether a value is of the kind that names a record. The episode is not about a record that
+    was only read."""
+    if value.kind != "number":
+        return value.kind == "code"
+    sizes = [one for one in value.options if isinstance(one, float | int)]
+    return all(one == int(one) and one >= 1000 for one in sizes)
+
+
+def _is_count(value: Reading) -> bool:
+    return value.kind == "number" and all(
+        isinstance(size, float | int) and size == int(size) and 0 <= size <= _FEW
+        for size in value.options
+    )
+
+
+def _are_alike(one: Reading, other: Reading) -> bool:
+    """Whether two readings are equal but for the sign: a fee of 70.00 is listed as -70.00."""
+    return are_equal(one, other) or (
+        one.kind == other.kind == "number"
+        and not {abs(value) for value in one.options if isinstance(value, float | int)}.isdisjoint(
+            abs(value) for value in other.options if isinstance(value, float | int)
+        )
+    )
 
 
 def _undone(text: str) -> frozenset[str]:
@@ -206,9 +311,8 @@ def _undone(text: str) -> frozenset[str]:
 
 def _num_items(text: str) -> int:
     """The parts of the longest list in a sentence: a sentence of many reasons is not a reason."""
-    return max(
-        len(re.split(r", or |,| or |;", sentence)) for sentence in re.split(r"[.!?:]\s", plain(text))
-    )
+    sentences = re.split(r"[.!?:]\s", plain(text))
+    return max(len(re.split(r", or |,| or |;", sentence)) for sentence in sentences)
 
 
 def _text_faults(
